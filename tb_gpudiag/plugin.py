@@ -176,9 +176,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         found = self._service.slice("gap", query.text("id"), device, gap)
         if isinstance(found, Pending):
             error = problem(found.error) if found.error else None
-            return _json(
-                request, to_json(pb.GapChain(state=found.state, device=device, gap=gap, error=error))
-            )
+            return _json(request, to_json(pb.GapChain(state=found.state, device=device, error=error)))
         return _zipped(request, found)
 
     def _find(self, request: wrappers.Request) -> wrappers.Response:

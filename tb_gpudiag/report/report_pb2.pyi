@@ -227,7 +227,7 @@ class Step(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ...) -> None: ...
 
 class InferredSteps(_message.Message):
-    __slots__ = ("sign", "are_steps", "inside", "device", "repetitions", "period_launches", "setup_us", "tail_us", "median_us", "steps", "accounts")
+    __slots__ = ("sign", "are_steps", "inside", "device", "repetitions", "period_launches", "setup_us", "tail_us", "median_us", "accounts")
     SIGN_FIELD_NUMBER: _ClassVar[int]
     ARE_STEPS_FIELD_NUMBER: _ClassVar[int]
     INSIDE_FIELD_NUMBER: _ClassVar[int]
@@ -237,7 +237,6 @@ class InferredSteps(_message.Message):
     SETUP_US_FIELD_NUMBER: _ClassVar[int]
     TAIL_US_FIELD_NUMBER: _ClassVar[int]
     MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     sign: str
     are_steps: bool
@@ -248,9 +247,8 @@ class InferredSteps(_message.Message):
     setup_us: float
     tail_us: float
     median_us: float
-    steps: _containers.RepeatedCompositeFieldContainer[Step]
     accounts: _containers.RepeatedCompositeFieldContainer[StepAccount]
-    def __init__(self, sign: _Optional[str] = ..., are_steps: bool = ..., inside: _Optional[str] = ..., device: _Optional[int] = ..., repetitions: _Optional[int] = ..., period_launches: _Optional[int] = ..., setup_us: _Optional[float] = ..., tail_us: _Optional[float] = ..., median_us: _Optional[float] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, sign: _Optional[str] = ..., are_steps: bool = ..., inside: _Optional[str] = ..., device: _Optional[int] = ..., repetitions: _Optional[int] = ..., period_launches: _Optional[int] = ..., setup_us: _Optional[float] = ..., tail_us: _Optional[float] = ..., median_us: _Optional[float] = ..., accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Verdict(_message.Message):
     __slots__ = ("limiter", "sentence", "busy_share")
@@ -517,7 +515,7 @@ class KernelFamily(_message.Message):
     def __init__(self, device: _Optional[int] = ..., family: _Optional[str] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceMemory(_message.Message):
-    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "events", "start_bytes", "end_bytes", "segments")
+    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "start_bytes", "end_bytes", "segments")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PEAK_ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
     PEAK_RESERVED_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -535,7 +533,6 @@ class DeviceMemory(_message.Message):
     PEAK_KINDS_FIELD_NUMBER: _ClassVar[int]
     RESERVE_FIELD_NUMBER: _ClassVar[int]
     STEPS_UNTIL_FULL_FIELD_NUMBER: _ClassVar[int]
-    EVENTS_FIELD_NUMBER: _ClassVar[int]
     START_BYTES_FIELD_NUMBER: _ClassVar[int]
     END_BYTES_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -556,11 +553,10 @@ class DeviceMemory(_message.Message):
     peak_kinds: _containers.RepeatedCompositeFieldContainer[MemoryKind]
     reserve: MemoryReserve
     steps_until_full: float
-    events: int
     start_bytes: float
     end_bytes: float
     segments: _containers.RepeatedCompositeFieldContainer[MemorySegment]
-    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., name: _Optional[str] = ..., relative: bool = ..., peak_us: _Optional[float] = ..., peak_phase: _Optional[str] = ..., reserved_at_peak_bytes: _Optional[float] = ..., floors: _Optional[_Iterable[_Union[MemoryFloor, _Mapping[str, object]]]] = ..., trend: _Optional[_Union[FloorTrend, _Mapping[str, object]]] = ..., peak_owners: _Optional[_Iterable[_Union[MemoryOwner, _Mapping[str, object]]]] = ..., peak_kinds: _Optional[_Iterable[_Union[MemoryKind, _Mapping[str, object]]]] = ..., reserve: _Optional[_Union[MemoryReserve, _Mapping[str, object]]] = ..., steps_until_full: _Optional[float] = ..., events: _Optional[int] = ..., start_bytes: _Optional[float] = ..., end_bytes: _Optional[float] = ..., segments: _Optional[_Iterable[_Union[MemorySegment, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., name: _Optional[str] = ..., relative: bool = ..., peak_us: _Optional[float] = ..., peak_phase: _Optional[str] = ..., reserved_at_peak_bytes: _Optional[float] = ..., floors: _Optional[_Iterable[_Union[MemoryFloor, _Mapping[str, object]]]] = ..., trend: _Optional[_Union[FloorTrend, _Mapping[str, object]]] = ..., peak_owners: _Optional[_Iterable[_Union[MemoryOwner, _Mapping[str, object]]]] = ..., peak_kinds: _Optional[_Iterable[_Union[MemoryKind, _Mapping[str, object]]]] = ..., reserve: _Optional[_Union[MemoryReserve, _Mapping[str, object]]] = ..., steps_until_full: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_bytes: _Optional[float] = ..., segments: _Optional[_Iterable[_Union[MemorySegment, _Mapping[str, object]]]] = ...) -> None: ...
 
 class MemorySegment(_message.Message):
     __slots__ = ("address", "bytes", "used_bytes", "largest_free_bytes", "blocks", "expandable")
@@ -747,11 +743,10 @@ class Problem(_message.Message):
     def __init__(self, what: _Optional[str] = ..., where: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
 
 class TraceList(_message.Message):
-    __slots__ = ("traces", "generation", "scanned", "version", "problems", "unchanged", "removed", "whole", "more")
+    __slots__ = ("traces", "generation", "scanned", "problems", "unchanged", "removed", "whole", "more")
     TRACES_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     SCANNED_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
@@ -760,13 +755,12 @@ class TraceList(_message.Message):
     traces: _containers.RepeatedCompositeFieldContainer[TraceEntry]
     generation: int
     scanned: bool
-    version: str
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
     unchanged: bool
     removed: _containers.RepeatedScalarFieldContainer[str]
     whole: bool
     more: bool
-    def __init__(self, traces: _Optional[_Iterable[_Union[TraceEntry, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., version: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ...) -> None: ...
+    def __init__(self, traces: _Optional[_Iterable[_Union[TraceEntry, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ...) -> None: ...
 
 class TraceEntry(_message.Message):
     __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content", "kind", "origin")
@@ -801,13 +795,11 @@ class TraceEntry(_message.Message):
     def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...
 
 class Timeline(_message.Message):
-    __slots__ = ("start_us", "end_us", "lanes", "steps", "trace_start_us", "trace_end_us", "state", "error", "names", "progress")
+    __slots__ = ("start_us", "end_us", "lanes", "steps", "state", "error", "names", "progress")
     START_US_FIELD_NUMBER: _ClassVar[int]
     END_US_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
-    TRACE_START_US_FIELD_NUMBER: _ClassVar[int]
-    TRACE_END_US_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
@@ -816,13 +808,11 @@ class Timeline(_message.Message):
     end_us: float
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
     steps: _containers.RepeatedCompositeFieldContainer[StepMark]
-    trace_start_us: float
-    trace_end_us: float
     state: str
     error: Problem
     names: _containers.RepeatedScalarFieldContainer[str]
     progress: float
-    def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., trace_start_us: _Optional[float] = ..., trace_end_us: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., names: _Optional[_Iterable[str]] = ..., progress: _Optional[float] = ...) -> None: ...
+    def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., names: _Optional[_Iterable[str]] = ..., progress: _Optional[float] = ...) -> None: ...
 
 class Lane(_message.Message):
     __slots__ = ("kind", "title", "device", "box_start_us", "box_duration_us", "box_name", "box_depth", "box_count", "box_kind", "box_gap", "queue", "queue_most", "unit")
@@ -935,10 +925,9 @@ class StepMark(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ...) -> None: ...
 
 class GapChain(_message.Message):
-    __slots__ = ("state", "error", "gap", "device", "start_us", "end_us", "trigger", "by_cause", "before", "after", "launch", "host", "rank", "gaps", "longer", "shorter")
+    __slots__ = ("state", "error", "device", "start_us", "end_us", "trigger", "by_cause", "before", "after", "launch", "host", "rank", "gaps", "longer", "shorter")
     STATE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    GAP_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     START_US_FIELD_NUMBER: _ClassVar[int]
     END_US_FIELD_NUMBER: _ClassVar[int]
@@ -954,7 +943,6 @@ class GapChain(_message.Message):
     SHORTER_FIELD_NUMBER: _ClassVar[int]
     state: str
     error: Problem
-    gap: int
     device: int
     start_us: float
     end_us: float
@@ -968,7 +956,7 @@ class GapChain(_message.Message):
     gaps: int
     longer: GapPlace
     shorter: GapPlace
-    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., gap: _Optional[int] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[str] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ..., rank: _Optional[int] = ..., gaps: _Optional[int] = ..., longer: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., shorter: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[str] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ..., rank: _Optional[int] = ..., gaps: _Optional[int] = ..., longer: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., shorter: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ...) -> None: ...
 
 class GapPlace(_message.Message):
     __slots__ = ("gap", "start_us", "end_us")
@@ -1043,7 +1031,7 @@ class TimelineEvent(_message.Message):
     def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., kind: _Optional[int] = ..., lane: _Optional[int] = ..., depth: _Optional[int] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ...) -> None: ...
 
 class Matches(_message.Message):
-    __slots__ = ("state", "error", "progress", "total", "first", "events", "per_part", "names")
+    __slots__ = ("state", "error", "progress", "total", "first", "events", "per_part")
     STATE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
@@ -1051,7 +1039,6 @@ class Matches(_message.Message):
     FIRST_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     PER_PART_FIELD_NUMBER: _ClassVar[int]
-    NAMES_FIELD_NUMBER: _ClassVar[int]
     state: str
     error: Problem
     progress: float
@@ -1059,8 +1046,7 @@ class Matches(_message.Message):
     first: int
     events: _containers.RepeatedCompositeFieldContainer[TimelineEvent]
     per_part: _containers.RepeatedScalarFieldContainer[int]
-    names: int
-    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., total: _Optional[int] = ..., first: _Optional[int] = ..., events: _Optional[_Iterable[_Union[TimelineEvent, _Mapping[str, object]]]] = ..., per_part: _Optional[_Iterable[int]] = ..., names: _Optional[int] = ...) -> None: ...
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., total: _Optional[int] = ..., first: _Optional[int] = ..., events: _Optional[_Iterable[_Union[TimelineEvent, _Mapping[str, object]]]] = ..., per_part: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EventDetails(_message.Message):
     __slots__ = ("state", "error", "progress", "event", "track", "module", "stack", "correlation", "external_id", "shapes", "types", "settings", "bytes", "blocks", "warps_per_block", "registers", "shared_bytes", "blocks_per_sm", "links", "links_left_out")
@@ -1494,7 +1480,7 @@ class History(_message.Message):
     def __init__(self, schema_version: _Optional[int] = ..., run: _Optional[str] = ..., points: _Optional[_Iterable[_Union[HistoryPoint, _Mapping[str, object]]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping[str, object]]]] = ..., drifts: _Optional[_Iterable[_Union[Drift, _Mapping[str, object]]]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HistoryPoint(_message.Message):
-    __slots__ = ("id", "worker", "span", "time_s", "rank", "step_us", "low_step_us", "high_step_us", "steps", "busy_share", "shares", "floor_bytes", "peak_bytes", "limiter", "rules", "saving_us", "title", "severity", "device_name", "record")
+    __slots__ = ("id", "worker", "span", "time_s", "rank", "step_us", "low_step_us", "high_step_us", "steps", "busy_share", "shares", "floor_bytes", "peak_bytes", "limiter", "rules", "saving_us", "title", "device_name", "record")
     ID_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SPAN_FIELD_NUMBER: _ClassVar[int]
@@ -1512,7 +1498,6 @@ class HistoryPoint(_message.Message):
     RULES_FIELD_NUMBER: _ClassVar[int]
     SAVING_US_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
-    SEVERITY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
     RECORD_FIELD_NUMBER: _ClassVar[int]
     id: str
@@ -1532,10 +1517,9 @@ class HistoryPoint(_message.Message):
     rules: _containers.RepeatedScalarFieldContainer[str]
     saving_us: float
     title: str
-    severity: int
     device_name: str
     record: bool
-    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ..., rank: _Optional[int] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., steps: _Optional[int] = ..., busy_share: _Optional[float] = ..., shares: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., floor_bytes: _Optional[float] = ..., peak_bytes: _Optional[float] = ..., limiter: _Optional[str] = ..., rules: _Optional[_Iterable[str]] = ..., saving_us: _Optional[float] = ..., title: _Optional[str] = ..., severity: _Optional[int] = ..., device_name: _Optional[str] = ..., record: bool = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ..., rank: _Optional[int] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., steps: _Optional[int] = ..., busy_share: _Optional[float] = ..., shares: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., floor_bytes: _Optional[float] = ..., peak_bytes: _Optional[float] = ..., limiter: _Optional[str] = ..., rules: _Optional[_Iterable[str]] = ..., saving_us: _Optional[float] = ..., title: _Optional[str] = ..., device_name: _Optional[str] = ..., record: bool = ...) -> None: ...
 
 class Change(_message.Message):
     __slots__ = ("point", "what", "before", "after", "unit", "sentence", "causes")
@@ -1582,11 +1566,9 @@ class Drift(_message.Message):
     def __init__(self, device: _Optional[str] = ..., bytes_per_hour: _Optional[float] = ..., low_bytes_per_hour: _Optional[float] = ..., high_bytes_per_hour: _Optional[float] = ..., hours: _Optional[float] = ..., total_bytes: _Optional[float] = ..., hours_until_full: _Optional[float] = ..., sentence: _Optional[str] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., points: _Optional[int] = ..., bytes_per_step: _Optional[float] = ...) -> None: ...
 
 class Comparison(_message.Message):
-    __slots__ = ("base", "candidate", "base_id", "candidate_id", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "promised", "notes", "memory", "same_within_share", "mean_step_us", "launches")
+    __slots__ = ("base", "candidate", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "promised", "notes", "memory", "same_within_share", "mean_step_us", "launches")
     BASE_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_FIELD_NUMBER: _ClassVar[int]
-    BASE_ID_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_US_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
@@ -1602,8 +1584,6 @@ class Comparison(_message.Message):
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     base: str
     candidate: str
-    base_id: str
-    candidate_id: str
     step_us: StepDifference
     verdict: str
     sentence: str
@@ -1617,7 +1597,7 @@ class Comparison(_message.Message):
     same_within_share: float
     mean_step_us: StepDifference
     launches: CountDifference
-    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., base_id: _Optional[str] = ..., candidate_id: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[str] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., promised: _Optional[_Iterable[_Union[Promised, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[str] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., promised: _Optional[_Iterable[_Union[Promised, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ...) -> None: ...
 
 class StepDifference(_message.Message):
     __slots__ = ("base", "candidate", "difference", "low", "high", "base_steps", "candidate_steps")
@@ -1834,14 +1814,12 @@ class ComparisonState(_message.Message):
     def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., comparison: _Optional[_Union[Comparison, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class OperatorTable(_message.Message):
-    __slots__ = ("state", "progress", "error", "group", "kind", "start_us", "end_us", "rows", "total_rows", "rest", "all", "has_shapes", "has_stacks", "has_modules", "has_gpu")
+    __slots__ = ("state", "progress", "error", "group", "kind", "rows", "total_rows", "rest", "all", "has_shapes", "has_stacks", "has_modules", "has_gpu")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_ROWS_FIELD_NUMBER: _ClassVar[int]
     REST_FIELD_NUMBER: _ClassVar[int]
@@ -1855,8 +1833,6 @@ class OperatorTable(_message.Message):
     error: Problem
     group: str
     kind: str
-    start_us: float
-    end_us: float
     rows: _containers.RepeatedCompositeFieldContainer[OperatorRow]
     total_rows: int
     rest: OperatorRow
@@ -1865,10 +1841,10 @@ class OperatorTable(_message.Message):
     has_stacks: bool
     has_modules: bool
     has_gpu: bool
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., kind: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[OperatorRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., has_shapes: bool = ..., has_stacks: bool = ..., has_modules: bool = ..., has_gpu: bool = ...) -> None: ...
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., kind: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[OperatorRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., has_shapes: bool = ..., has_stacks: bool = ..., has_modules: bool = ..., has_gpu: bool = ...) -> None: ...
 
 class OperatorRow(_message.Message):
-    __slots__ = ("key", "name", "shapes", "module", "stack", "calls", "host_self_us", "host_total_us", "gpu_self_us", "gpu_total_us", "gpu_events", "tensor_core_us", "teraflops", "terabytes")
+    __slots__ = ("key", "name", "shapes", "module", "stack", "calls", "host_self_us", "host_total_us", "gpu_self_us", "gpu_total_us", "tensor_core_us", "teraflops", "terabytes")
     KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SHAPES_FIELD_NUMBER: _ClassVar[int]
@@ -1879,7 +1855,6 @@ class OperatorRow(_message.Message):
     HOST_TOTAL_US_FIELD_NUMBER: _ClassVar[int]
     GPU_SELF_US_FIELD_NUMBER: _ClassVar[int]
     GPU_TOTAL_US_FIELD_NUMBER: _ClassVar[int]
-    GPU_EVENTS_FIELD_NUMBER: _ClassVar[int]
     TENSOR_CORE_US_FIELD_NUMBER: _ClassVar[int]
     TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
     TERABYTES_FIELD_NUMBER: _ClassVar[int]
@@ -1893,35 +1868,28 @@ class OperatorRow(_message.Message):
     host_total_us: float
     gpu_self_us: float
     gpu_total_us: float
-    gpu_events: float
     tensor_core_us: float
     teraflops: float
     terabytes: float
-    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., calls: _Optional[float] = ..., host_self_us: _Optional[float] = ..., host_total_us: _Optional[float] = ..., gpu_self_us: _Optional[float] = ..., gpu_total_us: _Optional[float] = ..., gpu_events: _Optional[float] = ..., tensor_core_us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ...) -> None: ...
+    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., calls: _Optional[float] = ..., host_self_us: _Optional[float] = ..., host_total_us: _Optional[float] = ..., gpu_self_us: _Optional[float] = ..., gpu_total_us: _Optional[float] = ..., tensor_core_us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ...) -> None: ...
 
 class KernelTable(_message.Message):
-    __slots__ = ("state", "progress", "error", "group", "start_us", "end_us", "rows", "total_rows", "rest", "all")
+    __slots__ = ("state", "progress", "error", "group", "rows", "total_rows", "rest")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_ROWS_FIELD_NUMBER: _ClassVar[int]
     REST_FIELD_NUMBER: _ClassVar[int]
-    ALL_FIELD_NUMBER: _ClassVar[int]
     state: str
     progress: float
     error: Problem
     group: str
-    start_us: float
-    end_us: float
     rows: _containers.RepeatedCompositeFieldContainer[KernelRow]
     total_rows: int
     rest: KernelRow
-    all: KernelRow
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[KernelRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[KernelRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ...) -> None: ...
 
 class KernelRow(_message.Message):
     __slots__ = ("key", "name", "family", "arithmetic", "operators", "more_operators", "count", "total_us", "mean_us", "min_us", "max_us", "blocks_per_sm", "teraflops", "terabytes", "share")
@@ -1958,13 +1926,10 @@ class KernelRow(_message.Message):
     def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., family: _Optional[str] = ..., arithmetic: _Optional[str] = ..., operators: _Optional[_Iterable[str]] = ..., more_operators: _Optional[int] = ..., count: _Optional[float] = ..., total_us: _Optional[float] = ..., mean_us: _Optional[float] = ..., min_us: _Optional[float] = ..., max_us: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class CallDetails(_message.Message):
-    __slots__ = ("state", "progress", "error", "group", "key", "name", "stacks", "more_stacks", "kernels", "more_kernels", "shapes", "more_shapes", "longest")
+    __slots__ = ("state", "progress", "error", "stacks", "more_stacks", "kernels", "more_kernels", "shapes", "more_shapes", "longest")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
     STACKS_FIELD_NUMBER: _ClassVar[int]
     MORE_STACKS_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
@@ -1975,9 +1940,6 @@ class CallDetails(_message.Message):
     state: str
     progress: float
     error: Problem
-    group: str
-    key: float
-    name: str
     stacks: _containers.RepeatedCompositeFieldContainer[CallStack]
     more_stacks: int
     kernels: _containers.RepeatedCompositeFieldContainer[CallPart]
@@ -1985,7 +1947,7 @@ class CallDetails(_message.Message):
     shapes: _containers.RepeatedCompositeFieldContainer[CallPart]
     more_shapes: int
     longest: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., key: _Optional[float] = ..., name: _Optional[str] = ..., stacks: _Optional[_Iterable[_Union[CallStack, _Mapping[str, object]]]] = ..., more_stacks: _Optional[int] = ..., kernels: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_kernels: _Optional[int] = ..., shapes: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_shapes: _Optional[int] = ..., longest: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., stacks: _Optional[_Iterable[_Union[CallStack, _Mapping[str, object]]]] = ..., more_stacks: _Optional[int] = ..., kernels: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_kernels: _Optional[int] = ..., shapes: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_shapes: _Optional[int] = ..., longest: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class CallStack(_message.Message):
     __slots__ = ("frames", "more_frames", "forward", "module", "calls", "host_us", "gpu_us", "share", "node")
@@ -2028,13 +1990,11 @@ class CallPart(_message.Message):
     def __init__(self, name: _Optional[str] = ..., count: _Optional[float] = ..., us: _Optional[float] = ...) -> None: ...
 
 class CallTree(_message.Message):
-    __slots__ = ("state", "progress", "error", "weight", "start_us", "end_us", "total_us", "names", "node", "parent", "name", "kind", "node_us", "self_us", "calls", "left_out", "left_out_us", "path")
+    __slots__ = ("state", "progress", "error", "weight", "total_us", "names", "node", "parent", "name", "kind", "node_us", "self_us", "calls", "left_out", "left_out_us", "path")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
     TOTAL_US_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -2051,8 +2011,6 @@ class CallTree(_message.Message):
     progress: float
     error: Problem
     weight: str
-    start_us: float
-    end_us: float
     total_us: float
     names: _containers.RepeatedScalarFieldContainer[str]
     node: _containers.RepeatedScalarFieldContainer[int]
@@ -2065,7 +2023,7 @@ class CallTree(_message.Message):
     left_out: _containers.RepeatedScalarFieldContainer[int]
     left_out_us: _containers.RepeatedScalarFieldContainer[float]
     path: _containers.RepeatedCompositeFieldContainer[CallStep]
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., weight: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., total_us: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_us: _Optional[_Iterable[float]] = ..., self_us: _Optional[_Iterable[float]] = ..., calls: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_us: _Optional[_Iterable[float]] = ..., path: _Optional[_Iterable[_Union[CallStep, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., weight: _Optional[str] = ..., total_us: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_us: _Optional[_Iterable[float]] = ..., self_us: _Optional[_Iterable[float]] = ..., calls: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_us: _Optional[_Iterable[float]] = ..., path: _Optional[_Iterable[_Union[CallStep, _Mapping[str, object]]]] = ...) -> None: ...
 
 class CallStep(_message.Message):
     __slots__ = ("name", "kind", "node")
@@ -2132,12 +2090,11 @@ class RooflinePoint(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[str] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
 
 class MemoryState(_message.Message):
-    __slots__ = ("state", "progress", "error", "device", "at_us", "live_bytes", "allocations", "earlier_bytes", "unknown_bytes", "names", "node", "parent", "name", "kind", "node_bytes", "self_bytes", "count", "left_out", "left_out_bytes", "blocks", "more_blocks", "more_blocks_bytes", "before_bytes")
+    __slots__ = ("state", "progress", "error", "device", "live_bytes", "allocations", "earlier_bytes", "unknown_bytes", "names", "node", "parent", "name", "kind", "node_bytes", "count", "left_out", "blocks", "more_blocks", "more_blocks_bytes", "before_bytes")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
-    AT_US_FIELD_NUMBER: _ClassVar[int]
     LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
     ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
     EARLIER_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -2148,10 +2105,8 @@ class MemoryState(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NODE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    SELF_BYTES_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    LEFT_OUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     MORE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     MORE_BLOCKS_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -2160,7 +2115,6 @@ class MemoryState(_message.Message):
     progress: float
     error: Problem
     device: int
-    at_us: float
     live_bytes: float
     allocations: float
     earlier_bytes: float
@@ -2171,15 +2125,13 @@ class MemoryState(_message.Message):
     name: _containers.RepeatedScalarFieldContainer[int]
     kind: _containers.RepeatedScalarFieldContainer[int]
     node_bytes: _containers.RepeatedScalarFieldContainer[float]
-    self_bytes: _containers.RepeatedScalarFieldContainer[float]
     count: _containers.RepeatedScalarFieldContainer[float]
     left_out: _containers.RepeatedScalarFieldContainer[int]
-    left_out_bytes: _containers.RepeatedScalarFieldContainer[float]
     blocks: _containers.RepeatedCompositeFieldContainer[LiveBlock]
     more_blocks: float
     more_blocks_bytes: float
     before_bytes: float
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., at_us: _Optional[float] = ..., live_bytes: _Optional[float] = ..., allocations: _Optional[float] = ..., earlier_bytes: _Optional[float] = ..., unknown_bytes: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_bytes: _Optional[_Iterable[float]] = ..., self_bytes: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_bytes: _Optional[_Iterable[float]] = ..., blocks: _Optional[_Iterable[_Union[LiveBlock, _Mapping[str, object]]]] = ..., more_blocks: _Optional[float] = ..., more_blocks_bytes: _Optional[float] = ..., before_bytes: _Optional[float] = ...) -> None: ...
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., live_bytes: _Optional[float] = ..., allocations: _Optional[float] = ..., earlier_bytes: _Optional[float] = ..., unknown_bytes: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_bytes: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[LiveBlock, _Mapping[str, object]]]] = ..., more_blocks: _Optional[float] = ..., more_blocks_bytes: _Optional[float] = ..., before_bytes: _Optional[float] = ...) -> None: ...
 
 class LiveBlock(_message.Message):
     __slots__ = ("bytes", "made_us", "freed_us", "operator", "place")
@@ -2196,12 +2148,11 @@ class LiveBlock(_message.Message):
     def __init__(self, bytes: _Optional[float] = ..., made_us: _Optional[float] = ..., freed_us: _Optional[float] = ..., operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class SegmentMap(_message.Message):
-    __slots__ = ("state", "progress", "error", "device", "at_us", "segments", "bytes", "used_bytes", "inactive_bytes", "free_bytes", "outside_bytes", "rows", "box_row", "box_offset", "box_bytes", "box_requested", "box_count", "box_made_us", "box_freed_us", "box_node", "node_parent", "node_name", "names")
+    __slots__ = ("state", "progress", "error", "device", "segments", "bytes", "used_bytes", "inactive_bytes", "free_bytes", "outside_bytes", "rows", "box_row", "box_offset", "box_bytes", "box_requested", "box_count", "box_made_us", "box_freed_us", "box_node", "node_parent", "node_name", "names")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
-    AT_US_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     USED_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -2224,7 +2175,6 @@ class SegmentMap(_message.Message):
     progress: float
     error: Problem
     device: int
-    at_us: float
     segments: int
     bytes: float
     used_bytes: float
@@ -2243,7 +2193,7 @@ class SegmentMap(_message.Message):
     node_parent: _containers.RepeatedScalarFieldContainer[int]
     node_name: _containers.RepeatedScalarFieldContainer[int]
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., at_us: _Optional[float] = ..., segments: _Optional[int] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., inactive_bytes: _Optional[float] = ..., free_bytes: _Optional[float] = ..., outside_bytes: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[MapSegment, _Mapping[str, object]]]] = ..., box_row: _Optional[_Iterable[int]] = ..., box_offset: _Optional[_Iterable[float]] = ..., box_bytes: _Optional[_Iterable[float]] = ..., box_requested: _Optional[_Iterable[float]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_made_us: _Optional[_Iterable[float]] = ..., box_freed_us: _Optional[_Iterable[float]] = ..., box_node: _Optional[_Iterable[int]] = ..., node_parent: _Optional[_Iterable[int]] = ..., node_name: _Optional[_Iterable[int]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., segments: _Optional[int] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., inactive_bytes: _Optional[float] = ..., free_bytes: _Optional[float] = ..., outside_bytes: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[MapSegment, _Mapping[str, object]]]] = ..., box_row: _Optional[_Iterable[int]] = ..., box_offset: _Optional[_Iterable[float]] = ..., box_bytes: _Optional[_Iterable[float]] = ..., box_requested: _Optional[_Iterable[float]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_made_us: _Optional[_Iterable[float]] = ..., box_freed_us: _Optional[_Iterable[float]] = ..., box_node: _Optional[_Iterable[int]] = ..., node_parent: _Optional[_Iterable[int]] = ..., node_name: _Optional[_Iterable[int]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MapSegment(_message.Message):
     __slots__ = ("address", "bytes", "used_bytes", "largest_free_bytes", "blocks", "stream", "pool", "expandable", "boxed")

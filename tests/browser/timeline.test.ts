@@ -55,7 +55,7 @@ describe("the timeline", () => {
   it("selects on the ruler: a range by dragging, a step by a click", async () => {
     const { id } = await session.entryOf(RUN);
     const frame = await session.openTimeline(RUN);
-    const { steps, trace_start_us, trace_end_us } = (await session.tensorboard.get(
+    const { steps, start_us, end_us } = (await session.tensorboard.get(
       `timeline?id=${id}&width=1000`,
     )) as Timeline;
     const box = await frame.locator(".gd-lanes canvas").boundingBox();
@@ -70,7 +70,7 @@ describe("the timeline", () => {
     await mouse.up();
     const drawn = await selected.innerText();
     await expect.poll(() => shownTime(frame).innerText()).toBe(before);
-    const middle = ((step.start_us + step.end_us) / 2 - trace_start_us) / (trace_end_us - trace_start_us);
+    const middle = ((step.start_us + step.end_us) / 2 - start_us) / (end_us - start_us);
     // Statistics of the range have appeared next to the lanes, which are narrower now.
     const canvas = frame.locator(".gd-lanes canvas");
     await expect.poll(async () => (await canvas.boundingBox())?.width).toBeLessThan(box.width);
@@ -92,7 +92,7 @@ describe("the timeline", () => {
     const lengths = lane?.box_duration_us ?? [];
     const at = lengths.indexOf(Math.max(...lengths));
     const middle = (lane?.box_start_us[at] ?? 0) + (lengths[at] ?? 0) / 2;
-    const share = (middle - timeline.trace_start_us) / (timeline.trace_end_us - timeline.trace_start_us);
+    const share = (middle - timeline.start_us) / (timeline.end_us - timeline.start_us);
     const box = await frame.locator(".gd-lanes canvas").boundingBox();
     if (!box) throw new Error("the timeline is not on the screen");
     const spot = [box.x + share * box.width, box.y + 50] as const;
@@ -116,15 +116,15 @@ describe("the timeline", () => {
     const queue = timeline.lanes.find(({ kind }) => kind === "queue");
     const times = queue?.queue?.time_us ?? [];
     const depths = queue?.queue?.low ?? [];
-    const whole_us = timeline.trace_end_us - timeline.trace_start_us;
+    const whole_us = timeline.end_us - timeline.start_us;
     /** Middle of the longest stretch with such a depth, as a share of the lanes' width. */
     const share = (wanted: (depth: number) => boolean) => {
       const stretches = times.flatMap((start, at) =>
-        wanted(depths[at] ?? 0) ? [{ start, end: times[at + 1] ?? timeline.trace_end_us }] : [],
+        wanted(depths[at] ?? 0) ? [{ start, end: times[at + 1] ?? timeline.end_us }] : [],
       );
       const longest = stretches.sort((a, b) => b.end - b.start - (a.end - a.start))[0];
       if (!longest) throw new Error("the queue is never that deep");
-      return ((longest.start + longest.end) / 2 - timeline.trace_start_us) / whole_us;
+      return ((longest.start + longest.end) / 2 - timeline.start_us) / whole_us;
     };
     const full = share((depth) => depth > (queue?.queue_most ?? 0) / 2);
     const empty = share((depth) => depth === 0);

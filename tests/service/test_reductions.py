@@ -62,11 +62,7 @@ def test_two_traces_are_compared(service: Callable[[], Service], tmp_path: Path)
     served = service()
     base, candidate = (entry.id for entry in served.traces().traces)
     state = from_json(answer(lambda: served.compare(base, candidate)), pb.ComparisonState)
-    assert (state.state, state.comparison.base_id, state.comparison.candidate_id) == (
-        "ready",
-        base,
-        candidate,
-    )
+    assert state.state == "ready"
     computing = {part.cause: part.candidate_us - part.base_us for part in state.comparison.causes}[
         "computing"
     ]

@@ -14,8 +14,6 @@ export function timelineOf(lanes: Record<string, readonly Box[]>, more: Partial<
   return {
     start_us: 0,
     end_us: 1000,
-    trace_start_us: 0,
-    trace_end_us: 1000,
     state: "ready",
     error: undefined,
     progress: 1,

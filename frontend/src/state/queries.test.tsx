@@ -44,7 +44,6 @@ const list = (state: string): TraceList => ({
   generation: 1,
   scanned: true,
   unchanged: false,
-  version: "",
   problems: [],
   removed: [],
   whole: true,

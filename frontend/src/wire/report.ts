@@ -199,7 +199,6 @@ export interface InferredSteps {
   /** time in the recording after the last repetition */
   tail_us: number;
   median_us: number;
-  steps: Step[];
   /** one per step */
   accounts: StepAccount[];
 }
@@ -456,7 +455,6 @@ export interface DeviceMemory {
     | undefined;
   /** in the trend's unit; 0 if memory does not grow or the capacity is unknown */
   steps_until_full: number;
-  events: number;
   /** allocated before the first event */
   start_bytes: number;
   end_bytes: number;
@@ -633,7 +631,6 @@ export interface TraceList {
   generation: number;
   /** false until the first scan has finished */
   scanned: boolean;
-  version: string;
   /** folders that could not be listed */
   problems: Problem[];
   /** the request's known= is the newest generation; the other fields are empty */
@@ -678,8 +675,6 @@ export interface Timeline {
   end_us: number;
   lanes: Lane[];
   steps: StepMark[];
-  trace_start_us: number;
-  trace_end_us: number;
   /** ready, or as in ReportState */
   state: string;
   error:
@@ -782,7 +777,6 @@ export interface StepMark {
 export interface GapChain {
   state: string;
   error: Problem | undefined;
-  gap: number;
   device: number;
   start_us: number;
   end_us: number;
@@ -868,8 +862,6 @@ export interface Matches {
   events: TimelineEvent[];
   /** matches that begin in each of equally long parts of the recording */
   per_part: number[];
-  /** number of different names that match */
-  names: number;
 }
 
 /** Response of `event`: one event of the timeline, and those that it is linked to. */
@@ -1227,8 +1219,6 @@ export interface HistoryPoint {
   saving_us: number;
   /** of the first finding */
   title: string;
-  /** Finding.Severity of the worst one */
-  severity: number;
   device_name: string;
   /** the trace was not kept: changes and drifts are found without this point */
   record: boolean;
@@ -1272,8 +1262,6 @@ export interface Comparison {
   /** name for readers */
   base: string;
   candidate: string;
-  base_id: string;
-  candidate_id: string;
   step_us:
     | StepDifference
     | undefined;
@@ -1462,8 +1450,6 @@ export interface OperatorTable {
   group: string;
   /** operator, range, call, python */
   kind: string;
-  start_us: number;
-  end_us: number;
   rows: OperatorRow[];
   /** that match the filter */
   total_rows: number;
@@ -1496,8 +1482,6 @@ export interface OperatorRow {
   /** and that the calls inside it launched */
   gpu_total_us: number;
   /** of gpu_self_us */
-  gpu_events: number;
-  /** of gpu_self_us */
   tensor_core_us: number;
   /** TFLOP/s of its kernels, 0 if not known */
   teraflops: number;
@@ -1514,12 +1498,9 @@ export interface KernelTable {
     | undefined;
   /** kernel, operator */
   group: string;
-  start_us: number;
-  end_us: number;
   rows: KernelRow[];
   total_rows: number;
   rest: KernelRow | undefined;
-  all: KernelRow | undefined;
 }
 
 export interface KernelRow {
@@ -1550,9 +1531,6 @@ export interface CallDetails {
   state: string;
   progress: number;
   error: Problem | undefined;
-  group: string;
-  key: number;
-  name: string;
   stacks: CallStack[];
   more_stacks: number;
   /** that it launched, or for a kernel the operators that launched it */
@@ -1607,8 +1585,6 @@ export interface CallTree {
     | undefined;
   /** host, gpu */
   weight: string;
-  start_us: number;
-  end_us: number;
   total_us: number;
   /** string table */
   names: string[];
@@ -1680,7 +1656,6 @@ export interface MemoryState {
   progress: number;
   error: Problem | undefined;
   device: number;
-  at_us: number;
   /** of allocations that were recorded */
   live_bytes: number;
   allocations: number;
@@ -1694,11 +1669,9 @@ export interface MemoryState {
   name: number[];
   kind: number[];
   node_bytes: number[];
-  self_bytes: number[];
   /** live allocations of the node and below it */
   count: number[];
   left_out: number[];
-  left_out_bytes: number[];
   /** the largest */
   blocks: LiveBlock[];
   more_blocks: number;
@@ -1723,7 +1696,6 @@ export interface SegmentMap {
   progress: number;
   error: Problem | undefined;
   device: number;
-  at_us: number;
   segments: number;
   bytes: number;
   used_bytes: number;

@@ -9,7 +9,6 @@ const list = (traces: TraceEntry[], more: Partial<TraceList> = {}): TraceList =>
   traces,
   generation: 1,
   scanned: true,
-  version: "1",
   problems: [],
   unchanged: false,
   removed: [],

@@ -38,8 +38,6 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
     return pb.Comparison(
         base=names[0],
         candidate=names[1],
-        base_id=one.first.about.id,
-        candidate_id=other.first.about.id,
         step_us=_step(difference, one, other),
         mean_step_us=_step(Difference(one.mean_step_ns, other.mean_step_ns, 0.0, 0.0), one, other),
         verdict=conclusion.verdict,

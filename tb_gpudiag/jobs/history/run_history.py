@@ -92,7 +92,6 @@ def _point(series: Series, recording: Recording) -> pb.HistoryPoint:
         rules=recording.rules,
         saving_us=first.saving.high_per_step_us,
         title=one_line(first.title),
-        severity=max((finding.severity for finding in findings), default=0),
         device_name=one_line(about.device_name),
     )
 

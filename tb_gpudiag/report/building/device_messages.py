@@ -55,7 +55,6 @@ def device_message(device: DeviceFacts, by_step: Account) -> pb.Device:
 
 def inferred_message(inferred: InferredSteps, device: int, recorded: Window) -> pb.InferredSteps:
     """The repetition of a device's launches in the recorded window, for a trace without recorded steps."""
-    accounts = _step_accounts(inferred.account)
     return pb.InferredSteps(
         sign=inferred.evidence.value,
         are_steps=inferred.are_steps,
@@ -66,8 +65,7 @@ def inferred_message(inferred: InferredSteps, device: int, recorded: Window) -> 
         setup_us=us(inferred.start_ns[0] - recorded.start_ns),
         tail_us=us(recorded.end_ns - inferred.end_ns[-1]),
         median_us=us(np.median(inferred.end_ns - inferred.start_ns)),
-        steps=[pb.Step(name=a.name, start_us=a.start_us, duration_us=a.duration_us) for a in accounts],
-        accounts=accounts,
+        accounts=_step_accounts(inferred.account),
     )
 
 

@@ -40,7 +40,6 @@ def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
         device=memory.device,
         name=memory.name,
         relative=memory.curve.relative,
-        events=min(len(memory.curve), UINT32_MAX),
         start_bytes=memory.curve.start_bytes,
         end_bytes=memory.end_bytes,
         peak_allocated_bytes=peak.allocated_bytes,

@@ -91,7 +91,7 @@ def _list_of(report: pb.Report, size_bytes: int, modified_ns: int) -> pb.TraceLi
         content=_ONLY_TRACE,
         kind=trace.kind,
     )
-    return pb.TraceList(traces=[entry], generation=1, scanned=True, whole=True, version=report.generator)
+    return pb.TraceList(traces=[entry], generation=1, scanned=True, whole=True)
 
 
 def _rules(report: pb.Report) -> dict[str, Content]:

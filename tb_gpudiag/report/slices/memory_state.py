@@ -45,7 +45,6 @@ def slice_memory_state(prepared: Prepared, device: int | None, at_us: float | No
         state="ready",
         progress=1.0,
         device=meta["devices"][index],
-        at_us=at_ns / NS_PER_US,
         live_bytes=total,
         allocations=len(live),
         before_bytes=int(size[live][made[live] == NONE].sum()),
@@ -73,9 +72,6 @@ def _add_nodes(found: pb.MemoryState, prepared: Prepared, node: Int64, size: Int
     place[kept] = np.arange(len(kept))
     dropped = np.flatnonzero((place[:-1] == NONE) & (whole > 0))
     above = place[parent[dropped]]
-    dropped, above = dropped[above != NONE], above[above != NONE]
-    left_out = np.zeros(len(kept), np.int64)
-    np.add.at(left_out, above, whole[dropped])
     names, name = np.unique(np.asarray(prepared["stack_name"])[kept], return_inverse=True)
     found.names.extend(
         text_at(prepared["stack_text"], prepared["stack_text_first"], i) for i in names.tolist()
@@ -85,10 +81,8 @@ def _add_nodes(found: pb.MemoryState, prepared: Prepared, node: Int64, size: Int
     found.name.extend(name.tolist())
     found.kind.extend(np.asarray(prepared["stack_kind"])[kept].tolist())
     found.node_bytes.extend(whole[kept].tolist())
-    found.self_bytes.extend(own[kept].tolist())
     found.count.extend(count[kept].tolist())
-    found.left_out.extend(np.bincount(above, minlength=len(kept)).tolist())
-    found.left_out_bytes.extend(left_out.tolist())
+    found.left_out.extend(np.bincount(above[above != NONE], minlength=len(kept)).tolist())
 
 
 def _add_blocks(found: pb.MemoryState, prepared: Prepared, rows: Int64, size: Int64) -> None:

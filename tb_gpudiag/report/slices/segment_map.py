@@ -151,7 +151,6 @@ def slice_segments(prepared: Prepared, device: int | None, at_us: float | None) 
         state="ready",
         progress=1.0,
         device=meta["devices"][index],
-        at_us=at_ns / NS_PER_US,
         segments=len(rows.address),
         bytes=int(rows.bytes.sum()),
         used_bytes=int(used.sum()),

@@ -130,8 +130,6 @@ def slice_timeline(
         progress=1.0,
         start_us=span.start_ns / NS_PER_US,
         end_us=span.end_ns / NS_PER_US,
-        trace_start_us=span.first_ns / NS_PER_US,
-        trace_end_us=span.last_ns / NS_PER_US,
         names=[text_at(prepared["text"], prepared["text_first"], index) for index in used],
         steps=step_marks(prepared, span),
         lanes=lanes,

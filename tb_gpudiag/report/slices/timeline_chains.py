@@ -182,7 +182,6 @@ def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
     by_cause = np.bincount(cause, length, len(Cause))
     return pb.GapChain(
         state="ready",
-        gap=gap,
         device=device,
         start_us=start_ns / NS_PER_US,
         end_us=end_ns / NS_PER_US,

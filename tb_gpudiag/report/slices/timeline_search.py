@@ -91,7 +91,6 @@ def find_events(
         first=first,
         events=shown.messages(found.take(chosen)),
         per_part=_per_part(start, int(shown.meta["start_ns"]), int(shown.meta["end_ns"])),
-        names=len(np.unique(found.name)),
     )
 
 

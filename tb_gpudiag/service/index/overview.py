@@ -29,7 +29,6 @@ from tb_gpudiag.service.index.runs import (
     of_several_ranks,
     table_of,
 )
-from tb_gpudiag.version import __version__
 
 # Traces in one answer: half a megabyte, before compression.
 MOST_LISTED = 2000
@@ -91,7 +90,6 @@ class Overview:
             traces=[self.described(entry) for entry in entries],
             generation=part.number,
             scanned=listed.scanned,
-            version=__version__,
             problems=[problem(error) for error in problems],
             removed=part.removed,
             whole=part.whole,

@@ -166,8 +166,8 @@ def test_without_recorded_steps_the_report_has_inferred_steps(tmp_path: Path) ->
     assert not report.steps
     assert report.devices[0].window_us == report.trace.duration_us
     assert (found.repetitions, found.period_launches, found.sign, found.are_steps) == (4, 6, "input", True)
-    assert [s.duration_us for s in found.steps[:3]] == [100, 100, 100]
-    assert found.setup_us + sum(s.duration_us for s in found.steps) + found.tail_us == pytest.approx(
+    assert [s.duration_us for s in found.accounts[:3]] == [100, 100, 100]
+    assert found.setup_us + sum(s.duration_us for s in found.accounts) + found.tail_us == pytest.approx(
         report.devices[0].window_us
     )
     for step in found.accounts:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
@@ -42,7 +43,7 @@ def test_a_moment_has_what_is_live_by_call_stack(tmp_path: Path) -> None:
     main.free(first, at=60)
     arrays = prepared(Facts(read_trace(str(trace.write(tmp_path)))))
     both = slice_memory_state(arrays, None, 40.0)
-    assert (both.at_us, both.live_bytes, both.allocations, both.earlier_bytes) == (40, 3 * MIB, 2, 0)
+    assert (both.live_bytes, both.allocations, both.earlier_bytes) == (3 * MIB, 2, 0)
     found = stack_sizes(both)
     assert (found["train.py(3): step"], found["aten::relu"], found["aten::mm"]) == (3 * MIB, 2 * MIB, MIB)
     assert [(block.bytes, block.made_us, block.freed_us) for block in both.blocks] == [
@@ -97,8 +98,9 @@ def test_real_states_add_up_to_the_curve(shared_traces: Path, folder: str) -> No
         for share in (0.3, 0.7, 1.0):
             at = int(share * (len(curve.time_ns) - 1))
             state = slice_memory_state(arrays, device.device, curve.time_ns[at] / 1e3)
-            known = sum(state.self_bytes) + sum(state.left_out_bytes) + state.unknown_bytes
-            assert known == pytest.approx(state.live_bytes)
+            nodes = zip(state.node_bytes, state.parent, strict=True)
+            outermost = sum(size for size, above in nodes if above == NONE)
+            assert outermost + state.unknown_bytes == pytest.approx(state.live_bytes)
             last = int((curve.time_ns <= curve.time_ns[at]).nonzero()[0][-1])
             allocated = max(float(curve.allocated[last]), state.live_bytes)
             assert state.live_bytes + state.earlier_bytes == pytest.approx(allocated)

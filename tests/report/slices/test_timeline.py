@@ -104,7 +104,7 @@ def test_each_event_is_in_its_lane_at_its_time(tmp_path: Path) -> None:
         ("ProfilerStep#0", 0, 100),
         ("ProfilerStep#1", 100, 200),
     ]
-    assert (timeline.trace_start_us, timeline.trace_end_us) == (0, 200)
+    assert (timeline.start_us, timeline.end_us) == (0, 200)
 
 
 def test_communication_kernels_have_their_own_kind(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_names_of_memory_stay_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_names_of_a_repetition_stay_names(format: str, good: pb.Report) -> None:
     good.inferred_steps.repetitions = 2
-    good.inferred_steps.steps.add(name=HOSTILE)
+    good.inferred_steps.accounts.add(name=HOSTILE)
     good.inferred_steps.sign, good.inferred_steps.inside = "one_call", HOSTILE
     page = {"text": to_text([good]), "markdown": rendered(to_markdown([good])), "html": to_html([good])}
     assert "Repetition" in page[format]

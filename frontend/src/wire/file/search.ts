@@ -33,13 +33,12 @@ export function findEvents(events: FileEvents, query: URLSearchParams): Matches 
     first,
     events: found.slice(first, first + limit).map((at) => eventAt(events, at)),
     per_part: perPart(events, found),
-    names: new Set(found.map((at) => events.name[at])).size,
   };
 }
 
 const NO_MATCHES: Matches = {
   ...{ state: "ready", error: undefined, progress: 1 },
-  ...{ total: 0, first: 0, events: [], per_part: [], names: 0 },
+  ...{ total: 0, first: 0, events: [], per_part: [] },
 };
 
 function notValid(error: unknown): Matches {

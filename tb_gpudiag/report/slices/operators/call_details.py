@@ -27,11 +27,10 @@ MOST_PARTS = 10
 
 
 class _Row(NamedTuple):
-    """What belongs to the row: masks over nodes and over cells, and the row's name."""
+    """What belongs to the row: masks over nodes and over cells."""
 
     nodes: Bool
     cells: Bool
-    name: str
 
 
 def slice_call_details(
@@ -45,7 +44,7 @@ def slice_call_details(
     data = CallData(prepared, start_us, end_us)
     kernels = table == "kernel"
     row = _kernel_row(data, group, int(key)) if kernels else _call_row(data, table, group, int(key))
-    found = pb.CallDetails(state="ready", progress=1.0, group=group, key=key, name=row.name)
+    found = pb.CallDetails(state="ready", progress=1.0)
     weights = data.weights
     gpu_ns = data.below(weights.run_ns)
     if kernels:
@@ -75,16 +74,14 @@ def _call_row(data: CallData, kind: str, group: str, key: int) -> _Row:
         nodes = modules if modules.any() else nodes
     if not nodes.any():
         raise UsageError("There is no such row.", where="key")
-    name = module_name(data.node_name(int(np.flatnonzero(nodes)[0])))
-    return _Row(nodes, np.zeros(0, np.bool_), name)
+    return _Row(nodes, np.zeros(0, np.bool_))
 
 
 def _kernel_row(data: CallData, group: str, key: int) -> _Row:
     cells = cell_keys(data, group) == key
     if not cells.any():
         raise UsageError("There is no such row.", where="key")
-    name = data.name(int(data.array("cell_name")[np.flatnonzero(cells)[0]]))
-    return _Row(np.zeros(0, np.bool_), cells & (data.weights.cell_count > 0), name)
+    return _Row(np.zeros(0, np.bool_), cells & (data.weights.cell_count > 0))
 
 
 def _inside(data: CallData, nodes: Int64) -> Bool:

@@ -50,7 +50,6 @@ def slice_call_tree(
     place[kept] = np.arange(len(kept))
     above = np.where(kept == low, NONE, place[parent[kept]]) if root is not None else place[parent[kept]]
     left_out, left_out_ns = _left_out(parent, whole, some, place, len(kept))
-    span = data.weights.span
     node = data.array("flame_node")[kept]
     texts = [data.node_name(int(i)) for i in node]
     names = {text: index for index, text in enumerate(dict.fromkeys(texts))}
@@ -58,8 +57,6 @@ def slice_call_tree(
         state="ready",
         progress=1.0,
         weight=weight,
-        start_us=span.start_ns / NS_PER_US,
-        end_us=span.end_ns / NS_PER_US,
         total_us=total / NS_PER_US,
         names=list(names),
         node=kept.tolist(),

@@ -20,12 +20,12 @@ Floats = npt.NDArray[np.float64]
 
 
 class Weights(NamedTuple):
-    """Shape (m,) over nodes of the call tree, (k,) over cells of GPU work. Runs are of the node itself."""
+    """Shape (m,) over nodes of the call tree, (k,) over cells of GPU work. run_ns: of the
+    work that the node itself launched."""
 
     span: Span
     calls: Int64
     host_ns: Int64
-    runs: Int64
     run_ns: Int64
     cell_count: Int64
     cell_ns: Int64
@@ -77,7 +77,7 @@ class CallData:
     def _all(self, span: Span) -> Weights:
         return Weights(
             span,
-            *(self.array(f"call_{name}") for name in ("count", "ns", "runs", "run_ns")),
+            *(self.array(f"call_{name}") for name in ("count", "ns", "run_ns")),
             *(self.array(f"cell_{name}") for name in ("count", "ns", "least_ns", "most_ns")),
         )
 
@@ -96,9 +96,8 @@ class CallData:
         np.maximum.at(most, cell, ns)
         of = self.array("cell_node").astype(np.int64)
         known = of != NONE
-        runs = np.bincount(of[known], cell_count[known], nodes).astype(np.int64)
         run_ns = np.bincount(of[known], cell_ns[known], nodes).astype(np.int64)
-        return Weights(span, count, host_ns, runs, run_ns, cell_count, cell_ns, least, most)
+        return Weights(span, count, host_ns, run_ns, cell_count, cell_ns, least, most)
 
     def overlaps(self, kind: str, span: Span) -> tuple[Int64, Int64]:
         """Return the spans or runs that run in the range, and for how many ns of it."""

@@ -61,17 +61,13 @@ def slice_kernels(
         rows.append(_row(data, own, operator[own], of_all))
         rows[-1].key = key[row]
     others = cells[np.isin(member, order[limit:])]
-    span = weights.span
     return pb.KernelTable(
         state="ready",
         progress=1.0,
         group=group,
-        start_us=span.start_ns / NS_PER_US,
-        end_us=span.end_ns / NS_PER_US,
         rows=rows,
         total_rows=number,
         rest=_figures(data, others, of_all),
-        all=_figures(data, cells, of_all),
     )
 
 

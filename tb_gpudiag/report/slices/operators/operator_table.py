@@ -46,7 +46,6 @@ class _Table:
     host_total: Floats
     gpu_self: Floats
     gpu_total: Floats
-    runs: Floats
     tensor: Floats
     operations: Floats
     moved: Floats
@@ -84,14 +83,11 @@ def slice_operators(
     table = _Table(**{column.name: getattr(table, column.name)[shown] for column in fields(_Table)})
     order = table.order(sort)
     first, others = order[: min(limit, MOST_ROWS)], order[min(limit, MOST_ROWS) :]
-    span = data.weights.span
     return pb.OperatorTable(
         state="ready",
         progress=1.0,
         group=group,
         kind=kind,
-        start_us=span.start_ns / NS_PER_US,
-        end_us=span.end_ns / NS_PER_US,
         rows=[_row(data, table, int(row), group) for row in first],
         total_rows=len(order),
         rest=_together(table, others),
@@ -110,7 +106,7 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
     nodes = np.flatnonzero(ran)
     key, node, member = np.unique(keys[nodes], return_index=True, return_inverse=True)
     number = len(key)
-    owner, gpu_self, runs = _own_work(data, kind)
+    owner, gpu_self = _own_work(data, kind)
     host_self = data.self_ns("call_parent" if kind == "python" else "call_caller")
 
     def total(values: Int64) -> Floats:
@@ -148,7 +144,6 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
         host_total,
         total(gpu_self),
         gpu_total,
-        total(runs),
         of_work(np.where(tensor, weights.cell_ns[known], 0).astype(np.float64)),
         of_work(rated * _rates(data, "rate_operations", rate)),
         of_work(rated * _rates(data, "rate_bytes", rate)),
@@ -173,8 +168,8 @@ def _sums(group: Int64, values: Int64 | Floats, number: int) -> Floats:
     return found
 
 
-def _own_work(data: CallData, kind: str) -> tuple[Int64, Int64, Int64]:
-    """Return the node that each cell's work counts for, and time and number of each node's own work."""
+def _own_work(data: CallData, kind: str) -> tuple[Int64, Int64]:
+    """Return the node that each cell's work counts for, and the time of each node's own work."""
     cell_node = data.array("cell_node").astype(np.int64)
     weights = data.weights
     number = len(weights.calls)
@@ -182,10 +177,9 @@ def _own_work(data: CallData, kind: str) -> tuple[Int64, Int64, Int64]:
     of_node = owners.get(kind, data.array("call_owner").astype(np.int64))
     of_cell = np.where(cell_node == NONE, NONE, of_node[cell_node]) if number else cell_node
     known = of_node != NONE
-    gpu_self, runs = np.zeros(number, np.int64), np.zeros(number, np.int64)
+    gpu_self = np.zeros(number, np.int64)
     np.add.at(gpu_self, of_node[known], weights.run_ns[known])
-    np.add.at(runs, of_node[known], weights.runs[known])
-    return of_cell, gpu_self, runs
+    return of_cell, gpu_self
 
 
 def _of_modules(data: CallData, key: Int64, values: Int64) -> Floats:
@@ -238,7 +232,6 @@ def _figures(table: _Table, rows: Int64) -> pb.OperatorRow:
         host_total_us=table.host_total[rows].sum() / NS_PER_US,
         gpu_self_us=table.gpu_self[rows].sum() / NS_PER_US,
         gpu_total_us=table.gpu_total[rows].sum() / NS_PER_US,
-        gpu_events=table.runs[rows].sum(),
         tensor_core_us=table.tensor[rows].sum() / NS_PER_US,
         # Operations per ns are 1e9 FLOP/s, bytes per ns are 1 GB/s.
         teraflops=table.operations[rows].sum() / rated / 1e3 if rated else 0,

@@ -110,7 +110,6 @@ def _nodes(tree: CallTree, facts: Facts, texts: TextTable) -> dict[str, npt.NDAr
         "call_python": tree.nearest(python).astype(np.int32),
         "call_count": np.bincount(tree.node, minlength=number),
         "call_ns": _sums(tree.node, duration, number),
-        "call_runs": np.bincount(ran, minlength=number),
         "call_run_ns": _sums(ran, events.duration_ns[facts.work.event[linked]], number),
     }
 

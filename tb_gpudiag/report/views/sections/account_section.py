@@ -64,7 +64,7 @@ def inferred_steps(report: pb.Report) -> Lines:
     if not found.repetitions:
         return lines("inferred_steps", title, [])
     launches = count(found.period_launches, "launch", "launches")
-    lengths = [step.duration_us for step in found.steps]
+    lengths = [step.duration_us for step in found.accounts]
     shortest, longest = time_us(min(lengths)), time_us(max(lengths))
     sentences = [
         f"No steps were recorded. On GPU {found.device} a sequence of {launches} repeats "
