@@ -156,7 +156,7 @@ def test_rooms_import_only_what_they_may() -> None:
 @pytest.mark.parametrize(
     ("module", "code", "allowed"),
     [
-        ("facts.memory.x", "from tb_gpudiag.facts.core.steps import Steps", True),
+        ("facts.memory.x", "from tb_gpudiag.facts.core.recording import Steps", True),
         ("facts.memory.x", "from tb_gpudiag.facts.kernels.kernels import Kernels", False),
         ("facts.core.x", "from tb_gpudiag.facts.memory import curve", False),
         ("facts.facts", "from tb_gpudiag.facts.memory.curve import Curve", True),

@@ -9,15 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import Bool
-from tb_gpudiag.facts.core.account import Account, window_account
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.core.handover import HostTime
-from tb_gpudiag.facts.core.idle import Ledger, build_ledger
-from tb_gpudiag.facts.core.intervals import Intervals, clip, union
+from tb_gpudiag.facts.core.idle import build_ledger
+from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.ledger import Account, Ledger, window_account
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import Events
 

@@ -12,21 +12,28 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.account import Account, step_account
 from tb_gpudiag.facts.core.busy import communication_kernels
+from tb_gpudiag.facts.core.causes import CauseSpans
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.first_run import first_run
-from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, unrecorded_graphs
-from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
+from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, WholeGraphs, unrecorded_graphs, whole_graphs
+from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.host import Host, find_main_thread
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
+from tb_gpudiag.facts.core.ledger import Account, step_account
 from tb_gpudiag.facts.core.links import Links, find_links
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
-from tb_gpudiag.facts.core.recording import Recorded, find_recorded, recording_window
+from tb_gpudiag.facts.core.recording import (
+    Recorded,
+    Steps,
+    find_recorded,
+    find_steps,
+    recording_window,
+    step_window,
+)
 from tb_gpudiag.facts.core.steady import Steady, steady_part
-from tb_gpudiag.facts.core.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
-from tb_gpudiag.facts.core.whole_graphs import WholeGraphs, whole_graphs
 from tb_gpudiag.facts.device_facts import DeviceFacts, GpuTime, allocator_idle_ns, find_gpu_times
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.facts.core.account import step_account
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.ledger import step_account
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules

@@ -14,8 +14,8 @@ from tb_gpudiag.digest.building.report_tables import device_memory, memory_table
 from tb_gpudiag.digest.building.work_tables import cpu_kernel_table, kernel_table, operator_table
 from tb_gpudiag.digest.digest import STEPS, About, Digest
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.paths import Paths
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.places import Paths
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.trace.files.find import TraceFile

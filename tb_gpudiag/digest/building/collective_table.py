@@ -12,8 +12,7 @@ import pyarrow as pa
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
 from tb_gpudiag.digest.digest import COLLECTIVES
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlapping, union
 from tb_gpudiag.facts.device_facts import DeviceFacts

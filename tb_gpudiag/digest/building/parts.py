@@ -9,10 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.facts.core.account import Account, account_of
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans, repaint
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, union
+from tb_gpudiag.facts.core.ledger import Account, account_of
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collective_calls import on_cpu

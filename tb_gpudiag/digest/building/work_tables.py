@@ -11,10 +11,9 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.digest.building.parts import table
 from tb_gpudiag.digest.digest import KERNELS, OPERATORS, PATH_SEPARATOR, REST
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import distinct
+from tb_gpudiag.facts.core.intervals import Window, distinct
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.paths import Paths
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.places import Paths
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import Family

@@ -8,9 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, subtract, union
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_names import COMMUNICATION_KERNEL
 from tb_gpudiag.vocabulary.recorded import Category

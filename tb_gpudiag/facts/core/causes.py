@@ -1,8 +1,15 @@
-"""Causes and triggers of idle time: two closed lists."""
+"""Causes and triggers of idle time: two closed lists, and stretches of time with a cause."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+
+import numpy as np
+
+from tb_gpudiag.arrays import Bool, Int32, Int64, UInt8
+from tb_gpudiag.facts.core.intervals import Intervals, distinct, expand, overlapping
 
 
 class Cause(IntEnum):
@@ -39,3 +46,77 @@ class Trigger(IntEnum):
     @property
     def label(self) -> str:
         return self.name.lower()
+
+
+@dataclass(frozen=True)
+class CauseSpans:
+    """Stretches of time with a cause. Shape (p,) each; columns as in ledger.Ledger."""
+
+    start_ns: Int64
+    end_ns: Int64
+    cause: UInt8
+    gap: Int64
+    event: Int64
+    thread: Int32
+
+    def take(self, index: Int64 | Bool) -> CauseSpans:
+        return CauseSpans(
+            self.start_ns[index],
+            self.end_ns[index],
+            self.cause[index],
+            self.gap[index],
+            self.event[index],
+            self.thread[index],
+        )
+
+    def in_order(self) -> CauseSpans:
+        """Return them in order of time; those that start together keep theirs."""
+        if (self.start_ns[1:] >= self.start_ns[:-1]).all():
+            return self
+        return self.take(np.argsort(self.start_ns, kind="stable"))
+
+    @staticmethod
+    def join(parts: Sequence[CauseSpans]) -> CauseSpans:
+        """Concatenate the parts; without parts, return none."""
+        if not parts:
+            none = np.zeros(0, np.int64)
+            return CauseSpans(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
+        if len(parts) == 1:
+            return parts[0]
+        return CauseSpans(
+            np.concatenate([p.start_ns for p in parts]),
+            np.concatenate([p.end_ns for p in parts]),
+            np.concatenate([p.cause for p in parts]),
+            np.concatenate([p.gap for p in parts]),
+            np.concatenate([p.event for p in parts]),
+            np.concatenate([p.thread for p in parts]),
+        )
+
+
+def repaint(
+    spans: CauseSpans,
+    time: Intervals,
+    cause: Cause,
+    of: Sequence[Cause] = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH),
+) -> CauseSpans:
+    """Give the time in these intervals another cause, where it has one of the causes `of`. The result is in
+    order of time."""
+    if not len(time.start):
+        return spans
+    on_the_way = np.isin(spans.cause, np.array(of, np.uint8))
+    chosen = spans.take(on_the_way)
+    edges = distinct(np.concatenate(time))
+    far = np.iinfo(np.int64)
+    start, end = np.r_[far.min, edges], np.r_[edges, far.max]
+    painted = np.isin(start, time.start)
+    left, right = overlapping(Intervals(start, end), chosen.start_ns, chosen.end_ns)
+    owner, inner = expand(left, right)
+    split = CauseSpans(
+        np.maximum(chosen.start_ns[owner], start[inner]),
+        np.minimum(chosen.end_ns[owner], end[inner]),
+        np.where(painted[inner], np.uint8(cause), chosen.cause[owner]).astype(np.uint8),
+        chosen.gap[owner],
+        chosen.event[owner],
+        chosen.thread[owner],
+    )
+    return CauseSpans.join([spans.take(~on_the_way), split]).in_order()

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL, INITIALIZING_CALL, MODULE_LOAD_CALL
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category

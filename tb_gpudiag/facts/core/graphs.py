@@ -1,4 +1,4 @@
-"""CUDA graphs whose kernels the trace lacks, in part or altogether.
+"""CUDA graphs whose kernels the trace lacks, in part or altogether, and those recorded as one event each.
 
 A graph launch is one call, and the tracer records the kernels that it starts. If its buffers overflow, or it
 does not trace inside graphs, some or all of them are missing, and a busy GPU looks idle.
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.idle import TURNAROUND_NS, UNRECORDED_NS
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
-from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, union
+from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
+from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls
+from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
 # A synchronization returns within about 20 us of the end of the last work. If nothing recorded ran for longer
@@ -307,3 +307,20 @@ def _holes(
         if finish > begin:
             done_ns = finish
             yield begin, finish
+
+
+@dataclass(frozen=True)
+class WholeGraphs:
+    """Graphs of one device in the window: how many, and when at least one ran."""
+
+    launches: int = 0
+    times: Intervals = EMPTY
+
+
+def whole_graphs(events: Events, work: Work, device: int, window: Window) -> WholeGraphs:
+    """Find the graphs of a device that were recorded as one event each."""
+    chosen = work.event[(events.device[work.event] == device) & match_some(events, WHOLE_GRAPH, work.event)]
+    inside = (events.end_ns[chosen] > window.start_ns) & (events.start_ns[chosen] < window.end_ns)
+    chosen = chosen[inside]
+    times = clip(union(events.start_ns[chosen], events.end_ns[chosen]), window.start_ns, window.end_ns)
+    return WholeGraphs(int(np.count_nonzero(inside)), times)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.intervals import Intervals, distinct, expand, overlapping, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
@@ -27,51 +25,6 @@ _MOST_THREADS = 8
 # Kinds of CUPTI's overhead (Kineto's `overhead` events) that are not the profiler's. Loading a kernel at its
 # first use happens without the profiler, too. A full command buffer is a full launch queue.
 _NOT_OVERHEAD = frozenset({LAZY_LOADING, COMMAND_BUFFER_FULL})
-
-
-@dataclass(frozen=True)
-class CauseSpans:
-    """Stretches of time with a cause. Shape (p,) each; columns as in idle.Ledger."""
-
-    start_ns: Int64
-    end_ns: Int64
-    cause: UInt8
-    gap: Int64
-    event: Int64
-    thread: Int32
-
-    def take(self, index: Int64 | Bool) -> CauseSpans:
-        return CauseSpans(
-            self.start_ns[index],
-            self.end_ns[index],
-            self.cause[index],
-            self.gap[index],
-            self.event[index],
-            self.thread[index],
-        )
-
-    def in_order(self) -> CauseSpans:
-        """Return them in order of time; those that start together keep theirs."""
-        if (self.start_ns[1:] >= self.start_ns[:-1]).all():
-            return self
-        return self.take(np.argsort(self.start_ns, kind="stable"))
-
-    @staticmethod
-    def join(parts: Sequence[CauseSpans]) -> CauseSpans:
-        """Concatenate the parts; without parts, return none."""
-        if not parts:
-            none = np.zeros(0, np.int64)
-            return CauseSpans(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
-        if len(parts) == 1:
-            return parts[0]
-        return CauseSpans(
-            np.concatenate([p.start_ns for p in parts]),
-            np.concatenate([p.end_ns for p in parts]),
-            np.concatenate([p.cause for p in parts]),
-            np.concatenate([p.gap for p in parts]),
-            np.concatenate([p.event for p in parts]),
-            np.concatenate([p.thread for p in parts]),
-        )
 
 
 class HostTime:
@@ -225,35 +178,6 @@ class HostTime:
             found = np.where(longer, waited, found)
             event = np.where(longer, self._blocking_event[index], event)
         return event, found
-
-
-def repaint(
-    spans: CauseSpans,
-    time: Intervals,
-    cause: Cause,
-    of: Sequence[Cause] = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH),
-) -> CauseSpans:
-    """Give the time in these intervals another cause, where it has one of the causes `of`. The result is in
-    order of time."""
-    if not len(time.start):
-        return spans
-    on_the_way = np.isin(spans.cause, np.array(of, np.uint8))
-    chosen = spans.take(on_the_way)
-    edges = distinct(np.concatenate(time))
-    far = np.iinfo(np.int64)
-    start, end = np.r_[far.min, edges], np.r_[edges, far.max]
-    painted = np.isin(start, time.start)
-    left, right = overlapping(Intervals(start, end), chosen.start_ns, chosen.end_ns)
-    owner, inner = expand(left, right)
-    split = CauseSpans(
-        np.maximum(chosen.start_ns[owner], start[inner]),
-        np.minimum(chosen.end_ns[owner], end[inner]),
-        np.where(painted[inner], np.uint8(cause), chosen.cause[owner]).astype(np.uint8),
-        chosen.gap[owner],
-        chosen.event[owner],
-        chosen.thread[owner],
-    )
-    return CauseSpans.join([spans.take(~on_the_way), split]).in_order()
 
 
 def _launching_threads(events: Events, work: Work, main: int) -> list[int]:

@@ -8,7 +8,7 @@ idle time to the nanosecond.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,15 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.busy import Busy
-from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, Trigger, repaint
 from tb_gpudiag.facts.core.first_run import LOADING_CALL_NS
-from tb_gpudiag.facts.core.handover import CauseSpans, HostTime, repaint
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, coverage
-from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.handover import HostTime
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, complement, coverage
+from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
+from tb_gpudiag.facts.core.ledger import Gaps, Ledger
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import COPY_CALL
-
-# On every GPU in the public traces, queued work starts this soon after the work before it or after its launch
-# returned, unless it waits for something: back-to-back kernels follow in 1-3 us, dependent ones across
-# streams and copy engines in up to about 10 us, and launches reach an idle GPU in 2-15 us.
-TURNAROUND_NS = 20_000
-
-# Before the recording's own work, a wait of this length is not a launch's latency: the GPU was busy with work
-# that was not recorded. Waits for an idle GPU return within about 20 us.
-UNRECORDED_NS = 1_000_000
 
 # A few microseconds of recorded work, such as a kernel on another stream, do not show that the GPU had
 # finished its earlier work.
@@ -45,68 +36,6 @@ TIMESTAMP_NOISE_NS = 2_000
 
 # A drained gap consists of these. Without the drain, the host would have done them ahead of the GPU.
 _REFILL = np.array([Cause.SYNC, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """Stretches in which one device had no work, in order of time. Shape (g,) each."""
-
-    start_ns: Int64
-    end_ns: Int64
-    trigger: UInt8  # Trigger
-    ended_by: Int64  # event index of the work that ended it, or NONE at the window's end
-    launch: Int64  # event index of that work's launch, or NONE
-    blocked_in: Int64  # event index of the call that drained the queue, or NONE
-    blocked_ns: Int64  # how long the host had been blocked in it; 0 without one
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """One device's idle time over the GPU span and the step window together. Segments have shape (s,).
-
-    event: the innermost host event that the segment is attributed to, or NONE.
-    drained_ns: the part of the segment that would not exist, at most, without the blocking call that drained
-    the queue, because the host would have been that much earlier. Never more than the segment.
-    """
-
-    start_ns: Int64
-    end_ns: Int64
-    cause: UInt8  # Cause
-    gap: Int64  # index into gaps
-    event: Int64
-    drained_ns: Int64
-    in_graph: Bool  # a CUDA graph may have run, whose kernels the trace lacks; the cause is UNRECORDED
-    gaps: Gaps
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
-    def inside(self, window: Window) -> Int64:
-        """Return how much of each segment is in the window, shape (s,)."""
-        length: Int64 = np.minimum(self.end_ns, window.end_ns) - np.maximum(self.start_ns, window.start_ns)
-        return np.maximum(length, 0)
-
-    def idle_ns(self, window: Window) -> int:
-        return int(self.inside(window).sum())
-
-    def by_cause(self, window: Window) -> dict[Cause, int]:
-        """Return cause -> ns in the window, in the order of Cause, without causes that did not occur."""
-        total = np.zeros(len(Cause), np.int64)
-        np.add.at(total, self.cause, self.inside(window))
-        return {cause: int(total[cause]) for cause in Cause if total[cause]}
-
-    def by_trigger(self, window: Window) -> dict[Trigger, int]:
-        """Return trigger -> ns in the window, without triggers that did not occur."""
-        total = np.zeros(len(Trigger), np.int64)
-        np.add.at(total, self.gaps.trigger[self.gap], self.inside(window))
-        return {trigger: int(total[trigger]) for trigger in Trigger if total[trigger]}
-
-    def gaps_in(self, window: Window) -> int:
-        """Count the gaps that are at least partly in the window."""
-        return int(((self.gaps.start_ns < window.end_ns) & (self.gaps.end_ns > window.start_ns)).sum())
 
 
 def build_ledger(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import Int64
+from tb_gpudiag.arrays import NONE, Int64
 
 
 class Intervals(NamedTuple):
@@ -19,6 +20,18 @@ class Intervals(NamedTuple):
     def total(self) -> int:
         """The sum of the lengths."""
         return int((self.end - self.start).sum())
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of the trace, [start_ns, end_ns)."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
 
 
 EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -119,3 +132,31 @@ def _measure_before(intervals: Intervals, at: Int64) -> Int64:
     safe = np.maximum(index, 0)
     inside = np.minimum(at - intervals.start[safe], length[safe])
     return np.where(index < 0, 0, before[safe] + inside)
+
+
+MOST_RANGES = 5
+"""Enough for one row of a table."""
+
+
+class Ranges(NamedTuple):
+    """At most MOST_RANGES stretches [start, end). Shape (r,) each. device: the GPU, or NONE for the host."""
+
+    start_ns: Int64
+    end_ns: Int64
+    device: Int64
+
+
+def longest(start_ns: Int64, end_ns: Int64, device: int = NONE) -> Ranges:
+    """Return the longest of these, longest first; of equal ones the first."""
+    some = heaviest(end_ns - start_ns)
+    return Ranges(start_ns[some], end_ns[some], np.full(len(some), device, np.int64))
+
+
+def heaviest(weight: Int64) -> Int64:
+    """Return the indices of the MOST_RANGES greatest weights, greatest first; of equal ones the first."""
+    some = np.arange(len(weight))
+    if len(weight) > MOST_RANGES:
+        least = np.partition(weight, len(weight) - MOST_RANGES)[len(weight) - MOST_RANGES]
+        above, equal = np.flatnonzero(weight > least), np.flatnonzero(weight == least)
+        some = np.r_[above, equal[: MOST_RANGES - len(above)]]
+    return some[np.argsort(-weight[some], kind="stable")]

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
+
+# On every GPU in the public traces, queued work starts this soon after the work before it or after its launch
+# returned, unless it waits for something: back-to-back kernels follow in 1-3 us, dependent ones across
+# streams and copy engines in up to about 10 us, and launches reach an idle GPU in 2-15 us.
+TURNAROUND_NS = 20_000
+
+# Before the recording's own work, a wait of this length is not a launch's latency: the GPU was busy with work
+# that was not recorded. Waits for an idle GPU return within about 20 us.
+UNRECORDED_NS = 1_000_000
 
 
 @dataclass(frozen=True)

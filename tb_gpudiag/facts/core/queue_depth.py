@@ -23,9 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import distinct
+from tb_gpudiag.facts.core.intervals import Window, distinct
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Events
 
 # CUDA queues about this many launches before the next one blocks (1,024 on the GPUs that were measured).

@@ -9,10 +9,10 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.idle import Ledger
-from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.facts.core.ledger import Ledger
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events
 
 # A first step that takes twice the median of the others is far outside the spread of steady steps, and first

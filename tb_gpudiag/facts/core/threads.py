@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.nesting import Descent, nest, segments
-from tb_gpudiag.facts.core.thread_axis import ThreadAxis
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
 
@@ -33,6 +33,10 @@ _OUTER_FIRST[
 # Old traces cut starts and durations to whole microseconds: a mark that ends with the call around it may seem
 # to outlive it by this much.
 _CLOCK_NS = 2_000
+
+# Twice as many places as this, and one more, fit 64 bits: nesting doubles them.
+_MOST_PLACES = 2**61
+_MOST_THREADS = 2**31
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,44 @@ class HostTree:
             chain.append(event)
             event = int(self.parent[event])
         return chain[::-1]
+
+
+class ThreadAxis:
+    """Gives each thread a stretch of the axis, and each of the given times a place in every stretch.
+
+    Places are times since the first one. If those of all threads do not fit 64 bits, because events are years
+    apart, places are ranks of times: a trace has fewer than 2**31 threads and times.
+    """
+
+    def __init__(self, *times_ns: Int64, threads: int = _MOST_THREADS) -> None:
+        """threads: their numbers are below it."""
+        filled = [times for times in times_ns if len(times)]
+        self._first_ns = min((int(times.min()) for times in filled), default=0)
+        self.stride = max((int(times.max()) for times in filled), default=-1) - self._first_ns + 1
+        """Length of each thread's stretch."""
+        self._ranked_ns: Int64 | None = None
+        if self.stride * threads > _MOST_PLACES:
+            self._ranked_ns = distinct(np.concatenate(filled))
+            self.stride = len(self._ranked_ns)
+
+    def places(self, thread: Int32, time_ns: Int64) -> Int64:
+        """Return the places of times of these threads. The times must be among those of the axis."""
+        if self._ranked_ns is None:
+            within = time_ns - self._first_ns
+        else:
+            within = np.searchsorted(self._ranked_ns, time_ns)
+        places: Int64 = thread.astype(np.int64)
+        places *= self.stride
+        places += within
+        return places
+
+    def times(self, places: Int64) -> Int64:
+        """Return the times at these places."""
+        times: Int64 = places % max(self.stride, 1)
+        if self._ranked_ns is not None:
+            return self._ranked_ns[times]
+        times += self._first_ns
+        return times
 
 
 def _numbers_of(chosen: Bool) -> Int64:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-from tb_gpudiag.facts.core.intervals import Intervals, clip, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import gpu_copies
 from tb_gpudiag.vocabulary.recorded import Category

@@ -10,8 +10,8 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import Message
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, operation

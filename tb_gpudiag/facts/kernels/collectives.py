@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.busy import Busy
-from tb_gpudiag.facts.core.intervals import Intervals, clip, intersect
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, intersect
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.kernel_names import collective_kind

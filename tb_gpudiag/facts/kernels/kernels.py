@@ -9,10 +9,8 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, union
+from tb_gpudiag.facts.core.intervals import Intervals, Ranges, Window, longest, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.ranges import Ranges, longest
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import LAYOUT_KERNEL, read_name

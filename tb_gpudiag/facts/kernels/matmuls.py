@@ -9,8 +9,8 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.vocabulary.operators import LINEAR, MATMUL_FACTORS
 
 # No tensor has a longer dimension. Larger numbers are from a hostile trace, and would overflow.

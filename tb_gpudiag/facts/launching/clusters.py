@@ -10,10 +10,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, expand, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Family
 from tb_gpudiag.vocabulary.kernel_names import read_name
 from tb_gpudiag.vocabulary.marks import PARAMETER_LOOP

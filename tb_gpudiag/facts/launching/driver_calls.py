@@ -8,9 +8,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
 

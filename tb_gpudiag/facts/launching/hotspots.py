@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.ranges import MOST_RANGES, Ranges
+from tb_gpudiag.facts.core.intervals import MOST_RANGES, Ranges
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.marks import module_name

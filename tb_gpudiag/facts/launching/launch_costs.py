@@ -8,14 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.idle import Ledger
-from tb_gpudiag.facts.core.intervals import Intervals, coverage, distinct
+from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage, distinct
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.queue_depth import FullQueue
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 

@@ -8,10 +8,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, clip, coverage, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 

@@ -8,7 +8,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.vocabulary.operators import MATMUL_FACTORS
 
 

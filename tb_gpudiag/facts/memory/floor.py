@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Float64, Int64
-from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.memory.curve import Curve
 
 MOST_FLOORS = 2_000

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.idle import TURNAROUND_NS
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
-from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.launches import TURNAROUND_NS, Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, NOISE_NS, Calls, Streams, waits_for_its_own
 from tb_gpudiag.trace.events import Events

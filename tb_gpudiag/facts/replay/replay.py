@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, coverage, subtract, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, coverage, subtract, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, Calls, Streams, calls_of, streams_of
 from tb_gpudiag.facts.replay.simulation import NEVER, simulate

@@ -8,13 +8,12 @@ from enum import Enum
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.account import Account, account_of
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.idle import Ledger
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.ledger import Account, Ledger, account_of
 from tb_gpudiag.facts.core.matching import match, match_some
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition

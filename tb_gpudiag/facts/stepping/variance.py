@@ -8,16 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.account import Account, account_of
 from tb_gpudiag.facts.core.busy import Busy
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.ledger import Account, Ledger, account_of
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.trace.events import Events

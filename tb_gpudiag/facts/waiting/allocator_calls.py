@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match, match_some
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 from tb_gpudiag.vocabulary.torch_frames import EMPTY_CACHE

@@ -10,9 +10,10 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import kind_by_name, match
-from tb_gpudiag.facts.core.steps import Steps, Window
-from tb_gpudiag.facts.core.thread_axis import ThreadAxis
+from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.facts.core.threads import ThreadAxis
 from tb_gpudiag.vocabulary import compile_spans
 from tb_gpudiag.vocabulary.marks import COMPILED_REGION
 from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES

@@ -9,11 +9,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.idle import Ledger
-from tb_gpudiag.facts.core.intervals import Intervals, coverage, union
+from tb_gpudiag.facts.core.intervals import Intervals, Ranges, Window, coverage, longest, union
+from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.matching import kind_by_name, match_some
-from tb_gpudiag.facts.core.ranges import Ranges, longest
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.vocabulary import api_calls, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category

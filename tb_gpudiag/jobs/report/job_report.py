@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import GpudiagError
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.report.collective_messages import collectives_message

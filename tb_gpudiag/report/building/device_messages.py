@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.core.account import Account
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.ledger import Account
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.report import report_pb2 as pb

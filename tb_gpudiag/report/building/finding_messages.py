@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import place, us

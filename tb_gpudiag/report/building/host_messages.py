@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import numbered
-from tb_gpudiag.facts.core.ranges import longest
+from tb_gpudiag.facts.core.intervals import longest, numbered
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import place, time_ranges, us
 from tb_gpudiag.rules.shared.lost_time import places

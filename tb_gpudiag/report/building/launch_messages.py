@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.queue_depth import Queue
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.launching.hotspots import Hotspot
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts
 from tb_gpudiag.report import report_pb2 as pb

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite, sync_sites

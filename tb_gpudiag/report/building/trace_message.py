@@ -8,8 +8,8 @@ from typing import Any
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import without_url_secrets
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.recording import Recorded
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import UINT32_MAX, us

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tb_gpudiag.facts.core.ranges import Ranges
+from tb_gpudiag.facts.core.intervals import Ranges
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import Place, place_at
 from tb_gpudiag.wording.format import one_line

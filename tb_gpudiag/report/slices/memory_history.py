@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import HostTask

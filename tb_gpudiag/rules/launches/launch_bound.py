@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import Hotspot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.core.whole_graphs import WholeGraphs
+from tb_gpudiag.facts.core.graphs import WholeGraphs
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,

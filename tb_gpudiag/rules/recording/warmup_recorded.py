@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.steady import Steady, leading_slow_steps
-from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,

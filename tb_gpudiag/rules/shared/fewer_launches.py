@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.matmuls import batch_of_one
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory

@@ -8,8 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.concurrency import exposed
 from tb_gpudiag.facts.kernels.kernels import Kernels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.wording.format import count, time_ns
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
 from tb_gpudiag.facts.replay.replay import Change

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 from itertools import takewhile
 
-from tb_gpudiag.facts.core.whole_graphs import WholeGraphs
+from tb_gpudiag.facts.core.graphs import WholeGraphs
 from tb_gpudiag.rules.rule import CannotTell, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.vocabulary.recorded import Recorder

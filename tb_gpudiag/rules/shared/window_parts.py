@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.facts.core.account import Account
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.ledger import Account
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
 
 HOST_CAUSES = (Cause.PYTHON, Cause.COMPILE)

@@ -8,8 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, subtract, union
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, intersect, subtract, union
 from tb_gpudiag.facts.core.transfers import Transfers, in_window, round_trips
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans, repaint
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.intervals import Intervals
 
 CAUSES = (Cause.PYTHON, Cause.DISPATCH, Cause.COLLECTIVE)

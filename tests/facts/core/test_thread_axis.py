@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.facts.core.thread_axis import ThreadAxis
-from tb_gpudiag.facts.core.threads import HostTree
+from tb_gpudiag.facts.core.threads import HostTree, ThreadAxis
 from tb_gpudiag.trace.events import Events, Thread
 from tb_gpudiag.trace.kineto.columns import EARLIEST_NS, LATEST_NS, LONGEST_NS
 from tb_gpudiag.vocabulary.recorded import Category

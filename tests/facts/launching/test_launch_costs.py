@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from tb_gpudiag.arrays import NONE, UInt8
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.ranges import MOST_RANGES
+from tb_gpudiag.facts.core.intervals import MOST_RANGES
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import KINDS
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES

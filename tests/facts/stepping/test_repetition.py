@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.facts.core.account import step_account
+from tb_gpudiag.facts.core.ledger import step_account
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, StepEvidence
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.jobs.rules.job_registry import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.facts.core.ranges import heaviest
+from tb_gpudiag.facts.core.intervals import heaviest
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import (
     KINDS,

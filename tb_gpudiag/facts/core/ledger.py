@@ -1,0 +1,125 @@
+"""One device's time: when it was busy, and a ledger of its idle time. Both add up to an account of each step.
+
+idle.py builds the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.arrays import Bool, Int64, UInt8
+from tb_gpudiag.facts.core.busy import Busy
+from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
+from tb_gpudiag.facts.core.recording import Steps
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Stretches in which one device had no work, in order of time. Shape (g,) each."""
+
+    start_ns: Int64
+    end_ns: Int64
+    trigger: UInt8  # Trigger
+    ended_by: Int64  # event index of the work that ended it, or NONE at the window's end
+    launch: Int64  # event index of that work's launch, or NONE
+    blocked_in: Int64  # event index of the call that drained the queue, or NONE
+    blocked_ns: Int64  # how long the host had been blocked in it; 0 without one
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One device's idle time over the GPU span and the step window together. Segments have shape (s,).
+
+    event: the innermost host event that the segment is attributed to, or NONE.
+    drained_ns: the part of the segment that would not exist, at most, without the blocking call that drained
+    the queue, because the host would have been that much earlier. Never more than the segment.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    cause: UInt8  # Cause
+    gap: Int64  # index into gaps
+    event: Int64
+    drained_ns: Int64
+    in_graph: Bool  # a CUDA graph may have run, whose kernels the trace lacks; the cause is UNRECORDED
+    gaps: Gaps
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def inside(self, window: Window) -> Int64:
+        """Return how much of each segment is in the window, shape (s,)."""
+        length: Int64 = np.minimum(self.end_ns, window.end_ns) - np.maximum(self.start_ns, window.start_ns)
+        return np.maximum(length, 0)
+
+    def idle_ns(self, window: Window) -> int:
+        return int(self.inside(window).sum())
+
+    def by_cause(self, window: Window) -> dict[Cause, int]:
+        """Return cause -> ns in the window, in the order of Cause, without causes that did not occur."""
+        total = np.zeros(len(Cause), np.int64)
+        np.add.at(total, self.cause, self.inside(window))
+        return {cause: int(total[cause]) for cause in Cause if total[cause]}
+
+    def by_trigger(self, window: Window) -> dict[Trigger, int]:
+        """Return trigger -> ns in the window, without triggers that did not occur."""
+        total = np.zeros(len(Trigger), np.int64)
+        np.add.at(total, self.gaps.trigger[self.gap], self.inside(window))
+        return {trigger: int(total[trigger]) for trigger in Trigger if total[trigger]}
+
+    def gaps_in(self, window: Window) -> int:
+        """Count the gaps that are at least partly in the window."""
+        return int(((self.gaps.start_ns < window.end_ns) & (self.gaps.end_ns > window.start_ns)).sum())
+
+
+@dataclass(frozen=True)
+class Account:
+    """Slices of the step window, one per step. Shape (k,) each; idle_ns has shape (k, causes).
+
+    A slice runs from its step's start to the next one's. The last one ends with the window and so includes
+    the GPU work that the steps launched. computing + communicating + copying + idle = end - start, exactly.
+    """
+
+    names: list[str]
+    start_ns: Int64
+    end_ns: Int64
+    computing_ns: Int64
+    communicating_ns: Int64
+    copying_ns: Int64
+    idle_ns: Int64
+
+
+def step_account(busy: Busy, ledger: Ledger, steps: Steps, window: Window) -> Account:
+    """Split the window into its steps; no slices without steps."""
+    order = np.argsort(steps.start_ns, kind="stable")
+    start = steps.start_ns[order]
+    end = np.r_[start[1:], np.int64(window.end_ns)][: len(start)]
+    return account_of([steps.names[i] for i in order], start, end, busy, ledger)
+
+
+def window_account(busy: Busy, ledger: Ledger, window: Window) -> Account:
+    """Return the window as one slice."""
+    return account_of([""], np.array([window.start_ns]), np.array([window.end_ns]), busy, ledger)
+
+
+def account_of(names: list[str], start: Int64, end: Int64, busy: Busy, ledger: Ledger) -> Account:
+    """Account for any stretches [start, end) of the step window, each with its name."""
+    idle = np.zeros((len(start), len(Cause)), np.int64)
+    for cause in Cause:
+        some = ledger.cause == cause
+        idle[:, cause] = coverage(Intervals(ledger.start_ns[some], ledger.end_ns[some]), start, end)
+    return Account(
+        names,
+        start,
+        end,
+        coverage(busy.computing, start, end),
+        coverage(busy.communicating, start, end),
+        coverage(busy.copying, start, end),
+        idle,
+    )
