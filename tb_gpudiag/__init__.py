@@ -45,7 +45,7 @@ def compare(base: str, candidate: str) -> Comparison:
     `tb_gpudiag.errors`: NothingToRead if there is nothing at a path, UsageError if there are several
     recordings, and a TraceError if a file cannot be read.
     """
-    from tb_gpudiag.digest.read_path import digests_at
+    from tb_gpudiag.digest.digested import digests_at
     from tb_gpudiag.jobs.compare import comparison
     from tb_gpudiag.jobs.compare.selection import one_side
 

@@ -11,7 +11,7 @@ from tb_gpudiag.cli.formats import write_file
 from tb_gpudiag.cli.inputs import add_engine_options, digested, find_files
 from tb_gpudiag.cli.output import DEFECT, tell
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.file import SUFFIX, to_bytes
+from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, Unreadable
 from tb_gpudiag.trace.files.find import TraceFile
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digest_files import find_digests, read_digest
-from tb_gpudiag.digest.file import SUFFIX
+from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, read_digest
 from tb_gpudiag.errors import GpudiagError, NothingToRead
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 

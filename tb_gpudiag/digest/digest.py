@@ -1,17 +1,16 @@
-"""Digest: what the analysis of many traces needs of one, as small tables.
+"""Digest: what the analysis of many traces needs of each one, as small tables.
 
-Times are int64 ns from the recording's start; add `About.origin_ns` for Unix time. NONE (-1) is a number that
-the trace does not say, "" such a text. Columns of parts (`idle_ns`, `host_ns`) have one number per cause, in
-the order of `About.causes`.
+Times are int64 ns from the recording's start; add `About.origin_ns` for Unix time. Missing numbers are NONE
+(-1), missing strings "". `idle_ns` and `host_ns` have one number per cause, in the order of `About.causes`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
@@ -19,14 +18,17 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.vocabulary.recorded import Recorder
 
 VERSION: Final = 1
-"""Rises when a column changes its meaning."""
+"""Rises whenever the columns change, or what they mean."""
+
+WORK: Final = ("computing", "copying", "communicating")
+"""What a GPU does while it is not idle."""
 
 _TEXT: Final = pa.string()
 _NUMBER: Final = pa.int64()
 _PER_CAUSE: Final = pa.list_(_NUMBER)
 
-# computing + copying + communicating + idle = duration; host: what the main thread did, by cause. A trace
-# without GPU work has only the host's part.
+# computing + copying + communicating + idle = duration; host: what the main thread did, by cause. Without GPU
+# work, a trace has only host_ns.
 _PARTS: Final = [
     ("computing_ns", _NUMBER),
     ("copying_ns", _NUMBER),  # exposed: nothing computes meanwhile
@@ -44,7 +46,7 @@ STEPS: Final = pa.schema(
         *_PARTS,
     ]
 )
-"""Recorded steps, else inferred ones, else the step window as one; in order of time."""
+"""Recorded steps, else inferred ones, else the step window as one step; in time order."""
 
 COLLECTIVES: Final = pa.schema(
     [
@@ -58,7 +60,6 @@ COLLECTIVES: Final = pa.schema(
         ("host_start_ns", _NUMBER),  # when the host called it
         ("start_ns", _NUMBER),  # the rank arrives
         ("end_ns", _NUMBER),
-        ("device", _NUMBER),  # NONE on the CPU
         ("stream", _NUMBER),
         ("exposed_ns", _NUMBER),  # nothing computes meanwhile
         ("annotation", _TEXT),  # the nearest user annotation around its launch
@@ -86,7 +87,7 @@ KERNELS: Final = pa.schema(
         ("time_ns", _NUMBER),  # sum of durations
     ]
 )
-"""GPU work of the busiest device in the steady steps, most time first. Copies and memsets are among it."""
+"""GPU work of the busiest device in the steady steps, copies and memsets included; most time first."""
 
 OPERATORS: Final = pa.schema(
     [
@@ -95,22 +96,20 @@ OPERATORS: Final = pa.schema(
         ("count", _NUMBER),
         ("host_ns", _NUMBER),  # self time on the host
         ("launches", _NUMBER),
-        ("launch_ns", _NUMBER),  # of host_ns: in launch calls
     ]
 )
-"""Operators of the step window, most host time first. A row without a name has the launch calls that no
-operator made."""
+"""Operators of the step window, most host time first. The row without a name holds the launch calls made
+outside of any operator."""
 
 MEMORY: Final = pa.schema(
     [
         ("device", _TEXT),
-        ("name", _TEXT),  # of the step or time window
         ("time_ns", _NUMBER),
         ("floor_bytes", _NUMBER),
         ("warm_up", pa.bool_()),
     ]
 )
-"""Lowest allocated memory of each step, by device."""
+"""Lowest allocated memory of each step or time window, by device."""
 
 SITES: Final = pa.schema(
     [
@@ -134,28 +133,24 @@ TABLES: Final = {
 
 PATH_SEPARATOR: Final = " > "
 REST: Final = "(other)"
-"""Name of the row with the sum of what a table has no room for."""
+"""Name of the row that sums what a table has no room for."""
 
 
 @dataclass(frozen=True)
-class DeviceMemory:
+class MemoryPeaks:
     """Memory of one device over the recording; 0 where the trace does not say."""
 
     device: str
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     capacity_bytes: int
-    slope_bytes_per_step: float
-    slope_state: str  # FloorTrend.state
-    slope_unit: str
 
 
 @dataclass(frozen=True)
 class About:
-    """What the digest is of."""
+    """The recording that was digested."""
 
     id: str  # of the trace's content
-    generator: str
     kind: str  # trace, snapshot, memory_timeline
     run: str
     worker: str
@@ -167,7 +162,7 @@ class About:
     pid: int  # of the main thread's process, or NONE
     rank: int  # or NONE
     world_size: int  # 0 if the trace does not say
-    groups: dict[str, list[int]]  # process group -> its ranks, as far as they were recorded
+    groups: dict[str, list[int]]  # process group -> its ranks, as far as recorded
     origin_ns: int  # Unix time of the recording's start
     recording_ns: int
     window_start_ns: int  # step window
@@ -178,14 +173,11 @@ class About:
     devices: int
     causes: list[str]
     stacks: bool
-    shapes: bool
     limiter: str
     sentence: str
     busy_share: float
-    first_run_ns: int  # idle time that is first-run work
-    memory: list[DeviceMemory] = field(default_factory=list)
+    memory: list[MemoryPeaks] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what the tables have no room for, one line each
-    notes: list[str] = field(default_factory=list)
     recorder: Recorder = "torch"
 
 
@@ -207,6 +199,11 @@ class Digest:
         found: pa.Table = getattr(self, name)
         return found
 
+    @property
+    def steady_steps(self) -> pa.Table:
+        """STEPS of the step window."""
+        return self.steps.filter(self.steps.column("steady"))
+
 
 def numbers(table: pa.Table, column: str) -> Int64:
     """Return a column of numbers, shape (rows,)."""
@@ -215,12 +212,25 @@ def numbers(table: pa.Table, column: str) -> Int64:
 
 
 def texts(table: pa.Table, column: str) -> list[str]:
-    """Return a column of texts."""
+    """Return a column of strings."""
     found: list[str] = table.column(column).to_pylist()
     return found
 
 
-def per_cause(table: pa.Table, column: str, causes: int) -> npt.NDArray[np.int64]:
-    """Return a column of parts, shape (rows, causes)."""
+def per_cause(table: pa.Table, column: str, causes: int) -> Int64:
+    """Return a column of times by cause, shape (rows, causes)."""
     lists = table.column(column).combine_chunks()
     return np.asarray(lists.flatten().to_numpy(), np.int64).reshape(len(table), causes)
+
+
+def time_parts(table: pa.Table, about: About, causes: Sequence[str], *, on_gpu: bool) -> Int64:
+    """Return how the time of each row of STEPS or COLLECTIVES was spent: WORK, then the causes, in the order
+    given. Shape (rows, 3 + causes). Without a GPU, the causes are of the host's time."""
+    by_cause = per_cause(table, "idle_ns" if on_gpu else "host_ns", len(about.causes))
+    found = np.zeros((len(table), len(WORK) + len(causes)), np.int64)
+    for column, part in enumerate(WORK):
+        found[:, column] = numbers(table, f"{part}_ns")
+    for column, cause in enumerate(about.causes):
+        if cause in causes:
+            found[:, len(WORK) + causes.index(cause)] += by_cause[:, column]
+    return found

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tb_gpudiag.digest.file import SUFFIX, to_bytes
+from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
 from tests.benchmarks.traces import Measured, large_trace, measured
 from tests.benchmarks.truth.jobs import digests
 from tests.simulator.jobs import DistributedJob, JobFault

@@ -16,7 +16,6 @@ CAUSES = [cause.label for cause in Cause]
 
 ABOUT = About(
     id="0" * 32,
-    generator="tb-gpudiag test",
     kind="trace",
     run="run",
     worker="worker0",
@@ -39,11 +38,9 @@ ABOUT = About(
     devices=1,
     causes=CAUSES,
     stacks=False,
-    shapes=False,
     limiter="compute",
     sentence="",
     busy_share=1.0,
-    first_run_ns=0,
 )
 
 Row = Mapping[str, Any]

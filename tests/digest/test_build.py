@@ -9,7 +9,7 @@ import pytest
 
 from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
-from tb_gpudiag.digest.file import from_bytes, to_bytes
+from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report.building.build import build_report

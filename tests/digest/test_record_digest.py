@@ -32,7 +32,7 @@ def test_the_point_of_a_record_is_that_of_its_trace(tmp_path: Path) -> None:
         pb.Report.FromString(record_of(report, compared_steps(digest))), "id", digest.about.origin_ns
     )
     (own,), (kept,) = (histories([each])[0].points for each in (digest, record))
-    for name in ("time_s", "rank", "limiter", "busy_share", "steps", "title", "severity", "saving_us"):
+    for name in ("time_s", "rank", "limiter", "busy_share", "steps", "title", "saving_us"):
         assert getattr(kept, name) == getattr(own, name), name
     assert list(kept.rules) == list(own.rules)
     assert kept.step_us == pytest.approx(own.step_us)

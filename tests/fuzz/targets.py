@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from tb_gpudiag.digest.building.build_digest import build_digest
-from tb_gpudiag.digest.file import from_bytes, to_bytes
+from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.jobs.compare.comparison import compare

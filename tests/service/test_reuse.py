@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.digest.file import to_bytes
+from tb_gpudiag.digest.digest_files import to_bytes
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json, to_json

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.digest.file import from_bytes
+from tb_gpudiag.digest.digest_files import from_bytes
 from tb_gpudiag.errors import JobFailed, NotATrace
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json

@@ -7,13 +7,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.building.collective_table import collective_table
 from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
-from tb_gpudiag.digest.building.report_tables import device_memory, memory_table, site_table, without_ranges
+from tb_gpudiag.digest.building.record_digest import report_digest
 from tb_gpudiag.digest.building.work_tables import cpu_kernel_table, kernel_table, operator_table
-from tb_gpudiag.digest.digest import STEPS, About, Digest
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.digest.digest import STEPS, Digest
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.places import Paths
 from tb_gpudiag.facts.facts import Facts
@@ -41,15 +40,13 @@ def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
         if facts.device is not None
         else cpu_kernel_table(facts.host, window, paths)
     )
-    return Digest(
-        about=_about(facts, report, file, basis, left_out),
+    return report_digest(
+        report,
+        _about(facts, report, file, basis, left_out),
         steps=steps,
         collectives=collectives,
         kernels=kernels,
         operators=operator_table(facts.host, facts.work, window, paths),
-        memory=memory_table(report),
-        sites=site_table(report),
-        findings=[without_ranges(finding) for finding in report.findings],
     )
 
 
@@ -64,33 +61,22 @@ def _steps(facts: Facts, left_out: list[str]) -> tuple[pa.Table, str]:
         basis = "recorded" if len(facts.recorded_steps) else "inferred"
     if len(start) > MOST_STEPS:
         left_out.append(f"{len(start) - MOST_STEPS:,} of {len(start):,} steps")
-        names, start, end, steady = (
-            names[:MOST_STEPS],
-            start[:MOST_STEPS],
-            end[:MOST_STEPS],
-            steady[:MOST_STEPS],
-        )
-    return _step_table(facts, names, start, end, steady), basis
+        names, start, end = names[:MOST_STEPS], start[:MOST_STEPS], end[:MOST_STEPS]
+    main_thread = facts.host_time.main_thread_spans(_around(window, start, end))
+    columns = {
+        "name": [one_line(name, _LONGEST_NAME) for name in names],
+        "start_ns": start,
+        "end_ns": end,
+        "steady": steady[:MOST_STEPS],
+        **part_columns(facts.device, waiting_marked(facts, main_thread), start, end),
+    }
+    return table(STEPS, columns), basis
 
 
 def _steps_begin_ns(steps: pa.Table) -> int:
-    """Return when the GPU begins the first steady step. Work in the window before that is of other steps."""
+    """Return when the GPU begins the first steady step. What it runs before belongs to earlier steps."""
     starts = steps.filter(steps.column("steady")).column("start_ns")
     return int(starts[0].as_py()) if len(starts) else 0
-
-
-def _step_table(facts: Facts, names: list[str], start: Int64, end: Int64, steady: Bool) -> pa.Table:
-    main_thread = facts.host_time.main_thread_spans(_around(facts.window, start, end))
-    return table(
-        STEPS,
-        {
-            "name": [one_line(name, _LONGEST_NAME) for name in names],
-            "start_ns": start,
-            "end_ns": end,
-            "steady": steady,
-            **part_columns(facts.device, waiting_marked(facts, main_thread), start, end),
-        },
-    )
 
 
 def _around(window: Window, start: Int64, end: Int64) -> Window:
@@ -101,52 +87,36 @@ def _around(window: Window, start: Int64, end: Int64) -> Window:
     )
 
 
-def _about(facts: Facts, report: pb.Report, file: TraceFile, basis: str, left_out: list[str]) -> About:
-    trace, info = facts.trace, report.trace
-    device = facts.device
+def _about(
+    facts: Facts, report: pb.Report, file: TraceFile, basis: str, left_out: list[str]
+) -> dict[str, Any]:
+    """Return the fields of About that do not come from the Report."""
+    trace, device = facts.trace, facts.device
     properties = facts.properties(device.id) if device is not None else None
     capability = properties.compute_capability if properties is not None else None
-    return About(
-        id=file.identity,
-        generator=report.generator,
-        kind=trace.kind,
-        run=info.run,
-        worker=info.worker,
-        span=info.span,
-        path=info.path,
-        status=pb.TraceInfo.Status.Name(info.status),
-        simulated=info.simulated,
-        host=one_line(trace.metadata.host_name, _LONGEST_NAME) or info.host,
-        pid=info.pid or NONE,
-        rank=info.rank,
-        world_size=info.world_size,
-        groups=_groups(facts),
-        origin_ns=trace.metadata.base_time_ns + trace.start_ns,
-        recording_ns=facts.recording.duration_ns,
-        window_start_ns=facts.window.start_ns,
-        window_end_ns=facts.window.end_ns,
-        steps_basis=basis,
-        device_name=one_line(device.name, _LONGEST_NAME) if device is not None else "",
-        compute_capability=".".join(map(str, capability))
+    return {
+        "id": file.identity,
+        "kind": trace.kind,
+        "host": one_line(trace.metadata.host_name, _LONGEST_NAME) or report.trace.host,
+        "groups": _groups(facts),
+        "origin_ns": trace.metadata.base_time_ns + trace.start_ns,
+        "recording_ns": facts.recording.duration_ns,
+        "window_start_ns": facts.window.start_ns,
+        "window_end_ns": facts.window.end_ns,
+        "steps_basis": basis,
+        "device_name": one_line(device.name, _LONGEST_NAME) if device is not None else "",
+        "compute_capability": ".".join(map(str, capability))
         if capability
         else (properties.architecture if properties is not None else ""),
-        devices=len(facts.devices),
-        causes=[cause.label for cause in Cause],
-        stacks=facts.recorded.stacks,
-        shapes=facts.recorded.shapes,
-        limiter=report.verdict.limiter,
-        sentence=report.verdict.sentence,
-        busy_share=report.verdict.busy_share,
-        first_run_ns=facts.steady.first_run_ns,
-        memory=[device_memory(memory) for memory in report.memory],
-        left_out=left_out,
-        notes=list(info.notes),
-        recorder=trace.metadata.recorder,
-    )
+        "devices": len(facts.devices),
+        "stacks": facts.recorded.stacks,
+        "left_out": left_out,
+        "recorder": trace.metadata.recorder,
+    }
 
 
 def _groups(facts: Facts) -> dict[str, list[int]]:
-    """Return the ranks of each process group, as the metadata lists them, else as messages do."""
+    """Return the ranks of each process group: from the metadata, else from messages."""
     found: dict[str, list[int]] = {}
     room = _MOST_GROUP_RANKS
     configured = facts.trace.metadata.distributed.get("pg_config")

@@ -66,7 +66,6 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
             "host_start_ns": np.where(called == NONE, NONE, events.start_ns[called]),
             "start_ns": start,
             "end_ns": end,
-            "device": events.device[calls.event].astype(np.int64),
             "stream": events.stream[calls.event].astype(np.int64),
             "exposed_ns": end - start - coverage(computing, start, end),
             "annotation": [one_line(name, _LONGEST_NAME) for name in annotation],

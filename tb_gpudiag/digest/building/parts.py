@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
@@ -21,7 +20,7 @@ Columns = dict[str, Any]
 
 
 def part_columns(device: DeviceFacts | None, main_thread: CauseSpans, start: Int64, end: Int64) -> Columns:
-    """Return the columns of parts for the stretches [start, end), shape (k,) each; the GPU's are 0 without a
+    """Return the columns of parts of the stretches [start, end), shape (k,) each. The GPU's are 0 without a
     device."""
     zero = np.zeros(len(start), np.int64)
     none = np.zeros((len(start), len(Cause)), np.int64)
@@ -35,20 +34,20 @@ def part_columns(device: DeviceFacts | None, main_thread: CauseSpans, start: Int
         "copying_ns": account.copying_ns,
         "communicating_ns": account.communicating_ns,
         "idle_ns": lists(account.idle_ns),
-        "host_ns": lists(host_time(main_thread, start, end)),
+        "host_ns": lists(_host_time(main_thread, start, end)),
     }
 
 
 def waiting_marked(facts: Facts, main_thread: CauseSpans) -> CauseSpans:
-    """Return what the main thread did. On the CPU, where it did nothing while a collective ran on a thread of
-    the back end, it waited for that."""
+    """Return what the main thread did. In a CPU job, idling while a collective runs counts as waiting for the
+    collective, which is on another thread."""
     if facts.device is not None:
         return main_thread
     ran = on_cpu(facts.host, facts.recording)
     return repaint(main_thread, union(ran.start_ns, ran.end_ns), Cause.COLLECTIVE, of=(Cause.PYTHON,))
 
 
-def host_time(main_thread: CauseSpans, start: Int64, end: Int64) -> npt.NDArray[np.int64]:
+def _host_time(main_thread: CauseSpans, start: Int64, end: Int64) -> Int64:
     """Return what the main thread did in each stretch, shape (k, causes)."""
     spent = np.zeros((len(start), len(Cause)), np.int64)
     for cause in Cause:
@@ -59,7 +58,7 @@ def host_time(main_thread: CauseSpans, start: Int64, end: Int64) -> npt.NDArray[
     return spent
 
 
-def lists(values: npt.NDArray[np.int64]) -> pa.ListArray:
+def lists(values: Int64) -> pa.ListArray:
     """Return rows of numbers as a column of lists."""
     rows, width = values.shape
     offsets = np.arange(rows + 1, dtype=np.int32) * width

@@ -1,82 +1,134 @@
-"""Make a Digest of what an event file keeps of a recording, for the history of its run."""
+"""What a digest takes from the Report; and the digest of a recording of which an event file keeps no more."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.digest.building.parts import lists, table
-from tb_gpudiag.digest.building.report_tables import device_memory, memory_table, site_table, without_ranges
-from tb_gpudiag.digest.digest import STEPS, TABLES, About, Digest
+from tb_gpudiag.digest.digest import MEMORY, SITES, STEPS, TABLES, WORK, About, Digest, MemoryPeaks
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.busiest import busiest
 
-_WORK: Final = ("computing", "copying", "communicating")
+_NS_PER_US: Final = 1_000
 
 
 def record_digest(report: pb.Report, id_: str, time_ns: int) -> Digest:
-    """Return the Digest of a record: a Report without what takes room (see training/compact_record.py).
+    """Return the Digest of a record: a Report without its large parts (see training/compact_record.py).
 
     The record has the account of the step window only: each step gets the same shares. Tables of kernels,
     operators and collectives are empty.
     """
     device = busiest(report)
-    return Digest(
-        about=_about(report, device, id_, time_ns),
-        steps=_steps(report, device),
-        collectives=TABLES["collectives"].empty_table(),
-        kernels=TABLES["kernels"].empty_table(),
-        operators=TABLES["operators"].empty_table(),
-        memory=memory_table(report),
-        sites=site_table(report),
-        findings=[without_ranges(finding) for finding in report.findings],
-    )
+    about = {
+        "id": id_,
+        "kind": "trace",
+        "host": report.trace.host,
+        "groups": {},
+        "origin_ns": time_ns,
+        "recording_ns": round(report.trace.duration_us * _NS_PER_US),
+        "window_start_ns": 0,
+        "window_end_ns": round(device.window_us * _NS_PER_US) if device is not None else 0,
+        "steps_basis": "recorded" if report.steps else "none",
+        "device_name": device.name if device is not None else "",
+        "compute_capability": "",
+        "devices": len(report.devices),
+        "stacks": False,
+    }
+    empty = {name: TABLES[name].empty_table() for name in ("collectives", "kernels", "operators")}
+    return report_digest(report, about, steps=_steps(report, device), **empty)
 
 
-def _about(report: pb.Report, device: pb.Device | None, id_: str, time_ns: int) -> About:
+def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) -> Digest:
+    """Return a Digest with all that comes from the Report. about, tables: what does not."""
     info = report.trace
-    return About(
-        id=id_,
-        generator=report.generator,
-        kind="trace",
-        run=info.run,
-        worker=info.worker,
-        span=info.span,
-        path=info.path,
-        status=pb.TraceInfo.Status.Name(info.status),
-        simulated=info.simulated,
-        host=info.host,
-        pid=info.pid or NONE,
-        rank=info.rank,
-        world_size=info.world_size,
-        groups={},
-        origin_ns=time_ns,
-        recording_ns=round(info.duration_us * 1_000),
-        window_start_ns=0,
-        window_end_ns=round(device.window_us * 1_000) if device is not None else 0,
-        steps_basis="recorded" if report.steps else "none",
-        device_name=device.name if device is not None else "",
-        compute_capability="",
-        devices=len(report.devices),
-        causes=[cause.label for cause in Cause],
-        stacks=False,
-        shapes=False,
-        limiter=report.verdict.limiter,
-        sentence=report.verdict.sentence,
-        busy_share=report.verdict.busy_share,
-        first_run_ns=0,
-        memory=[device_memory(memory) for memory in report.memory],
+    return Digest(
+        about=About(
+            run=info.run,
+            worker=info.worker,
+            span=info.span,
+            path=info.path,
+            status=pb.TraceInfo.Status.Name(info.status),
+            simulated=info.simulated,
+            pid=info.pid or NONE,
+            rank=info.rank,
+            world_size=info.world_size,
+            causes=[cause.label for cause in Cause],
+            limiter=report.verdict.limiter,
+            sentence=report.verdict.sentence,
+            busy_share=report.verdict.busy_share,
+            memory=[_peaks(memory) for memory in report.memory],
+            **about,
+        ),
+        memory=_memory(report),
+        sites=_sites(report),
+        findings=[_without_ranges(finding) for finding in report.findings],
+        **tables,
     )
+
+
+def _peaks(memory: pb.DeviceMemory) -> MemoryPeaks:
+    return MemoryPeaks(
+        device=_name(memory),
+        peak_allocated_bytes=int(memory.peak_allocated_bytes),
+        peak_reserved_bytes=int(memory.peak_reserved_bytes),
+        capacity_bytes=int(memory.capacity_bytes),
+    )
+
+
+def _name(memory: pb.DeviceMemory) -> str:
+    return memory.name or str(memory.device)
+
+
+def _memory(report: pb.Report) -> pa.Table:
+    """Return the table MEMORY."""
+    rows = [(_name(memory), floor) for memory in report.memory for floor in memory.floors]
+    return table(
+        MEMORY,
+        {
+            "device": [device for device, _ in rows],
+            "time_ns": [round(floor.us * _NS_PER_US) for _, floor in rows],
+            "floor_bytes": [int(floor.bytes) for _, floor in rows],
+            "warm_up": [floor.excused for _, floor in rows],
+        },
+    )
+
+
+def _sites(report: pb.Report) -> pa.Table:
+    """Return the table SITES."""
+    rows = [(_name(memory), site) for memory in report.memory for site in memory.sites]
+    return table(
+        SITES,
+        {
+            "device": [device for device, _ in rows],
+            "operator": [site.operator for _, site in rows],
+            "place": [_place_text(site.place) for _, site in rows],
+            "bytes_per_step": [int(site.bytes_per_step) for _, site in rows],
+            "bytes": [int(site.bytes) for _, site in rows],
+        },
+    )
+
+
+def _place_text(place: pb.Place) -> str:
+    return f"{place.function} ({place.file})" if place.file else place.function
+
+
+def _without_ranges(finding: pb.Finding) -> pb.Finding:
+    """Return the finding without its places on one trace's timeline."""
+    copy = pb.Finding()
+    copy.CopyFrom(finding)
+    del copy.ranges[:]
+    return copy
 
 
 def _steps(report: pb.Report, device: pb.Device | None) -> pa.Table:
-    start = np.array([round(step.start_us * 1_000) for step in report.steps], np.int64)
-    duration = np.array([round(step.duration_us * 1_000) for step in report.steps], np.int64)
+    start = np.array([round(step.start_us * _NS_PER_US) for step in report.steps], np.int64)
+    duration = np.array([round(step.duration_us * _NS_PER_US) for step in report.steps], np.int64)
     parts = _split(duration, _shares(device))
     none = np.zeros((len(start), len(Cause)), np.int64)
     return table(
@@ -86,19 +138,19 @@ def _steps(report: pb.Report, device: pb.Device | None) -> pa.Table:
             "start_ns": start,
             "end_ns": start + duration,
             "steady": np.ones(len(start), np.bool_),
-            **{f"{name}_ns": parts[:, i] for i, name in enumerate(_WORK)},
-            "idle_ns": lists(np.ascontiguousarray(parts[:, len(_WORK) :])),
+            **{f"{name}_ns": parts[:, i] for i, name in enumerate(WORK)},
+            "idle_ns": lists(np.ascontiguousarray(parts[:, len(WORK) :])),
             "host_ns": lists(none),
         },
     )
 
 
 def _shares(device: pb.Device | None) -> npt.NDArray[np.float64]:
-    """Return the shares of the step window: work, then idle time by cause. They are 0 without a GPU."""
-    shares = np.zeros(len(_WORK) + len(Cause))
+    """Return the shares of the step window: WORK, then idle time by cause. They are 0 without a GPU."""
+    shares = np.zeros(len(WORK) + len(Cause))
     if device is not None:
-        shares[: len(_WORK)] = [getattr(device, f"window_{name}_us") for name in _WORK]
-        place = {cause.label: len(_WORK) + cause for cause in Cause}
+        shares[: len(WORK)] = [getattr(device, f"window_{name}_us") for name in WORK]
+        place = {cause.label: len(WORK) + cause for cause in Cause}
         for part in device.window_idle_by_cause:
             if part.cause in place:
                 shares[place[part.cause]] = part.us
@@ -106,7 +158,7 @@ def _shares(device: pb.Device | None) -> npt.NDArray[np.float64]:
     return shares
 
 
-def _split(duration: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _split(duration: Int64, shares: npt.NDArray[np.float64]) -> Int64:
     """Split durations by shares, to the nanosecond. Shape (durations, shares)."""
     ends = np.rint(duration[:, None] * np.cumsum(shares)).astype(np.int64)
     return np.diff(ends, prepend=0, axis=1)

@@ -21,15 +21,13 @@ from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 from tb_gpudiag.vocabulary.shaped_operators import has_cost
 from tb_gpudiag.wording.format import one_line
 
-# Models with thousands of layers have this many distinct kernels by path. The rest takes little time.
+# Models with thousands of layers have this many distinct kernels by path. More take little time.
 MOST: Final = 2_000
 _LONGEST_NAME: Final = 300
 
 
-def kernel_table(kernels: Kernels | None, host: Host, paths: Paths, since_ns: int) -> pa.Table:
-    """Return KERNELS of one device: those that start at this time or later."""
-    if kernels is None:
-        return KERNELS.empty_table()
+def kernel_table(kernels: Kernels, host: Host, paths: Paths, since_ns: int) -> pa.Table:
+    """Return KERNELS of one device, of what starts at `since_ns` or later."""
     events = host.events
     own = np.flatnonzero(kernels.start_ns >= since_ns)
     event, operator = kernels.event[own], kernels.operators(host)[own]
@@ -56,7 +54,7 @@ def kernel_table(kernels: Kernels | None, host: Host, paths: Paths, since_ns: in
 
 
 def cpu_kernel_table(host: Host, window: Window, paths: Paths) -> pa.Table:
-    """Return KERNELS of a job on the CPU: its operators with known input sizes, in self time."""
+    """Return KERNELS of a CPU job: its operators with known input sizes, in self time."""
     events = host.events
     self_ns, inside = _self_time(host, window)
     cost_shapes = _cost_shapes(events)
@@ -82,16 +80,16 @@ def cpu_kernel_table(host: Host, window: Window, paths: Paths) -> pa.Table:
 
 
 def _cost_shapes(events: Events) -> Int64:
-    """Return `events.shapes` of the operators whose cost they give, NONE for others, shape (n,)."""
+    """Return `events.shapes` of the operators whose shapes determine their cost, else NONE. Shape (n,)."""
     counts = np.array([has_cost(name) for name in events.names] or [False], np.bool_)
     return np.where(counts[events.name], events.shapes, NONE).astype(np.int64)
 
 
 def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.Table:
-    """Return OPERATORS of all threads in the window, with a row without a name for other launches."""
+    """Return OPERATORS of all threads in the window. A row without a name has launches outside of them."""
     events = host.events
     self_ns, inside = _self_time(host, window)
-    launches, launch_ns, others = _launches(host, work, window, len(events))
+    launches, others = _launches(host, work, window)
     own = np.flatnonzero(inside)
     path = paths.of_event[own]
     first, member, count = _groups(events.name[own].astype(np.int64), path)
@@ -100,7 +98,7 @@ def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.T
         return np.bincount(member, weights=values[own], minlength=len(first)).astype(np.int64)
 
     host_ns = total(np.maximum(self_ns, 0))
-    launched, launching = total(launches), total(launch_ns)
+    launched = total(launches)
     order = np.argsort(-host_ns, kind="stable")
     shown, rest = order[:MOST], order[MOST:]
     at = first[shown]
@@ -110,11 +108,10 @@ def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.T
         "count": count[shown].tolist(),
         "host_ns": host_ns[shown].tolist(),
         "launches": launched[shown].tolist(),
-        "launch_ns": launching[shown].tolist(),
     }
     if len(others):
         other_ns = int(events.duration_ns[others].sum())
-        for name, value in zip(columns, ("", "", 0, other_ns, len(others), other_ns), strict=True):
+        for name, value in zip(columns, ("", "", 0, other_ns, len(others)), strict=True):
             columns[name].append(value)
     if len(rest):
         _add_rest(
@@ -122,14 +119,13 @@ def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.T
             count=int(count[rest].sum()),
             host_ns=int(host_ns[rest].sum()),
             launches=int(launched[rest].sum()),
-            launch_ns=int(launching[rest].sum()),
         )
     return table(OPERATORS, columns)
 
 
 def _self_time(host: Host, window: Window) -> tuple[Int64, Bool]:
-    """Return the time of each operator without those inside it, and a mask of those that begin in the window,
-    shape (n,) each."""
+    """Return the self time of each operator, and a mask of the operators that begin in the window. Shape (n,)
+    each."""
     events = host.events
     is_operator = (events.category == Category.CPU_OP) & (host.tree.depth >= 0)
     self_ns = np.where(is_operator, events.duration_ns, 0)
@@ -140,9 +136,9 @@ def _self_time(host: Host, window: Window) -> tuple[Int64, Bool]:
     return self_ns, inside
 
 
-def _launches(host: Host, work: Work, window: Window, n: int) -> tuple[Int64, Int64, Int64]:
-    """Return how many launch calls each operator made, and the time in them, shape (n,) each; and the launch
-    calls in the window that no operator made."""
+def _launches(host: Host, work: Work, window: Window) -> tuple[Int64, Int64]:
+    """Return how many launch calls each operator made, shape (n,), and the launch calls in the window that no
+    operator made."""
     events = host.events
     calls = distinct(work.launch[work.launch != NONE])
     calls = calls[np.isin(events.category[calls], np.array(CALL_CATEGORIES, np.uint8))]
@@ -150,11 +146,7 @@ def _launches(host: Host, work: Work, window: Window, n: int) -> tuple[Int64, In
     alone = calls[operator == NONE]
     starts = events.start_ns[alone]
     others = alone[(starts >= window.start_ns) & (starts < window.end_ns)]
-    calls, operator = calls[operator != NONE], operator[operator != NONE]
-    count, time = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    np.add.at(count, operator, 1)
-    np.add.at(time, operator, events.duration_ns[calls])
-    return count, time, others
+    return np.bincount(operator[operator != NONE], minlength=len(events)), others
 
 
 def _groups(*columns: Int64) -> tuple[Int64, Int64, Int64]:
@@ -175,7 +167,7 @@ def _texts(host: Host, event: Int64) -> list[str]:
 
 
 def _add_rest(columns: dict[str, list[object]], **values: object) -> None:
-    """Add a row with the sums of what the table has no room for."""
+    """Add a row that sums what the table has no room for."""
     for name, column in columns.items():
         text = not isinstance(column[0], int)
         column.append(values.get(name, REST if name in ("name", "operator") else "" if text else 0))

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
-from tb_gpudiag.digest.digest import DeviceMemory, Digest, numbers, texts
+from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, texts
 from tb_gpudiag.jobs.compare.side import Side
 
 # Clocks that were never set count from 1970, or from when the machine started.
@@ -60,7 +60,7 @@ class Recording:
         about = self.digest.about
         return about.host, about.pid, about.worker if about.pid == NONE else ""
 
-    def memory(self, device: str) -> DeviceMemory | None:
+    def memory(self, device: str) -> MemoryPeaks | None:
         """Memory of a device, or None."""
         return next((each for each in self.digest.about.memory if each.device == device), None)
 

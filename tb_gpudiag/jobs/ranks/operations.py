@@ -47,7 +47,6 @@ class RankOperations:
 
     base_ns: int
     member: Int32
-    row: Int32  # of the member's table
     kind: Names
     name: Names
     group: Names
@@ -67,7 +66,6 @@ class RankOperations:
     kernels: Int64
     work: Int64
     work_sizes: Int64
-    on_device: Bool
     parts: Parts
     part_names: tuple[str, ...]
 
@@ -96,7 +94,6 @@ def operations_of(members: Sequence[Digest]) -> RankOperations:
     return RankOperations(
         base_ns=base_ns,
         member=np.repeat(np.arange(len(members)), lengths).astype(np.int32),
-        row=_joined([np.arange(length) for length in lengths]).astype(np.int32),
         kind=texts("kind"),
         name=texts("name"),
         group=texts("group"),
@@ -116,7 +113,6 @@ def operations_of(members: Sequence[Digest]) -> RankOperations:
         kernels=column("kernels"),
         work=column("work"),
         work_sizes=column("work_sizes"),
-        on_device=column("device") != NONE,
         parts=np.concatenate([_parts(member, causes) for member in members])
         if members
         else np.zeros((0, len(WORK)), np.int64),

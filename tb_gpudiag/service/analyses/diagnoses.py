@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.file import from_bytes, to_bytes
+from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.file import from_bytes
+from tb_gpudiag.digest.digest_files import from_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, is_out_of_memory
 from tb_gpudiag.service.caches.claims import claim_of, known_or_claimed
 from tb_gpudiag.service.caches.reuse import known_digest, new_digest, share

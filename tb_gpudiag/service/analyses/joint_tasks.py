@@ -10,7 +10,7 @@ from typing import Final
 
 from tb_gpudiag.digest.building.record_digest import record_digest
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.file import from_bytes
+from tb_gpudiag.digest.digest_files import from_bytes
 from tb_gpudiag.errors import JobFailed, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.history.run_history import histories

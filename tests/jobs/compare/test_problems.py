@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tb_gpudiag.digest.digest import DeviceMemory, Digest
+from tb_gpudiag.digest.digest import Digest, MemoryPeaks
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.compare.sides import finding, trace
@@ -94,12 +94,9 @@ def test_findings_of_ranks_are_counted_once() -> None:
 
 
 def with_memory(device: str, peak: int, floors: list[int], id: str) -> Digest:
-    rows = [
-        {"device": device, "name": str(i), "floor_bytes": floor, "warm_up": i == 0}
-        for i, floor in enumerate(floors)
-    ]
+    rows = [{"device": device, "floor_bytes": floor, "warm_up": i == 0} for i, floor in enumerate(floors)]
     made = trace(STEPS, id, memory=rows)
-    return replace(made, about=replace(made.about, memory=[DeviceMemory(device, peak, 0, 0, 0.0, "", "")]))
+    return replace(made, about=replace(made.about, memory=[MemoryPeaks(device, peak, 0, 0)]))
 
 
 def test_memory_of_both_sides() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tb_gpudiag.digest.digest import DeviceMemory, Digest
+from tb_gpudiag.digest.digest import Digest, MemoryPeaks
 from tests.digest.made import digest
 from tests.jobs.compare.sides import steps_of
 
@@ -35,7 +35,6 @@ def recording(
     rows = [
         {
             "device": device,
-            "name": str(i),
             "floor_bytes": floor,
             "time_ns": i * step_us * 1000,
             "warm_up": i == 0,
@@ -53,7 +52,5 @@ def recording(
         **more,
     }
     made = digest(steps=steps, memory=rows, **about)
-    memory = (
-        [DeviceMemory(device, max(floors) + 100, max(floors) + 200, capacity, 0.0, "", "")] if floors else []
-    )
+    memory = [MemoryPeaks(device, max(floors) + 100, max(floors) + 200, capacity)] if floors else []
     return replace(made, about=replace(made.about, memory=memory))
