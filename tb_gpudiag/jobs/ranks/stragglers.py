@@ -16,15 +16,13 @@ class Stragglers:
 
     excess_ns: own time of each member above its peers', over all steps, shape (members,). steps_above: share
     of the steps in which a member is above by `least`, shape (members,). lost_ns: of each step, how much its
-    slowest rank is above its peers, shape (steps,); slowest: that member, shape (steps,). scatter_ns: usual
-    spread of the excess over the members.
+    slowest rank is above its peers, shape (steps,); slowest: that member, shape (steps,).
     """
 
     excess_ns: Int64
     steps_above: Float64
     lost_ns: Int64
     slowest: Int64
-    scatter_ns: float
 
 
 def stragglers_of(own: OwnTime, least: float) -> Stragglers:
@@ -35,13 +33,11 @@ def stragglers_of(own: OwnTime, least: float) -> Stragglers:
     above = excess >= least * np.maximum(1, own.step_ns)[None, :]
     slowest = excess.argmax(axis=0) if steps else np.zeros(0, np.int64)
     lost = np.maximum(0, excess.max(axis=0)) if steps else np.zeros(0, np.int64)
-    middle = np.median(total)
     return Stragglers(
         excess_ns=total,
         steps_above=above.mean(axis=1) if steps else np.zeros(len(total)),
         lost_ns=lost,
         slowest=slowest,
-        scatter_ns=float(1.4826 * np.median(np.abs(total - middle))),
     )
 
 

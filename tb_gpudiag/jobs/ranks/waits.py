@@ -18,7 +18,7 @@ class Waits:
     """Matched operations, by collective and then by arrival; collectives are in order of their first arrival.
 
     row: of the operations, shape (m,). collective: shape (m,), 0 to c - 1. bounds: where each collective's
-    operations begin, and the end; shape (c + 1,). original: each collective's number in the Matching.
+    operations begin, and the end; shape (c + 1,).
     arrival_ns, end_ns: on the reference clock, shape (m,). Left out are members whose clock is not known, but
     in collectives on one host.
     """
@@ -26,7 +26,6 @@ class Waits:
     row: Int64
     collective: Int64
     bounds: Int64
-    original: Int64
     arrival_ns: Int64
     end_ns: Int64
     member: Int32
@@ -114,12 +113,6 @@ class Waits:
         """Transfer while nothing computes, at least; shape (m,)."""
         return np.asarray(np.clip(self.exposed_ns - self.waiting_ns, 0, self.transferring_ns), np.int64)
 
-    @cached_property
-    def overlapping(self) -> Bool:
-        """Mask of collectives in which nobody left before the last one arrived, shape (c,)."""
-        earliest = np.minimum.reduceat(self.end_ns, self.bounds[:-1]) if len(self) else self.end_ns
-        return earliest >= self.last_ns
-
 
 def waits_of(operations: RankOperations, matching: Matching, clocks: Clocks) -> Waits:
     """Put the matched operations on one clock, and sort them by collective and arrival."""
@@ -141,7 +134,6 @@ def waits_of(operations: RankOperations, matching: Matching, clocks: Clocks) -> 
         row=row,
         collective=np.cumsum(new) - 1,
         bounds=np.r_[begins, len(row)].astype(np.int64),
-        original=own[begins].astype(np.int64),
         arrival_ns=start[row],
         end_ns=end[row],
         member=operations.member[row],

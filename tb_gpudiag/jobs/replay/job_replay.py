@@ -30,14 +30,13 @@ class Change:
     """What is different in a replay.
 
     parts: names of the changed parts of the work; None changes all of them. members: whose, None for all.
-    remove: the parts are gone. Otherwise they take as long as on the rank's peers: those that do not change,
-    or all if all members change. transfers: they take the median of their kind and size. even: peers
-    exchange equal amounts.
+    The changed parts take as long as on the rank's peers: those that do not change, or all of them if all
+    members change. transfers: they take the median of their kind and size. even: peers exchange equal
+    amounts.
     """
 
     parts: frozenset[str] | None = frozenset()
     members: frozenset[int] | None = None
-    remove: bool = False
     transfers: bool = False
     even: bool = False
 
@@ -129,9 +128,8 @@ class JobReplay:
             whose = np.isin(np.arange(self._work.members), list(change.members))
         if not chosen:
             return np.asarray(pieces.ns.sum(axis=1))
-        left = 0.0 if change.remove else usual.of(change.members)[:, chosen]
-        gained = (pieces.ns[:, chosen] - left).sum(axis=1) * whose[pieces.member]
-        return np.asarray(pieces.ns.sum(axis=1) - gained)
+        gained = (pieces.ns - usual.of(change.members))[:, chosen].sum(axis=1)
+        return np.asarray(pieces.ns.sum(axis=1) - gained * whose[pieces.member])
 
     def _steps(self, ends: Float64) -> Float64:
         """Return step times, shape (c, k), from the ends of pieces, calls and collectives, (s + 2n, c)."""

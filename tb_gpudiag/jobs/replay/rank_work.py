@@ -81,13 +81,6 @@ class JobWork:
     def members(self) -> int:
         return len(self.begin_ns)
 
-    @property
-    def unmatched_share(self) -> float:
-        """Share of the exposed communication that is in collectives without a match. A replay leaves it as it
-        is."""
-        exposed = self.exposed_ns.sum()
-        return float(self.exposed_ns[self.collective == NONE].sum() / exposed) if exposed else 0.0
-
 
 @dataclass(frozen=True)
 class Pieces:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.errors import TraceError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class JobSlowdown:
 
     step_ns: mean as recorded. by_member: S of one rank doing as its peers, for those that others waited for
     most. by_part: S of one part taking as long on all peers; TRANSFER is one. error: of a replay without
-    changes. unmatched_share: of the exposed communication, what the replay cannot change.
+    changes.
     """
 
     s: float
@@ -44,7 +44,6 @@ class JobSlowdown:
     by_member: dict[int, float]
     by_part: dict[str, float]
     error: float
-    unmatched_share: float
 
     @property
     def ideal_step_ns(self) -> float:
@@ -76,7 +75,6 @@ def slowdown_of(work: JobWork, replay: JobReplay | None = None) -> JobSlowdown:
         dict(zip(members, gains, strict=False)),
         dict(zip([*parts, TRANSFER], gains[len(members) :], strict=True)),
         replay.error,
-        work.unmatched_share,
     )
 
 

@@ -43,9 +43,8 @@ def fixed(member: int, *parts: str) -> Change:
 
 def test_fixing_the_loader_of_one_rank_speeds_up_all() -> None:
     work = work_of(job(8, own_ms=lambda rank, step: 13.8 if rank == 7 else 10.0, cause="input"))
-    removed = Change(parts=frozenset(["input"]), members=frozenset([7]), remove=True)
-    found = step_ms(work, UNCHANGED, fixed(7, "input"), removed, fixed(7), WITHOUT_STRAGGLING, fixed(6))
-    assert found == pytest.approx([13.8 + SYNCED, *[10 + SYNCED] * 4, 13.8 + SYNCED])
+    found = step_ms(work, UNCHANGED, fixed(7, "input"), fixed(7), WITHOUT_STRAGGLING, fixed(6))
+    assert found == pytest.approx([13.8 + SYNCED, *[10 + SYNCED] * 3, 13.8 + SYNCED])
     assert step_ms(work, fixed(7, "computing", "sync")) == pytest.approx([13.8 + SYNCED])
 
 
@@ -58,7 +57,7 @@ def test_computing_is_shared_and_not_avoided() -> None:
 def test_fixing_one_of_two_slow_ranks_leaves_the_other() -> None:
     slow = {1: 16.0, 2: 20.0}
     work = work_of(job(4, own_ms=lambda rank, step: slow.get(rank, 10.0), cause="python"))
-    both = Change(parts=None, members=frozenset([1, 2]), remove=False)
+    both = Change(parts=None, members=frozenset([1, 2]))
     found = step_ms(work, fixed(1), fixed(2), both)
     assert found == pytest.approx([20 + SYNCED, 16 + SYNCED, 10 + SYNCED])
 
@@ -118,7 +117,6 @@ def test_the_slowdown_of_a_job() -> None:
     assert found.by_part["input"] == pytest.approx(19 / 13)
     assert found.by_part["computing"] == pytest.approx(1)
     assert found.error == pytest.approx(0, abs=1e-9)
-    assert found.unmatched_share == 0
 
 
 def test_an_even_job_has_no_slowdown() -> None:
@@ -152,13 +150,8 @@ def test_a_job_that_the_model_does_not_fit_has_a_large_error() -> None:
 
 
 def test_collectives_without_a_match_are_not_replayed() -> None:
-    def other_sequence(rank: int, number: int, row: dict[str, Any]) -> None:
-        row["kind"] = f"{row['kind']} of {rank}"
-
-    with_match = work_of(job(4))
-    assert with_match.unmatched_share == 0
-    alone = replace(with_match, collective=np.full(len(with_match), NONE))
-    assert alone.unmatched_share == 1
+    work = work_of(job(4))
+    alone = replace(work, collective=np.full(len(work), NONE))
     assert JobReplay(alone).error == pytest.approx(0, abs=1e-9)
 
 
