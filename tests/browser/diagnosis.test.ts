@@ -193,8 +193,7 @@ it("follows TensorBoard's theme", async () => {
 it("restores trace, finding and range from a link", async () => {
   const { id } = await session.entryOf("host_sync");
   await session.reportOf("host_sync");
-  // A link from before the views opens the timeline, if it has a range.
-  const range = { trace: id, t0: "5000.000", t1: "9000.000" };
+  const range = { view: "timeline", trace: id, t0: "5000.000", t1: "9000.000" };
   const frame = await openAlone(session.page, session.tensorboard.url, range);
   await shownTime(frame).waitFor();
   await expect.poll(() => shownTime(frame).innerText()).toContain("4\u00a0ms");

@@ -60,7 +60,7 @@ it("goes back without another history entry", () => {
   vi.advanceTimersByTime(300);
   usePage.getState().openTab("compare");
   pushed.mockClear();
-  window.history.replaceState(null, "", "#gpudiag&p.gpudiag.trace=a");
+  window.history.replaceState(null, "", "#gpudiag&p.gpudiag.view=summary&p.gpudiag.trace=a");
   window.dispatchEvent(new Event("popstate"));
   expect(usePage.getState()).toMatchObject({ tab: "summary", trace: "a" });
   expect(urls(pushed)).toEqual([]);

@@ -116,24 +116,11 @@ describe("the store", () => {
     expect(usePage.getState()).toMatchObject({ memoryOf: -1, selection: { start_us: 5, end_us: 7.5 } });
   });
 
-  it("opens links without a view, which are older than the views", () => {
-    const opened = (link: Parameters<typeof page.openLink>[0]) => {
-      usePage.setState(usePage.getInitialState());
-      page.openLink(link);
-      return usePage.getState().tab;
-    };
-    const page = usePage.getState();
-    expect(opened({ trace: "1", finding: "GD101" })).toBe("summary");
-    expect(opened({ trace: "1", start_us: 1, end_us: 2 })).toBe("timeline");
-    expect(opened({ trace: "1", memory: 0, start_us: 1, end_us: 2 })).toBe("memory");
-    expect(opened({})).toBeNull();
-  });
-
   it("resets the state of a trace when another is opened", () => {
     const page = usePage.getState();
-    page.openLink({ trace: "1", finding: "GD101", start_us: 1, end_us: 2 });
-    page.openGap({ device: 0, gap: 1 });
     const view = "timeline" as const;
+    page.openLink({ view, trace: "1", finding: "GD101", start_us: 1, end_us: 2 });
+    page.openGap({ device: 0, gap: 1 });
     const range = { start_us: 1, end_us: 2 };
     const gap = { device: 0, gap: 1 };
     expect(linkOf(usePage.getState())).toEqual({ view, trace: "1", finding: "GD101", ...range, gap });

@@ -115,7 +115,7 @@ export const usePage = create<PageState>()((set) => ({
         link.row !== undefined && link.place !== undefined ? { row: link.row, place: link.place - 1 } : null;
       return {
         ...(trace === now.trace ? {} : OF_TRACE),
-        tab: viewOf(link) ?? now.tab,
+        tab: link.view ?? now.tab,
         base: link.base ?? now.base,
         ...{ trace, finding: link.finding ?? null, view, shown, selection },
         ...{ memoryOf: link.memory ?? null, gap: link.gap ?? null, event: link.event ?? null },
@@ -169,15 +169,6 @@ export const usePage = create<PageState>()((set) => ({
 
 function range(start_us: number | undefined, end_us: number | undefined): Viewport | null {
   return start_us !== undefined && end_us !== undefined ? { start_us, end_us } : null;
-}
-
-/** Return the view of a link; null if it names neither a view nor a trace. */
-function viewOf(link: Link): ViewName | null {
-  if (link.view !== undefined) return link.view;
-  if (link.trace === undefined) return null;
-  // The link is older than the views of a trace: it showed all of them, and the range on the timeline.
-  if (link.memory !== undefined) return "memory";
-  return link.start_us !== undefined || link.gap !== undefined ? "timeline" : "summary";
 }
 
 /** Return the part of the state that a link stores. */
