@@ -160,7 +160,7 @@ function fillBox({ context, scheme, top, height }: Strip, fill: Fill, left: numb
   fillArea(context, scheme, fill, { left, top, width, height });
 }
 
-export interface Area {
+interface Area {
   readonly left: number;
   readonly top: number;
   readonly width: number;

@@ -135,7 +135,7 @@ export function foundWeight(flame: Flame, found: ReadonlySet<number>): number {
   return weight;
 }
 
-export interface FlameScene extends RowSight {
+interface FlameScene extends RowSight {
   readonly flame: Flame;
   readonly scheme: Scheme;
   /** Indices of the names to highlight; null shows all alike. */

@@ -4,7 +4,7 @@ import { rank as orderOf } from "../base/causes";
 import type { Viewport } from "../base/viewport";
 import type { JobRank, JobReport, LaneCollectives, RankLane, RankTimeline } from "../wire/report";
 
-export interface LanePart {
+interface LanePart {
   readonly name: string;
   readonly us: number;
 }

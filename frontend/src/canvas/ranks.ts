@@ -11,7 +11,7 @@ import type { Context } from "./scene";
 import { fitted } from "./text";
 import { causeFill, FONT, theme, type Theme } from "./theme";
 
-export interface RankScene {
+interface RankScene {
   readonly lanes: readonly Lane[];
   readonly steps: readonly StepMark[];
   readonly view: Viewport;
@@ -29,7 +29,7 @@ export interface StepMark {
 }
 
 /** Ruler and steps. */
-export const RANKS_HEAD_PX = 36;
+const RANKS_HEAD_PX = 36;
 
 const TICKS_APART_PX = 110;
 

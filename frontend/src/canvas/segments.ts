@@ -33,7 +33,7 @@ export function boxesOfRows(map: SegmentMap): readonly (readonly number[])[] {
   return rows;
 }
 
-export interface SegmentScene extends RowSight {
+interface SegmentScene extends RowSight {
   readonly map: SegmentMap;
   readonly boxes: readonly (readonly number[])[];
   readonly labels: readonly string[];

@@ -102,7 +102,7 @@ export function tableChange<T>(
 }
 
 /** Kernels of the comparison that have another name than the one of the base that they replace. */
-export function renamedKernels(comparison: Comparison): ReadonlyMap<string, string> {
+function renamedKernels(comparison: Comparison): ReadonlyMap<string, string> {
   return new Map(
     comparison.kernels.flatMap(({ name, candidate_name: now }) => (now && now !== name ? [[now, name]] : [])),
   );

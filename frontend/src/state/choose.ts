@@ -6,7 +6,7 @@ import type { TraceEntry } from "../wire/report";
 /** Traces grouped by name, in the server's order. */
 export type Named = ReadonlyMap<string, readonly TraceEntry[]>;
 
-export interface Chosen {
+interface Chosen {
   readonly runs: Named;
   /** Workers of the chosen run. */
   readonly workers: Named;

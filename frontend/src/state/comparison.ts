@@ -5,17 +5,6 @@ import type { CauseDifference, OperatorDifference, StepDifference, TraceEntry } 
 import { rank } from "../base/causes";
 import { spanLabel } from "./choose";
 
-const VERDICTS: Readonly<Record<string, string>> = {
-  FASTER: "Faster",
-  SLOWER: "Slower",
-  SAME: "No difference",
-  CANNOT_TELL: "Cannot tell",
-};
-
-export function verdictText(verdict: string): string {
-  return VERDICTS[verdict] ?? verdict;
-}
-
 /** The text of a figure, with a plus sign if it is positive. */
 export function signed(value: number, text: string): string {
   return value > 0 ? `+${text}` : text;

@@ -31,7 +31,7 @@ export function groupedByReason(items: readonly Unchecked[]): UncheckedGroup[] {
   );
 }
 
-export interface CostText {
+interface CostText {
   /** "124 ms", "1.2 GiB". */
   readonly amount: string;
   /** "27.1% of the step window", "on GPU 0". */

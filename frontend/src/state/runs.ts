@@ -47,7 +47,7 @@ export const useRunsTable = create<RunsState>()(() => ({
 }));
 
 /** The folder of a run: its path without the last part. Empty for runs in the log directory itself. */
-export function folderOf(run: string): string {
+function folderOf(run: string): string {
   return run.slice(0, Math.max(0, run.lastIndexOf("/")));
 }
 

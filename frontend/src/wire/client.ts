@@ -305,7 +305,7 @@ export async function fetchRoofline(id: string, signal?: AbortSignal): Promise<R
 }
 
 /** What a rule checks and how to fix what it finds, as Markdown. */
-export interface RulePage {
+interface RulePage {
   readonly id: string;
   readonly name: string;
   readonly title: string;

@@ -1,6 +1,8 @@
 import { Button } from "@mantine/core";
+import { word } from "../../base/terms";
+import { COMPARISON_VERDICTS } from "../../base/vocabulary";
 import { stepCounts, useAgainst, usePinned } from "../../state/base";
-import { traceLabel, verdictText } from "../../state/comparison";
+import { traceLabel } from "../../state/comparison";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
 import { Notice } from "../parts/Notice";
@@ -41,7 +43,7 @@ function Judgment({ entry }: { entry: TraceEntry }) {
   if (!comparison) return <span role="status">Comparing…</span>;
   return (
     <span role="status">
-      <b>{verdictText(comparison.verdict)}.</b> {comparison.sentence}
+      <b>{word(COMPARISON_VERDICTS, comparison.verdict)}.</b> {comparison.sentence}
       {!stepCounts(comparison) && " So no figure per step is compared."}
     </span>
   );

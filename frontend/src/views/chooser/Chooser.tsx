@@ -157,7 +157,7 @@ function Level({ label, most, value, options, onPick }: LevelProps) {
   const only = options.length === 1;
   const chosen = options.find((option) => option.value === value)?.label ?? value;
   return (
-    <label className="gd-level" data-only={only || undefined}>
+    <label className="gd-level">
       <span className="gd-unseen">{label}</span>
       {only ? (
         <b title={chosen}>{chosen}</b>

@@ -1,5 +1,7 @@
 import { percent, plural, time } from "../../base/format";
-import { countText, intervalText, signed, signedTime, verdictText } from "../../state/comparison";
+import { word } from "../../base/terms";
+import { COMPARISON_VERDICTS } from "../../base/vocabulary";
+import { countText, intervalText, signed, signedTime } from "../../state/comparison";
 import type { Comparison } from "../../wire/report";
 
 /** Is the candidate faster? The verdict, its figures, and what makes the two hard to compare. */
@@ -8,7 +10,7 @@ export function ComparisonVerdict({ comparison }: { comparison: Comparison }) {
   return (
     <section className="gd-card gd-verdict" aria-label="Verdict" data-verdict={verdict}>
       <span className="gd-over">The candidate, compared with the base</span>
-      <h1>{verdictText(verdict)}</h1>
+      <h1>{word(COMPARISON_VERDICTS, verdict)}</h1>
       <p>{sentence}</p>
       {step && (
         <dl className="gd-facts">

@@ -1,4 +1,6 @@
-import { bytes, words } from "../../base/format";
+import { bytes } from "../../base/format";
+import { word } from "../../base/terms";
+import { MEMORY_FIGURES } from "../../base/vocabulary";
 import { signedBytes } from "../../state/comparison";
 import type { MemoryDifference } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -27,7 +29,7 @@ export function MemoryDifferences({ items }: { items: readonly MemoryDifference[
           {items.map(({ device, what, base_bytes, candidate_bytes }, at) => (
             <tr key={at}>
               <th scope="row">{device}</th>
-              <td>{words(what)}</td>
+              <td>{word(MEMORY_FIGURES, what)}</td>
               <td className="gd-number">{bytes(base_bytes)}</td>
               <td className="gd-number">{bytes(candidate_bytes)}</td>
               <td className="gd-number">{signedBytes(candidate_bytes - base_bytes)}</td>

@@ -25,7 +25,6 @@ export function Findings({ report, against }: { report: Report; against: Against
     <Section
       title={planned ? "Fix in this order" : "Findings"}
       about="finding"
-      className="gd-findings-card"
       aside={
         <span className="gd-muted">
           {planned

@@ -48,7 +48,7 @@ export function JobVerdict({ job }: { job: JobReport }) {
           </>
         )}
       </dl>
-      <p className="gd-verdict-gpus">
+      <p>
         {collectives && matchedText(collectives)} Clocks: {clocksText(clocks)}.
       </p>
     </section>

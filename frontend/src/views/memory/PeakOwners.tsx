@@ -37,7 +37,7 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
     { x: 0, y: 0, width, height: HEIGHT_PX },
   );
   return (
-    <section className="gd-memory-peak" aria-label="Memory at the peak">
+    <section aria-label="Memory at the peak">
       <h3>Memory at the peak: {bytes(whole)}</h3>
       <KindLegend kinds={kinds} whole={whole} />
       <ul

@@ -9,7 +9,7 @@ const FIRST = 6;
 export function Segments({ memory: { segments } }: { memory: DeviceMemory }) {
   if (segments.length === 0) return null;
   return (
-    <section className="gd-memory-segments" aria-label="Segments">
+    <section aria-label="Segments">
       <h3>Segments</h3>
       <More items={segments} first={FIRST}>
         {(shown) => (

@@ -2,7 +2,7 @@
 
 import { MEMORY_LINES, type Scheme } from "../../base/vocabulary";
 
-export interface ChartColors {
+interface ChartColors {
   readonly allocated: string;
   readonly filled: string;
   /** Between the minimum and maximum within one pixel. */

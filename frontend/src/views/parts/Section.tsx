@@ -1,4 +1,4 @@
-import { useId, type ReactNode, type Ref } from "react";
+import { useId, type ReactNode } from "react";
 import { GLOSSARY } from "../../base/vocabulary";
 
 interface Props {
@@ -8,14 +8,13 @@ interface Props {
   readonly aside?: ReactNode;
   readonly children: ReactNode;
   readonly className?: string;
-  readonly ref?: Ref<HTMLElement>;
 }
 
 /** A card with a title. `aside` is on the right of the title. */
-export function Section({ title, about, aside, children, className = "", ref }: Props) {
+export function Section({ title, about, aside, children, className = "" }: Props) {
   const id = useId();
   return (
-    <section className={`gd-card ${className}`} aria-labelledby={id} ref={ref}>
+    <section className={`gd-card ${className}`} aria-labelledby={id}>
       <header className="gd-card-head">
         <h2 id={id} title={about && GLOSSARY[about]}>
           {title}

@@ -68,7 +68,6 @@ export default function Runs() {
   return (
     <Section
       title="Runs"
-      className="gd-runs"
       aside={
         <div className="gd-controls">
           <span className="gd-muted" role="status">

@@ -30,7 +30,6 @@ export function Analyzing({ entry, state, again }: Props) {
       title={title(entry, state, again)}
       detail={[bytes(entry.size_bytes), state?.stage].filter(Boolean).join(" · ")}
       share={state?.progress ?? 0}
-      again={again}
       onCancel={() => void cancel()}
     />
   );

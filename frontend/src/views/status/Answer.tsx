@@ -32,7 +32,6 @@ export function Answer<T>({ doing, failed, state, error, answer, children }: Pro
           title={state?.state === "queued" && !state.stage ? "Waiting for a free worker" : doing}
           detail={state?.stage ?? ""}
           share={state?.progress ?? 0}
-          again={answer !== undefined}
         />
       )}
       {error && (

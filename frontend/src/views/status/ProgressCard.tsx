@@ -6,15 +6,13 @@ interface Props {
   readonly detail: string;
   /** 0 to 1. */
   readonly share: number;
-  /** The page still shows what it had before. */
-  readonly again: boolean;
   readonly onCancel?: () => void;
 }
 
 /** How far an analysis is. */
-export function ProgressCard({ title, detail, share, again, onCancel }: Props) {
+export function ProgressCard({ title, detail, share, onCancel }: Props) {
   return (
-    <div className="gd-analyzing" role="status" data-again={again || undefined}>
+    <div className="gd-analyzing" role="status">
       <div>
         <b>{title}</b>
         <span className="gd-muted">{detail}</span>

@@ -10,7 +10,7 @@ export function Steps({ report, device }: { report: Report; device: Device }) {
   const { accounts, inferred } = stepsOf(report, device);
   if (accounts.length < 2) return null;
   return (
-    <Section title="Time per step by cause" about="account" className="gd-steps">
+    <Section title="Time per step by cause" about="account">
       <StepBars accounts={accounts} inferred={inferred} />
     </Section>
   );

@@ -28,7 +28,6 @@ export function Account({ report, device, onChoose, against }: Props) {
     <Section
       title="Where the time went"
       about="account"
-      className="gd-account"
       aside={<DeviceChoice devices={report.devices} chosen={chosen} onChoose={onChoose} />}
     >
       <div className="gd-account-body">

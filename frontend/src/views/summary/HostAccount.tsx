@@ -15,7 +15,7 @@ const FIRST = 8;
 export function HostAccount({ report, against }: { report: Report; against: Against | null }) {
   const total_us = window_us(report);
   return (
-    <Section title="Where host time went" className="gd-account">
+    <Section title="Where host time went">
       <div className="gd-account-body">
         {report.host.length > 0 && (
           <table className="gd-plain gd-host-account">

@@ -59,7 +59,7 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
         <dt>{hit.queued ? "Curve" : isGap ? "Device" : "Kind"}</dt>
         <dd>{isGap || hit.queued ? hit.row.title : kindLabel(hit.kind)}</dd>
       </dl>
-      {hit.gap !== null && <p className="gd-hint">Click to see what caused this gap.</p>}
+      {hit.gap !== null && <p>Click to see what caused this gap.</p>}
     </div>
   );
 }
