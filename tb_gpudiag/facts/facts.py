@@ -45,8 +45,8 @@ from tb_gpudiag.facts.launching.hotspots import Hotspot, Hotspots, Kind
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts, launch_costs
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_code, launch_modes
 from tb_gpudiag.facts.launching.same_shapes import same_shapes
-from tb_gpudiag.facts.memory.context import MemoryContext
-from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory
+from tb_gpudiag.facts.memory.allocations import MemoryContext
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
@@ -379,11 +379,11 @@ class Facts:
 
     @cached_property
     def memory_context(self) -> MemoryContext:
-        return MemoryContext(self.trace.memory, self.host, self.transfers)
+        return memory_context(self.trace.memory, self.host, self.transfers)
 
     @cached_property
     def memory(self) -> list[DeviceMemory]:
         """Memory of each device, the GPU with the highest peak first, the CPU last."""
         steps = self.step_times.on_host if self.step_times is not None else None
         idle_ns = allocator_idle_ns(self.devices)
-        return device_memory(self.trace, self.host, self.memory_context, steps, idle_ns)
+        return device_memory(self.trace, self.memory_context, steps, idle_ns)

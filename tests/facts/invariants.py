@@ -66,7 +66,7 @@ def _assert_memory(facts: Facts, memory: DeviceMemory) -> None:
     assert (floors.bytes <= peak.allocated_bytes).all()
     assert (memory.allocations.freed[memory.allocations.freed != NONE] < len(curve)).all()
     if memory.allocations.paired and (~floors.excused).any():
-        table = floor_table(memory.allocations, floors, facts.host)
+        table = floor_table(memory.allocations, floors)
         last = int(floors.position[table.column[-1]])
         alive = np.intersect1d(memory.allocations.alive(last), table.alive)
         assert memory.allocations.bytes[alive].sum() == table.bytes[:, -1].sum()

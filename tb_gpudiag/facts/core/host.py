@@ -184,6 +184,16 @@ class Host:
         node = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread > 0)
         return self.tree.nearest_of(node)
 
+    def name(self, event: int) -> str:
+        """Return the event's name; "" for NONE."""
+        return "" if event == NONE else self.events.names[self.events.name[event]]
+
+    def names(self, event: Int64) -> Int64:
+        """Return the number of each event's name, NONE for NONE."""
+        if not len(self.events):
+            return event
+        return np.where(event == NONE, NONE, self.events.name[event]).astype(np.int64)
+
     def frame(self, place: int) -> Frame | None:
         """Return the frame with this number of `place`; None for NONE."""
         return None if place == NONE else self._own_frames[0][place]

@@ -58,6 +58,18 @@ def numbered(values: Int64) -> tuple[Int64, Int64]:
     return different, (np.cumsum(used) - 1)[values - low]
 
 
+def groups(*columns: Int64) -> tuple[Int64, Int64]:
+    """Group equal rows of codes (NONE or more): (the group of each row, the first row of each group)."""
+    number = np.zeros(len(columns[0]), np.int64)
+    first = number
+    for column in columns:
+        # Numbers of groups are small, so a product of two codes does not overflow.
+        both = number * (int(column.max(initial=0)) + 2) + column + 1
+        _, first, number = np.unique(both, return_index=True, return_inverse=True)
+        number = number.reshape(-1)
+    return number, first
+
+
 def union(start: Int64, end: Int64) -> Intervals:
     """Return the set that any intervals cover. They may overlap, be empty and be in any order."""
     keep = end > start

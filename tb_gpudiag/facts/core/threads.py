@@ -11,6 +11,7 @@ mark outlives.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,6 +58,20 @@ class Activity:
 
 NOTHING = Activity(np.zeros(0, np.int64), np.zeros(0, np.int64))
 """Activity of a thread without spans that have a duration."""
+
+
+def innermost(activities: Mapping[int, Activity], thread: Int32, time_ns: Int64) -> Int64:
+    """Return the innermost span on each of these threads at each time, or NONE, shape of `time_ns`."""
+    found = np.full(len(time_ns), NONE, np.int64)
+    order = np.argsort(thread, kind="stable")
+    cuts = np.flatnonzero(np.diff(thread[order])) + 1
+    for own in np.split(order, cuts) if len(order) else []:
+        activity = activities.get(int(thread[own[0]]), NOTHING)
+        if len(activity.event):
+            at = np.searchsorted(activity.start_ns, time_ns[own], side="right") - 1
+            inside = (at >= 0) & (time_ns[own] < activity.end_ns[np.maximum(at, 0)])
+            found[own[inside]] = activity.event[at[inside]]
+    return found
 
 
 class HostTree:

@@ -1,4 +1,4 @@
-"""Allocations: when each one was freed, and who made it."""
+"""Allocations: when each one was freed, and what the host did when it was made."""
 
 from __future__ import annotations
 
@@ -7,16 +7,60 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Int32, Int64
-from tb_gpudiag.facts.memory.context import MemoryContext
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.trace.events import MemoryEvents
-from tb_gpudiag.vocabulary.recorded import MemoryAction
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.vocabulary.operators import GETS_MEMORY
+from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
+
+
+class MemoryContext:
+    """What the host did at the instant of each memory event: arrays over all memory events, shape (m,).
+
+    around: the innermost host span on the event's thread, or NONE. phase: Phase.
+    """
+
+    def __init__(self, memory: MemoryEvents, host: Host, around: Int64, phase: UInt8) -> None:
+        self.memory, self.host, self.around, self.phase = memory, host, around, phase
+
+    def _of(self, per_event: Int64) -> Int64:
+        around = self.around
+        if not len(per_event):
+            return around
+        return np.where(around == NONE, NONE, per_event[around])
+
+    @cached_property
+    def operator(self) -> Int64:
+        """Event of the innermost operator, or NONE. Operators that only get memory for others (aten::empty
+        and the like) count only if there is no other."""
+        host = self.host
+        does = (host.events.category == Category.CPU_OP) & ~match(host.events, GETS_MEMORY)
+        wanted = self._of(host.tree.nearest_of(does))
+        return np.where(wanted == NONE, self._of(host.operator), wanted)
+
+    @cached_property
+    def module(self) -> Int64:
+        """Event of the nearest nn.Module, or NONE; in backward the forward operator's."""
+        return self._of(self.host.module)
+
+    @cached_property
+    def place(self) -> Int64:
+        """Number of the user's frame (see Host.frame), or NONE; in backward the forward operator's."""
+        return self._of(self.host.place)
+
+    def frame(self, event: int) -> Frame | None:
+        """Return the user's frame of a memory event: in a snapshot from its stack."""
+        stack = int(self.memory.stack[event])
+        if stack != NONE:
+            return innermost_place(self.memory.stacks[stack])
+        return self.host.frame(int(self.place[event]))
 
 
 class Allocations:
-    """Allocations of one device in order of time, shape (a,) each. Positions are indices into the device's
-    curve.
+    """Allocations of one device in order of time, shape (a,) each. Positions are indices into `curve`.
 
     event: index of its event in Trace.memory.
     position: position of that event.
@@ -28,10 +72,11 @@ class Allocations:
     `early_free` and `unseen_free` are empty.
     """
 
-    def __init__(self, memory: MemoryEvents, curve: Curve, context: MemoryContext) -> None:
-        action = memory.action[curve.event]
-        address = memory.address[curve.event]
-        self._memory, self._curve, self._context = memory, curve, context
+    def __init__(self, curve: Curve, context: MemoryContext) -> None:
+        self.curve, self.context = curve, context
+        self.memory, self.host = context.memory, context.host
+        memory = context.memory
+        action, address = memory.action[curve.event], memory.address[curve.event]
         self.position: Int64 = np.flatnonzero(action == MemoryAction.ALLOCATE)
         self.event: Int64 = curve.event[self.position]
         self.free: Int64 = np.flatnonzero(action == MemoryAction.FREE)
@@ -51,48 +96,63 @@ class Allocations:
 
     @cached_property
     def time_ns(self) -> Int64:
-        return self._memory.time_ns[self.event]
+        return self.memory.time_ns[self.event]
 
     @cached_property
     def bytes(self) -> Int64:
-        return self._memory.bytes[self.event]
+        return self.memory.bytes[self.event]
 
     @cached_property
     def freed_ns(self) -> Int64:
         """NONE if alive at the recording's end."""
-        return np.where(self.freed == NONE, NONE, self._curve.time_ns[self.freed])
+        return np.where(self.freed == NONE, NONE, self.curve.time_ns[self.freed])
 
     @cached_property
     def early_free_bytes(self) -> Int64:
-        return -self._memory.bytes[self._curve.event[self.early_free]]
+        return -self.memory.bytes[self.curve.event[self.early_free]]
 
     @cached_property
     def free_ns(self) -> Int64:
-        return self._curve.time_ns[self.free]
+        return self.curve.time_ns[self.free]
 
     @cached_property
     def free_bytes(self) -> Int64:
-        return -self._memory.bytes[self._curve.event[self.free]]
+        return -self.memory.bytes[self.curve.event[self.free]]
 
     @cached_property
     def operator(self) -> Int64:
         """Event of the operator that wanted the memory, or NONE: see MemoryContext.operator."""
-        return self._context.operator[self.event]
+        return self.context.operator[self.event]
 
     @cached_property
     def module(self) -> Int64:
         """Event of the nearest nn.Module, or NONE; in backward the forward operator's."""
-        return self._context.module[self.event]
+        return self.context.module[self.event]
 
     @cached_property
     def place(self) -> Int64:
         """Number of the user's frame (see Host.frame), or NONE; in backward the forward operator's."""
-        return self._context.place[self.event]
+        return self.context.place[self.event]
+
+    @cached_property
+    def phase(self) -> UInt8:
+        """Phase in which each was made."""
+        return self.context.phase[self.event]
+
+    @cached_property
+    def found(self) -> Bool:
+        """Mask of those that a snapshot found when its history began: made at some earlier time."""
+        found = self.memory.found
+        return np.zeros(len(self), np.bool_) if found is None else found[self.event]
 
     @cached_property
     def stack(self) -> Int32:
         """Index into MemoryEvents.stacks, or NONE. Only snapshots have stacks."""
-        return self._memory.stack[self.event]
+        return self.memory.stack[self.event]
+
+    def frame(self, index: int) -> Frame | None:
+        """Return the user's frame that made an allocation."""
+        return self.context.frame(int(self.event[index]))
 
     def alive(self, position: int) -> Int64:
         """Return the indices of the allocations that are alive after the event at this position."""

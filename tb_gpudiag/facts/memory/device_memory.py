@@ -12,19 +12,17 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.device_properties import device_properties
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.recording import Steps
-from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.context import MemoryContext
+from tb_gpudiag.facts.core.threads import innermost
+from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
-from tb_gpudiag.facts.memory.failure import Failure, find_failure
-from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend
-from tb_gpudiag.facts.memory.peak import Peak, find_peak
-from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
+from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
+from tb_gpudiag.facts.memory.phase import Phase, phases
 from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
-from tb_gpudiag.facts.memory.sites import GrowingSite, growing_sites
-from tb_gpudiag.facts.memory.survivors import Survivors, largest_survivors
-from tb_gpudiag.facts.memory.windows import windows
-from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.facts.memory.sites import GrowingSite, Survivors, growing_sites, largest_survivors
+from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 
 MOST_GPUS = 64
@@ -43,12 +41,13 @@ class DeviceMemory:
     device: int
     capacity_bytes: int
     driver_ns: int
-    curve: Curve
     allocations: Allocations
     _trace: Trace
-    _host: Host
-    _context: MemoryContext
     _periods: Periods | None  # steps; None where there are none
+
+    @property
+    def curve(self) -> Curve:
+        return self.allocations.curve
 
     @property
     def is_cpu(self) -> bool:
@@ -84,19 +83,12 @@ class DeviceMemory:
 
     @cached_property
     def peak(self) -> Peak:
-        return find_peak(self.curve, self.allocations, self._host, self._trace.memory, self._context.phase)
+        return find_peak(self.allocations)
 
     @cached_property
     def failure(self) -> Failure | None:
         """The last allocation that failed."""
-        return find_failure(
-            self.curve,
-            self.allocations,
-            self._host,
-            self._trace.memory,
-            self._context,
-            self._trace.segments,
-        )
+        return find_failure(self.allocations, self._trace.segments)
 
     @cached_property
     def floors(self) -> Floors:
@@ -104,14 +96,7 @@ class DeviceMemory:
         begin_ns = self._history_begins_ns
         if self._periods is not None:
             return floors(self.curve, self._periods.after(begin_ns))
-        steps = inferred_steps(
-            self.allocations,
-            self._host,
-            self._trace.memory,
-            self._context.phase,
-            begin_ns,
-            has_modules=self.has_modules,
-        )
+        steps = inferred_steps(self.allocations, begin_ns, has_modules=self.has_modules)
         if len(steps):
             return floors(self.curve, steps)
         # A snapshot without times (torch 2.0) counts its entries instead: they are not seconds.
@@ -157,48 +142,39 @@ class DeviceMemory:
     def _shows_beginning(self) -> bool:
         """Whether the model is built in the recording, or the first step, and no other, allocates optimizer
         state."""
-        event, periods = self.allocations.event, self.floors.periods
-        phase = self._context.phase[event]
-        built = phase == Phase.PARAMETER
-        if self._trace.memory.found is not None:
-            built &= ~self._trace.memory.found[event]
+        phase, periods = self.allocations.phase, self.floors.periods
+        built = (phase == Phase.PARAMETER) & ~self.allocations.found
         state = (phase == Phase.OPTIMIZER) & (self.allocations.freed == NONE)
         step = np.searchsorted(periods.start_ns, self.allocations.time_ns[state], side="right") - 1
         return bool(built.any()) or bool(len(step) and len(periods) > 1 and (step == 0).all())
 
     @cached_property
     def sites(self) -> list[GrowingSite]:
-        return growing_sites(
-            self.allocations, self.floors, self._host, self._trace.memory, self._context.phase
-        )
+        return growing_sites(self.allocations, self.floors)
 
     @property
     def survivors(self) -> Survivors | None:
         """The site that keeps most of what it allocates throughout the recording."""
-        return largest_survivors(self.allocations, self._host, self._trace.memory, self._context.phase)
+        return largest_survivors(self.allocations)
 
     @cached_property
     def reserve(self) -> Reserve:
         excused = self.floors.periods.end_ns[self.floors.excused]
         warm = int(excused.max()) if len(excused) and self.floors.periods.unit == "step" else None
-        return find_reserve(
-            self.curve,
-            self._trace.memory,
-            self._trace.segments,
-            self._host,
-            self._context.around[self.curve.event],
-            self.device,
-            warm,
-            self.driver_ns,
-        )
+        return find_reserve(self.allocations, self._trace.segments, self.device, warm, self.driver_ns)
+
+
+def memory_context(memory: MemoryEvents, host: Host, transfers: Transfers) -> MemoryContext:
+    """Find what the host did at each memory event."""
+    # A snapshot says neither which thread set a mark nor which one allocated.
+    sole = next(iter(host.activities)) if len(host.activities) == 1 else NONE
+    thread = np.where(memory.thread == NONE, np.int32(sole), memory.thread)
+    around = innermost(host.activities, thread, memory.time_ns)
+    return MemoryContext(memory, host, around, phases(memory, host, transfers, around))
 
 
 def device_memory(
-    trace: Trace,
-    host: Host,
-    context: MemoryContext,
-    steps: Steps | None,
-    driver_ns: Mapping[int, int],
+    trace: Trace, context: MemoryContext, steps: Steps | None, driver_ns: Mapping[int, int]
 ) -> list[DeviceMemory]:
     """Return every device with allocations or frees: GPUs by peak, at most MOST_GPUS of them (those with most
     events), then the CPU.
@@ -206,9 +182,15 @@ def device_memory(
     steps: as the host ran them, recorded or inferred; None where there are none.
     driver_ns: device -> idle time under calls to the driver for memory.
     """
-    memory, found = trace.memory, []
+    memory, found = trace.memory, list[DeviceMemory]()
     periods = Periods.of_steps(steps) if steps is not None else None
     cpu = memory.device_type == DeviceType.CPU
+
+    def of(device: int, own: Int64) -> DeviceMemory:
+        capacity = 0 if device == NONE else device_properties(trace.metadata, device).memory_bytes
+        allocations = Allocations(memory_curve(memory, own), context)
+        return DeviceMemory(device, capacity, driver_ns.get(device, 0), allocations, trace, periods)
+
     device = np.where(cpu, NONE, np.maximum(memory.device, 0))
     # Two kinds of accelerator in one trace may have the same numbers: their type distinguishes them.
     key = memory.device_type.astype(np.int64) * 2**32 + device
@@ -216,31 +198,8 @@ def device_memory(
     for code in codes[np.argsort(-events, kind="stable")[:MOST_GPUS]].tolist():
         own = np.flatnonzero((key == code) & ~cpu)
         number = int(device[own[0]])
-        found.append(_device(trace, host, context, periods, driver_ns, number, own))
+        found.append(of(number, own))
     found.sort(key=lambda one: -int(one.curve.allocated.max()))
     if cpu.any():
-        found.append(_device(trace, host, context, periods, driver_ns, NONE, np.flatnonzero(cpu)))
+        found.append(of(NONE, np.flatnonzero(cpu)))
     return found
-
-
-def _device(
-    trace: Trace,
-    host: Host,
-    context: MemoryContext,
-    periods: Periods | None,
-    driver_ns: Mapping[int, int],
-    device: int,
-    own: Int64,
-) -> DeviceMemory:
-    curve = memory_curve(trace.memory, own)
-    return DeviceMemory(
-        device,
-        0 if device == NONE else device_properties(trace.metadata, device).memory_bytes,
-        driver_ns.get(device, 0),
-        curve,
-        Allocations(trace.memory, curve, context),
-        trace,
-        host,
-        context,
-        periods,
-    )

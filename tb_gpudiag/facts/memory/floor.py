@@ -1,8 +1,10 @@
-"""Floors of a memory curve: its lowest value in each step, and the trend through them."""
+"""Floors of a memory curve: its lowest value in each step (without steps, in windows of time), and the trend
+through them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +18,14 @@ quick."""
 
 FEWEST_STEPS = 3
 """With the first one excused, two floors remain; fewer have no slope."""
+
+MOST_WINDOWS = 32
+FEWEST_WINDOWS = 4
+
+FALLS = 2
+"""A floor is meaningful only where the curve comes down to it: in each window it falls through the middle
+between the window's extremes at least this often. The first window is exempt, because it is a warm-up like a
+first step."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,31 @@ def _first_equal(values: Int64, first: Int64, last: Int64, wanted: Int64) -> Int
     return hits[at]
 
 
+def windows(curve: Curve, begin_ns: int) -> Periods:
+    """Divide the time since `begin_ns` into as many equal windows as possible (a power of two) of which each
+    but the first has FALLS falls; return none if even FEWEST_WINDOWS do not."""
+    count = MOST_WINDOWS
+    first, last = max(begin_ns, int(curve.time_ns[0])), int(curve.time_ns[-1])
+    while count >= FEWEST_WINDOWS and last > first:
+        edge = first + np.arange(count + 1, dtype=np.int64) * (last - first) // count
+        at = np.searchsorted(curve.time_ns, edge)
+        if all(_falls(curve, int(a), int(b)) >= FALLS for a, b in pairwise(at[1:])):
+            names = [f"window {i + 1}" for i in range(count)]
+            return Periods(names, edge[:-1], edge[1:], "second")
+        count //= 2
+    return NO_PERIODS
+
+
+def _falls(curve: Curve, first: int, last: int) -> int:
+    """Count how often the curve falls through the middle between its extremes in the range first:last."""
+    values = curve.allocated[first:last]
+    if len(values) < 2 * FALLS:
+        return 0
+    low, high = int(values.min()), int(values.max())
+    above = 2 * values > low + high
+    return int((above[:-1] & ~above[1:]).sum()) if high > low else 0
+
+
 def trend(found: Floors) -> Trend | None:
     """Compute the trend; None with fewer than FEWEST_STEPS floors."""
     if len(found) < FEWEST_STEPS:
@@ -139,7 +174,6 @@ def trend(found: Floors) -> Trend | None:
     x, y = found.periods.at[used], found.bytes[used].astype(np.float64)
     slope, low, high = theil_sen(x, y)
     base = float(np.median(y - slope * x))
-    half = (len(used) + 1) // 2
     return Trend(
         per_unit=slope,
         low=low,
@@ -150,8 +184,8 @@ def trend(found: Floors) -> Trend | None:
         start_bytes=base + slope * float(x[0]),
         end_ns=int(found.at_ns[used[-1]]),
         end_bytes=base + slope * float(x[-1]),
-        earlier=theil_sen(x[:half], y[:half])[0] if half > 1 else slope,
-        later=theil_sen(x[-half:], y[-half:])[0] if half > 1 else slope,
+        earlier=earlier_slope(x, y),
+        later=later_slope(x, y),
     )
 
 
@@ -185,3 +219,15 @@ def theil_sen(x: Float64, y: Float64) -> tuple[float, float, float]:
     upper = min(round((len(slopes) + reach) / 2), len(slopes) - 1)
     lower = max(round((len(slopes) - reach) / 2) - 1, 0)
     return median, float(slopes[lower]), float(slopes[upper])
+
+
+def earlier_slope(x: Float64, y: Float64) -> float:
+    """Return the slope within the first half of the points; of fewer than three, of all."""
+    half = (len(x) + 1) // 2
+    return theil_sen(x[:half], y[:half])[0] if half > 1 else theil_sen(x, y)[0]
+
+
+def later_slope(x: Float64, y: Float64) -> float:
+    """Return the slope within the second half of the points; of fewer than three, of all."""
+    half = (len(x) + 1) // 2
+    return theil_sen(x[-half:], y[-half:])[0] if half > 1 else theil_sen(x, y)[0]

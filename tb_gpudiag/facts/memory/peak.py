@@ -1,4 +1,4 @@
-"""Peak: what was allocated when most was."""
+"""Peak: what was allocated when most was, and when an allocation failed, with what was free then."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
-from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.sites import groups, span_name
-from tb_gpudiag.trace.events import MemoryEvents
-from tb_gpudiag.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.trace.events import Segments
+from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import module_class
-from tb_gpudiag.vocabulary.recorded import MemoryPurpose
+from tb_gpudiag.vocabulary.recorded import MemoryAction, MemoryPurpose
 
 
 class MemoryKind(Enum):
@@ -33,6 +33,12 @@ class MemoryKind(Enum):
 
 
 _KINDS = list(MemoryKind)
+
+MOST_CHANGES = 20_000
+"""Most changes of segments after a failure that are undone. A job that handles it has a few of them."""
+
+_ROUNDED_TO = 512
+"""The allocator's smallest unit."""
 
 
 @dataclass(frozen=True)
@@ -64,21 +70,15 @@ class Peak:
     kinds: dict[MemoryKind, int]
 
 
-def find_peak(
-    curve: Curve,
-    allocations: Allocations,
-    host: Host,
-    memory: MemoryEvents,
-    phase: UInt8,
-    at: int | None = None,
-) -> Peak:
-    """Find the peak of a curve with at least one event. phase: of each of the trace's memory events, shape
-    (m,). at: position of an event after which to look instead of at the peak."""
+def find_peak(allocations: Allocations, at: int | None = None) -> Peak:
+    """Find the peak of a device with at least one memory event. at: position of an event after which to look
+    instead of at the peak."""
+    curve, memory = allocations.curve, allocations.memory
     position = int(curve.allocated.argmax()) if at is None else at
     if at is None and curve.start_bytes > curve.allocated[position]:
         position = NONE
     total = int(curve.before(np.array([position + 1]))[0])
-    own = phase[curve.event]
+    own = allocations.context.phase[curve.event]
     if memory.purpose is not None:
         return _by_purpose(curve, position, total, memory.purpose[curve.event], memory.bytes[curve.event])
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
@@ -87,12 +87,11 @@ def find_peak(
     newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
     alive = np.sort(newest)
     kind = _kinds(allocations, own, alive)
-    if memory.found is not None:
-        kind[memory.found[allocations.event[alive]]] = _KINDS.index(MemoryKind.BEFORE)
+    kind[allocations.found[alive]] = _KINDS.index(MemoryKind.BEFORE)
     held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(_KINDS))
     kinds = {k: int(size) for k, size in zip(_KINDS, held, strict=True) if size}
     rest = total - sum(kinds.values())
-    owners = _owners(allocations, host, memory, alive, kind)
+    owners = _owners(allocations, alive, kind)
     if rest:
         other = MemoryKind.BEFORE if allocations.paired else MemoryKind.UNKNOWN
         kinds[other] = kinds.get(other, 0) + rest
@@ -187,14 +186,13 @@ def _next(marks: Int64, position: Int64) -> Int64:
     return found
 
 
-def _owners(
-    allocations: Allocations, host: Host, memory: MemoryEvents, alive: Int64, kind: UInt8
-) -> list[Owner]:
+def _owners(allocations: Allocations, alive: Int64, kind: UInt8) -> list[Owner]:
     """Group the chosen allocations by kind, operator, class of module and place."""
+    host = allocations.host
     number, first = groups(
         kind.astype(np.int64),
-        _codes(host, allocations.operator[alive]),
-        _codes(host, allocations.module[alive]),
+        host.names(allocations.operator[alive]),
+        host.names(allocations.module[alive]),
         allocations.place[alive],
         allocations.stack[alive].astype(np.int64),
     )
@@ -206,12 +204,11 @@ def _owners(
     # Modules of one class are merged, and so are stacks with the same frame of the user's.
     found: dict[tuple[MemoryKind, str, str, Frame | None], list[int]] = {}
     for i, row in enumerate(alive[first]):
-        place, stack = int(allocations.place[row]), int(allocations.stack[row])
         key = (
             _KINDS[kind[first[i]]],
-            span_name(host, int(allocations.operator[row])),
-            module_class(span_name(host, int(allocations.module[row]))),
-            host.frame(place) if stack == NONE else innermost_place(memory.stacks[stack]),
+            host.name(int(allocations.operator[row])),
+            module_class(host.name(int(allocations.module[row]))),
+            allocations.frame(row),
         )
         sums = found.setdefault(key, [0, 0, 0])
         sums[0] += int(total[i])
@@ -220,8 +217,101 @@ def _owners(
     return [Owner(*key, *sums) for key, sums in found.items()]
 
 
-def _codes(host: Host, event: Int64) -> Int64:
-    """Return the codes of the events' names, NONE for NONE."""
-    if not len(host.events):
-        return np.full(len(event), NONE, np.int64)
-    return np.where(event == NONE, NONE, host.events.name[event]).astype(np.int64)
+@dataclass(frozen=True)
+class Failure:
+    """An allocation that failed. Sizes are bytes, NONE where the recording does not say.
+
+    unused_bytes: reserved, but not allocated.
+    driver_free_bytes: what the driver had free.
+    largest_free_bytes: the largest free block of the allocator. Blocks are known to 1 MiB.
+    expandable: all segments are expandable.
+    held: what was allocated then, as Peak.
+    """
+
+    requested_bytes: int
+    unused_bytes: int
+    driver_free_bytes: int
+    largest_free_bytes: int
+    expandable: bool
+    operator: str
+    frame: Frame | None
+    held: Peak
+
+
+def find_failure(allocations: Allocations, segments: Segments | None) -> Failure | None:
+    """Return the last failed allocation of a device; None without one. segments: of all devices."""
+    curve, memory, context = allocations.curve, allocations.memory, allocations.context
+    failed = np.flatnonzero(memory.action[curve.event] == MemoryAction.OUT_OF_MEMORY)
+    if not len(failed):
+        return None
+    position = int(failed[-1])
+    event = int(curve.event[position])
+    reserved = int(curve.reserved[position])
+    own = segments.device == memory.device[event] if segments is not None else np.zeros(0, np.bool_)
+    return Failure(
+        requested_bytes=max(0, int(memory.bytes[event])),
+        unused_bytes=NONE if reserved == NONE else max(0, reserved - int(curve.allocated[position])),
+        driver_free_bytes=NONE if memory.driver_free is None else int(memory.driver_free[event]),
+        largest_free_bytes=NONE
+        if segments is None or not allocations.paired
+        else _largest_free(allocations, segments, own, position),
+        expandable=bool(own.any()) and segments is not None and bool(segments.expandable[own].all()),
+        operator=allocations.host.name(int(context.operator[event])),
+        frame=context.frame(event),
+        held=find_peak(allocations, at=position),
+    )
+
+
+def _largest_free(allocations: Allocations, segments: Segments, own: Bool, position: int) -> int:
+    """Return the largest part of a segment that no allocation used at this position; NONE if unknown.
+
+    The segments then are those of the snapshot, with the changes after the position undone.
+    """
+    curve, memory = allocations.curve, allocations.memory
+    action = memory.action[curve.event]
+    changes = (
+        position
+        + 1
+        + np.flatnonzero(np.isin(action[position + 1 :], (MemoryAction.GROW, MemoryAction.SHRINK)))
+    )
+    if len(changes) > MOST_CHANGES:
+        return NONE
+    changed = curve.event[changes]
+    live = allocations.event[allocations.alive(position)]
+    begins, ends = _ranges(segments.address[own], segments.bytes[own])
+    change_begins, change_ends = _ranges(memory.address[changed], np.abs(memory.bytes[changed]))
+    live_begins, live_ends = _ranges(
+        memory.address[live], -(-memory.bytes[live] // _ROUNDED_TO) * _ROUNDED_TO
+    )
+    bounds = np.unique(np.r_[begins, ends, change_begins, change_ends, live_begins, live_ends])
+    if len(bounds) < 2:
+        return 0
+    # Each part between two bounds is mapped or not, and used or not.
+    mapped = _covered(bounds, begins, ends)
+    for i in range(len(changes) - 1, -1, -1):
+        first, last = np.searchsorted(bounds, [change_begins[i], change_ends[i]])
+        mapped[first:last] = action[changes[i]] == MemoryAction.SHRINK
+    free = mapped & ~_covered(bounds, live_begins, live_ends)
+    # A block does not go beyond its segment.
+    ends_block = begins if segments.expandable[own].all() else np.r_[begins, change_begins]
+    starts = np.r_[True, ~free[:-1] | np.isin(bounds[1:-1], ends_block)] & free
+    run = np.cumsum(starts) - 1
+    size = np.diff(bounds).astype(np.float64)
+    return int(np.bincount(run[free], weights=size[free]).max()) if free.any() else 0
+
+
+def _ranges(
+    address: npt.NDArray[np.uint64], size: Int64
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    return address, address + size.astype(np.uint64)
+
+
+def _covered(
+    bounds: npt.NDArray[np.uint64], begins: npt.NDArray[np.uint64], ends: npt.NDArray[np.uint64]
+) -> Bool:
+    """Mask of the parts between neighboring bounds that at least one range covers."""
+    count = np.zeros(len(bounds), np.int64)
+    np.add.at(count, np.searchsorted(bounds, begins), 1)
+    np.add.at(count, np.searchsorted(bounds, ends), -1)
+    found: Bool = np.cumsum(count)[:-1] > 0
+    return found

@@ -7,10 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tb_gpudiag.vocabulary.recorded import Category
@@ -49,6 +50,22 @@ _FRAMES = {
     Phase.INPUT: torch_frames.LOADER,
     Phase.FORWARD: torch_frames.FORWARD_FRAME,
 }
+
+
+def phases(memory: MemoryEvents, host: Host, transfers: Transfers, around: Int64) -> UInt8:
+    """Return the phase of each memory event, in snapshots by its stack, shape (m,).
+
+    around: the innermost host span on its thread at that instant, or NONE, shape (m,).
+    """
+    found = np.full(len(memory), Phase.UNKNOWN, np.uint8)
+    known = around != NONE
+    if known.any():
+        found[known] = phase_of_spans(host, transfers)[around[known]]
+    if memory.stacks:
+        of_stack = np.array([phase_of_stack(stack) for stack in memory.stacks], np.uint8)
+        by_stack = np.where(memory.stack == NONE, Phase.UNKNOWN, of_stack[memory.stack])
+        found = np.where(by_stack == Phase.UNKNOWN, found, by_stack).astype(np.uint8)
+    return found
 
 
 def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:

@@ -12,13 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
-from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import distinct
+from tb_gpudiag.facts.core.intervals import distinct, groups
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.sites import groups
-from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 FEWEST_BORDERS = 4
@@ -48,32 +45,22 @@ MOST_COMPARED = 400
 """Most steps that are compared with their successor."""
 
 
-def inferred_steps(
-    allocations: Allocations,
-    host: Host,
-    memory: MemoryEvents,
-    phase: UInt8,
-    begin_ns: int,
-    *,
-    has_modules: bool,
-) -> Periods:
+def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool) -> Periods:
     """Return the steps after `begin_ns` that the allocations of one device repeat; none if they do not.
 
-    phase: of each memory event, shape (m,). has_modules: the recording shows which modules allocated. If not,
-    layers look like steps that do not train, and only training steps are found.
-    What follows the last border belongs to no step.
+    has_modules: the recording shows which modules allocated. If not, layers look like steps that do not
+    train, and only training steps are found. What follows the last border belongs to no step.
     """
     first = int(np.searchsorted(allocations.time_ns, begin_ns))
-    if memory.found is not None:
-        first += int(memory.found[allocations.event[first:]].sum())
+    first += int(allocations.found[first:].sum())
     if len(allocations) - first < 2 * FEWEST_BORDERS:
         return NO_PERIODS
-    site = _sites(allocations, host)[first:]
-    own = phase[allocations.event[first:]].copy()
-    if memory.stacks:
+    site = _sites(allocations)[first:]
+    own = allocations.phase[first:].copy()
+    if allocations.memory.stacks:
         # The engine's own threads run no Python: a snapshot has no frames of their allocations.
         own[(own == Phase.UNKNOWN) & (allocations.stack[first:] == NONE)] = Phase.BACKWARD
-    outside = ~_in_module(allocations, memory)[first:] if has_modules else np.zeros(len(own), np.bool_)
+    outside = ~_in_module(allocations)[first:] if has_modules else np.zeros(len(own), np.bool_)
     time = allocations.time_ns[first:]
     for borders in _candidates(site, own, outside):
         at = distinct(time[borders])
@@ -83,19 +70,20 @@ def inferred_steps(
     return NO_PERIODS
 
 
-def _sites(allocations: Allocations, host: Host) -> Int64:
+def _sites(allocations: Allocations) -> Int64:
     """Number the places that allocate, shape (a,): an operator in a function, or a snapshot's stack. The size
     replaces an unknown one."""
-    operator, place, stack = allocations.operator, allocations.place, allocations.stack.astype(np.int64)
-    name = np.where(operator == NONE, NONE, host.events.name[operator] if len(host.events) else NONE)
+    name, place = allocations.host.names(allocations.operator), allocations.place
+    stack = allocations.stack.astype(np.int64)
     known = (place != NONE) | (stack != NONE)
     size = np.unique(np.where(known, NONE, allocations.bytes), return_inverse=True)[1].reshape(-1)
-    return groups(name.astype(np.int64), place, stack, size)[0]
+    return groups(name, place, stack, size)[0]
 
 
-def _in_module(allocations: Allocations, memory: MemoryEvents) -> Bool:
+def _in_module(allocations: Allocations) -> Bool:
     """Mask of allocations inside a module's forward pass, shape (a,)."""
-    of_stack = np.array([MODULE_FRAME.search(stack) is not None for stack in memory.stacks], np.bool_)
+    stacks = allocations.memory.stacks
+    of_stack = np.array([MODULE_FRAME.search(stack) is not None for stack in stacks], np.bool_)
     found: Bool = allocations.module != NONE
     if len(of_stack):
         found = found | ((allocations.stack != NONE) & of_stack[allocations.stack])

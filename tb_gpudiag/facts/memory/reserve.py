@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int32, Int64, UInt8
-from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match, match_some
-from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.trace.events import MemoryEvents, Segments
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, MemoryAction
 
@@ -75,20 +74,13 @@ class Reserve:
 
 
 def find_reserve(
-    curve: Curve,
-    memory: MemoryEvents,
-    segments: Segments | None,
-    host: Host,
-    around: Int64,
-    device: int,
-    warm_ns: int | None,
-    driver_ns: int,
+    allocations: Allocations, segments: Segments | None, device: int, warm_ns: int | None, driver_ns: int
 ) -> Reserve:
-    """Find the reserve of the device with this curve.
+    """Find the reserve of the device with these allocations.
 
-    around: the host span around each of the curve's events, or NONE, shape (c,).
-    warm_ns: when the warm-up ended; None without steps.
+    segments: of all devices. warm_ns: when the warm-up ended; None without steps.
     """
+    curve, memory = allocations.curve, allocations.memory
     action = memory.action[curve.event]
     failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)
     unused = np.where(curve.reserved == NONE, 0, curve.reserved - curve.allocated)
@@ -109,7 +101,7 @@ def find_reserve(
         steady_growths=int((steady & (change > 0)).sum()),
         steady_shrinks=int((steady & (change < 0)).sum()),
         retries=_retries(action, memory.stack[curve.event])
-        + (_call_retries(host, around) if device != NONE else 0),
+        + (_call_retries(allocations) if device != NONE else 0),
         out_of_memory=len(failed),
         out_of_memory_ns=curve.time_ns[failed],
         unused_at_failure_bytes=int(unused_then[worst]) if split else 0,
@@ -127,9 +119,10 @@ def _retries(action: UInt8, stack: Int32) -> int:
     return int((returns & gets & same).sum())
 
 
-def _call_retries(host: Host, around: Int64) -> int:
+def _call_retries(allocations: Allocations) -> int:
     """Count the retries of a trace: memory returned and then got inside one operator that allocates on the
     device."""
+    host, around = allocations.host, allocations.context.around[allocations.curve.event]
     events = host.events
     allocates = np.zeros(len(events), np.bool_)
     operator = host.operator[around[around != NONE]]

@@ -1,4 +1,5 @@
-"""Allocation sites: how much memory each one retains at the floor of every step, and which ones grow.
+"""Allocation sites: how much memory each one retains at the floor of every step, which ones grow, and which
+one has most memory that is never freed.
 
 Every allocation is alive at a floor or not, so the bytes of all sites and the memory from before the
 recording add up to each floor. Growth shows both where tensors are retained one by one (a list) and where a
@@ -11,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Float64, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.floor import Floors, evenly, theil_sen
+from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
 from tb_gpudiag.vocabulary.operators import JOINS
@@ -34,6 +35,13 @@ MOST_FRAMES = 60
 
 MOST_TIMES = 100
 """Most allocations whose times a site has."""
+
+PARTS = 8
+"""The recording is divided into this many parts with as many allocations each."""
+
+FEWEST_PARTS = 6
+"""Survivors are in at least this many of them: weights and state are allocated at once, and what a step still
+needs is allocated at the end."""
 
 
 @dataclass(frozen=True)
@@ -68,42 +76,20 @@ class GrowingSite:
         return self.count_per_unit <= 0
 
 
-def site_keys(allocations: Allocations, host: Host, chosen: Int64) -> tuple[Int64, Int64]:
+def site_keys(allocations: Allocations, chosen: Int64) -> tuple[Int64, Int64]:
     """Group allocations by site: (number of each one's site, one allocation of each site). chosen: shape
     (k,).
 
     A site is an operator at a place: the user's frame, or a snapshot's stack. Where neither is known, the
     size as a power of two is the place. Not for operators that join tensors: a cache's size grows.
     """
-    operator, place = allocations.operator[chosen], allocations.place[chosen]
-    name = np.where(operator == NONE, NONE, host.events.name[operator] if len(host.events) else NONE)
+    host, operator, place = allocations.host, allocations.operator[chosen], allocations.place[chosen]
     stack = allocations.stack[chosen].astype(np.int64)
-    nowhere = (place == NONE) & (stack == NONE)
-    joins = np.zeros(len(chosen), np.bool_)
-    if len(host.events):
-        joins = match(host.events, JOINS)[operator] & (operator != NONE)
-    size = np.where(nowhere & ~joins, size_class(allocations.bytes[chosen]), NONE)
-    where = np.where(place == NONE, stack + max(1, int(place.max(initial=0)) + 1), place)
-    where = np.where(nowhere, NONE, where)
-    number, first = groups(name.astype(np.int64), where, size)
+    sized = (place == NONE) & (stack == NONE)
+    sized[operator != NONE] &= ~match(host.events, JOINS)[operator[operator != NONE]]
+    exponent = np.ceil(np.log2(np.maximum(allocations.bytes[chosen], 1))).astype(np.int64)
+    number, first = groups(host.names(operator), place, stack, np.where(sized, exponent, NONE))
     return number, chosen[first]
-
-
-def size_class(size: Int64) -> Int64:
-    """Return the exponent of the smallest power of two that is not below, shape of `size`."""
-    return np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64)
-
-
-def groups(*columns: Int64) -> tuple[Int64, Int64]:
-    """Group equal rows of codes (NONE or more): (the group of each row, the first row of each group)."""
-    number = np.zeros(len(columns[0]), np.int64)
-    first = number
-    for column in columns:
-        # Numbers of groups are small, so a product of two codes does not overflow.
-        both = number * (int(column.max(initial=0)) + 2) + column + 1
-        _, first, number = np.unique(both, return_index=True, return_inverse=True)
-        number = number.reshape(-1)
-    return number, first
 
 
 @dataclass(frozen=True)
@@ -125,7 +111,7 @@ class FloorTable:
     one: Int64
 
 
-def floor_table(allocations: Allocations, found: Floors, host: Host) -> FloorTable:
+def floor_table(allocations: Allocations, found: Floors) -> FloorTable:
     """Compute the table of the floors that are not excused, at most MOST_COLUMNS, and of the sites that
     changed most, at most MOST_SITES."""
     column = evenly(np.flatnonzero(~found.excused), MOST_COLUMNS)
@@ -135,7 +121,7 @@ def floor_table(allocations: Allocations, found: Floors, host: Host) -> FloorTab
     high = np.where(allocations.freed == NONE, count, np.searchsorted(at, allocations.freed, side="left"))
     alive = np.flatnonzero(high > low)
     low, high, size = low[alive], high[alive], allocations.bytes[alive]
-    site, one = site_keys(allocations, host, alive)
+    site, one = site_keys(allocations, alive)
     held = np.zeros(len(one), np.int64)
     np.add.at(held, site, np.where(high == count, size, 0) - np.where(low == 0, size, 0))
     kept = np.argsort(-np.abs(held), kind="stable")[:MOST_SITES]
@@ -151,17 +137,12 @@ def floor_table(allocations: Allocations, found: Floors, host: Host) -> FloorTab
     return FloorTable(table[0], table[1], column, alive, site, one[kept])
 
 
-def growing_sites(
-    allocations: Allocations, found: Floors, host: Host, memory: MemoryEvents, phase: UInt8
-) -> list[GrowingSite]:
+def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
     """Find the sites that grow from floor to floor (the slope's whole interval is above 0) and also in the
-    second half, fastest first.
-
-    phase: of each memory event, shape (m,).
-    """
+    second half, fastest first."""
     if not allocations.paired or (~found.excused).sum() < 2:
         return []
-    table = floor_table(allocations, found, host)
+    table = floor_table(allocations, found)
     x = found.periods.at[table.column]
     sites = []
     for number in range(len(table.one)):
@@ -169,20 +150,14 @@ def growing_sites(
         if y[-1] <= y[0]:
             continue
         slope, low, high = theil_sen(x, y)
-        half = (len(x) + 1) // 2
-        later = theil_sen(x[-half:], y[-half:])[0] if half > 1 else slope
-        if low <= 0 or later <= 0:
-            continue
-        sites.append(_site(allocations, found, host, memory, phase, table, number, x, (slope, low, high)))
+        if low > 0 and later_slope(x, y) > 0:
+            sites.append(_site(allocations, found, table, number, x, (slope, low, high)))
     return sorted(sites, key=lambda site: -site.per_unit)
 
 
 def _site(
     allocations: Allocations,
     found: Floors,
-    host: Host,
-    memory: MemoryEvents,
-    phase: UInt8,
     table: FloorTable,
     number: int,
     x: Float64,
@@ -195,21 +170,17 @@ def _site(
     freed = allocations.freed[own]
     held = own[(allocations.position[own] <= last) & ((freed == NONE) | (freed > last))]
     size = allocations.bytes[held]
-    periods = found.periods
-    step = np.searchsorted(periods.start_ns, allocations.time_ns[held], side="right") - 1
+    step = np.searchsorted(found.periods.start_ns, allocations.time_ns[held], side="right") - 1
     shown = evenly(held, MOST_TIMES)
-    one = int(table.one[number])
+    host, one = allocations.host, int(table.one[number])
     operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
-    place = int(allocations.place[one])
-    text = memory.stacks[stack] if stack != NONE else host_stack(host, operator)
-    frame = host.frame(place) if place != NONE else innermost_place(text)
-    counts, half = table.count[number].astype(np.float64), (len(x) + 1) // 2
-    count_per_unit = theil_sen(x, counts)[0]
-    phases = np.bincount(phase[allocations.event[held]], weights=size, minlength=len(Phase))
+    text = allocations.memory.stacks[stack] if stack != NONE else host_stack(host, operator)
+    counts = table.count[number].astype(np.float64)
+    phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
     return GrowingSite(
-        operator=span_name(host, operator),
+        operator=host.name(operator),
         module=_module(allocations.module[held], size, host),
-        frame=frame,
+        frame=allocations.frame(one) or innermost_place(text),
         stack=text,
         phase=Phase(int(phases.argmax())),
         bytes=int(size.sum()),
@@ -221,12 +192,46 @@ def _site(
         per_unit=slope,
         low=low,
         high=high,
-        count_per_unit=count_per_unit,
-        count_later=theil_sen(x[-half:], counts[-half:])[0] if half > 1 else count_per_unit,
+        count_per_unit=theil_sen(x, counts)[0],
+        count_later=later_slope(x, counts),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],
         in_optimizer=is_optimizer_state(text),
         grad_mode=_grad_mode(host, operator, text),
+    )
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """The site with most memory in survivors: allocations made throughout the recording and never freed."""
+
+    operator: str
+    frame: Frame | None
+    bytes: int
+    count: int
+
+
+def largest_survivors(allocations: Allocations) -> Survivors | None:
+    """Find the site with most memory that is never freed; None without one, and without addresses."""
+    kept = (allocations.freed == NONE) & (allocations.phase != Phase.PARAMETER) & ~allocations.found
+    chosen = np.flatnonzero(kept)
+    if not allocations.paired or not len(chosen):
+        return None
+    site, one = site_keys(allocations, chosen)
+    part = chosen * PARTS // len(allocations)
+    parts = np.zeros((len(one), PARTS), np.bool_)
+    parts[site, part] = True
+    size = np.bincount(site, weights=allocations.bytes[chosen], minlength=len(one))
+    size[parts.sum(axis=1) < FEWEST_PARTS] = 0
+    largest = int(size.argmax())
+    if not size[largest]:
+        return None
+    row = int(one[largest])
+    return Survivors(
+        operator=allocations.host.name(int(allocations.operator[row])),
+        frame=allocations.frame(row),
+        bytes=int(size[largest]),
+        count=int((site == largest).sum()),
     )
 
 
@@ -261,11 +266,6 @@ def _module(event: Int64, size: Int64, host: Host) -> str:
     for name, total in zip(names, np.bincount(number.reshape(-1), weights=size[known]), strict=True):
         held[module_class(name)] = held.get(module_class(name), 0.0) + total
     return max(held, key=lambda module: held[module])
-
-
-def span_name(host: Host, event: int) -> str:
-    """Return the event's name; "" for NONE."""
-    return "" if event == NONE else host.events.names[host.events.name[event]]
 
 
 def host_stack(host: Host, event: int) -> str:

@@ -15,6 +15,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import marks
@@ -165,7 +166,9 @@ def _calls(host: Host) -> Calls:
     bare = events.among(*HOST_CATEGORIES) & (events.duration_ns == 0)
     instant = np.flatnonzero(bare).astype(np.int64)
     event = np.r_[nested, instant]
-    above = np.r_[tree.parent[nested], _innermost(host, instant)]
+    thread, time_ns = events.thread[instant], events.start_ns[instant]
+    around = innermost(tree.activities(), thread, time_ns) if len(instant) else instant
+    above = np.r_[tree.parent[nested], around]
     above = np.where(above == NONE, NONE, kept[above])
     place = np.full(len(events) + 1, NONE, np.int64)
     place[event] = np.arange(len(event))
@@ -192,24 +195,6 @@ def _repeats(host: Host) -> Bool:
     operator = events.category == Category.CPU_OP
     alone = (caller != NONE) & (called[caller] == 1)
     found: Bool = alone & operator & operator[caller] & (events.name == events.name[caller])
-    return found
-
-
-def _innermost(host: Host, instant: Int64) -> Int64:
-    """Return the innermost span around each instant event, or NONE."""
-    events = host.events
-    found = np.full(len(instant), NONE, np.int64)
-    if not len(instant):
-        return found
-    activities = host.tree.activities()
-    for thread in np.unique(events.thread[instant]).tolist():
-        activity = activities.get(thread)
-        if activity is None:
-            continue
-        own = np.flatnonzero(events.thread[instant] == thread)
-        at = np.searchsorted(activity.start_ns, events.start_ns[instant[own]], side="right") - 1
-        inside = (at >= 0) & (events.start_ns[instant[own]] < activity.end_ns[np.maximum(at, 0)])
-        found[own[inside]] = activity.event[at[inside]]
     return found
 
 

@@ -11,17 +11,15 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.sites import site_keys, span_name
+from tb_gpudiag.facts.memory.sites import site_keys
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
 from tb_gpudiag.report.slices.prepared import pack_meta
 from tb_gpudiag.report.slices.timeline_text import TextTable
-from tb_gpudiag.trace.events import MemoryEvents
-from tb_gpudiag.vocabulary.frames import LineKind, innermost_place
+from tb_gpudiag.vocabulary.frames import LineKind
 
 # Distinct pairs of operator and line, most bytes first. All others share a group without a name. A large
 # training script has some hundreds.
@@ -75,12 +73,9 @@ class History:
 
 def prepare_memory(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     """Return everything that slices of the trace's memory need, as plain arrays by name."""
-    host, memory = facts.host, facts.trace.memory
     devices = facts.memory
     groups: dict[Group, int] = {}
-    histories = [
-        _history(device, _grouped(device.allocations, host, memory, groups), memory) for device in devices
-    ]
+    histories = [_history(device, _grouped(device.allocations, groups)) for device in devices]
     span = _span(facts.recording, histories)
     return prepare_histories(histories, list(groups), _steps(devices), span.start_ns, span.end_ns)
 
@@ -114,11 +109,9 @@ def _span(recording: Window, histories: Sequence[History]) -> Window:
     )
 
 
-def _history(device: DeviceMemory, group: Int64, memory: MemoryEvents) -> History:
+def _history(device: DeviceMemory, group: Int64) -> History:
     curve, allocations = device.curve, device.allocations
-    made_ns = allocations.time_ns
-    if memory.found is not None:
-        made_ns = np.where(memory.found[allocations.event], NONE, made_ns)
+    made_ns = np.where(allocations.found, NONE, allocations.time_ns)
     freed = np.where(allocations.freed == NONE, NEVER_NS, allocations.freed_ns)
     return History(
         device=device.device,
@@ -135,19 +128,16 @@ def _history(device: DeviceMemory, group: Int64, memory: MemoryEvents) -> Histor
     )
 
 
-def _grouped(allocations: Allocations, host: Host, memory: MemoryEvents, groups: dict[Group, int]) -> Int64:
+def _grouped(allocations: Allocations, groups: dict[Group, int]) -> Int64:
     """Group number of each allocation. New groups are added to `groups`."""
-    site, one = site_keys(allocations, host, np.arange(len(allocations)))
+    site, one = site_keys(allocations, np.arange(len(allocations)))
     total = np.zeros(len(one), np.int64)
     np.add.at(total, site, allocations.bytes)
     number = np.full(len(one), groups.setdefault(Group(), len(groups)), np.int64)
     for index in np.argsort(-total, kind="stable")[:MOST_GROUPS].tolist():
         first = int(one[index])
-        place, stack = int(allocations.place[first]), int(allocations.stack[first])
-        frame = host.frame(place) if place != NONE else None
-        if frame is None and stack != NONE:
-            frame = innermost_place(memory.stacks[stack])
-        group = Group(span_name(host, int(allocations.operator[first])), *(frame or ()))
+        operator = allocations.host.name(int(allocations.operator[first]))
+        group = Group(operator, *(allocations.frame(first) or ()))
         number[index] = groups.setdefault(group, len(groups))
     return number[site]
 

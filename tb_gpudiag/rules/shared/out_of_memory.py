@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.failure import Failure
+from tb_gpudiag.facts.memory.peak import Failure
 from tb_gpudiag.rules.rule import Evidence, Place, place_at
 from tb_gpudiag.wording.kinds import MEMORY_KINDS
 from tb_gpudiag.wording.quantity import number, share_of, size

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.failure import Failure
+from tb_gpudiag.facts.memory.peak import Failure
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict

@@ -81,7 +81,7 @@ def test_sites_and_memory_from_before_add_up_to_each_floor() -> None:
     main.free(early, at=3 * STEP_US + 500)
     facts = without_the_first_memory_event(trace)
     (memory,) = facts.memory
-    table = floor_table(memory.allocations, memory.floors, facts.host)
+    table = floor_table(memory.allocations, memory.floors)
     before = memory.floors.bytes[table.column] - table.bytes.sum(axis=0)
     assert before.tolist() == [4096, 4096, 0, 0, 0]
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.facts.memory.floor import MOST_FLOORS, Periods, floors, theil_sen, trend
-from tb_gpudiag.facts.memory.windows import FALLS, windows
+from tb_gpudiag.facts.memory.floor import FALLS, MOST_FLOORS, Periods, floors, theil_sen, trend, windows
 
 
 def curve_of(time_ns: list[int], allocated: list[int], start_bytes: int = 0) -> Curve:
