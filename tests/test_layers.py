@@ -5,7 +5,6 @@ and a rule imports no rule."""
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -230,47 +229,6 @@ def test_rules_read_facts_and_no_events() -> None:
 )
 def test_a_raw_read_is_seen(code: str, raw: bool) -> None:
     assert bool(list(raw_reads("rules.x", ast.parse(code)))) is raw
-
-
-ASKS_RULES = {"rules.rule", "rules.run", "rules.savings", "rules.verdict"}
-"""What runs the rules and judges the whole trace passes all facts on."""
-
-
-def takes_all_facts(module: str, tree: ast.AST) -> Iterator[str]:
-    """Functions other than `check` with a parameter annotated `Facts`."""
-    for node in walked(tree):
-        if not isinstance(node, ast.FunctionDef) or node.name == "check":
-            continue
-        parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        annotations = [ast.unparse(p.annotation) for p in parameters if p.annotation is not None]
-        if any(re.search(r"\bFacts\b", annotation) for annotation in annotations):
-            yield (
-                f"tb_gpudiag/{module.replace('.', '/')}.py:{node.lineno} {node.name}() takes all facts\n"
-                "  only check() does: a helper's signature names the facts that it needs"
-            )
-
-
-def test_only_check_takes_all_facts() -> None:
-    found = [
-        taker
-        for module, tree in modules()
-        if layer(module) == "rules" and module not in ASKS_RULES
-        for taker in takes_all_facts(module, tree)
-    ]
-    assert not found, "\n" + "\n".join(found)
-
-
-@pytest.mark.parametrize(
-    ("code", "takes"),
-    [
-        ("def check(facts: Facts, claimed: Claimed) -> Answer: ...", False),
-        ("def _finding(host: Host, device: DeviceFacts) -> Finding: ...", False),
-        ("def _finding(facts: Facts) -> Finding: ...", True),
-        ("def _finding(*, facts: Facts | None) -> Finding: ...", True),
-    ],
-)
-def test_a_helper_that_takes_all_facts_is_seen(code: str, takes: bool) -> None:
-    assert bool(list(takes_all_facts("rules.x", ast.parse(code)))) is takes
 
 
 def test_every_module_has_its_layer() -> None:

@@ -213,6 +213,11 @@ class Facts:
         """The busiest device, which verdicts are about; None when no GPU work was recorded."""
         return self.devices[0] if self.devices else None
 
+    @property
+    def gpu(self) -> DeviceFacts:
+        """The busiest device, for what is asked only where there is one."""
+        return self.devices[0]
+
     def properties(self, device: int) -> DeviceProperties:
         """Properties of a GPU as the trace states them, else as its kernels' names do."""
         found = device_properties(self.trace.metadata, device)
@@ -362,18 +367,14 @@ class Facts:
         return None if self.device is None else peaks_of(self.properties(self.device.id))
 
     @cached_property
-    def roofline(self) -> Roofline | None:
-        """Operators of the busiest device against its peaks; None without a device."""
-        if self.device is None:
-            return None
-        return roofline(self.device.kernels, self.host, self.peaks)
+    def roofline(self) -> Roofline:
+        """Operators of the busiest device against its peaks."""
+        return roofline(self.gpu.kernels, self.host, self.peaks)
 
     @cached_property
-    def unfused_attention(self) -> UnfusedAttention | None:
-        """Unfused attention on the busiest device; None without a device."""
-        if self.device is None:
-            return None
-        return unfused_attention(self.device.kernels, self.host)
+    def unfused_attention(self) -> UnfusedAttention:
+        """Unfused attention on the busiest device."""
+        return unfused_attention(self.gpu.kernels, self.host)
 
     # memory
 

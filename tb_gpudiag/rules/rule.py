@@ -7,18 +7,18 @@ the rule needs). Times are whole ns from the trace's start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.vocabulary.recorded import FileKind
-from tb_gpudiag.wording.quantity import Quantity
+from tb_gpudiag.wording.quantity import Quantity, duration, share_of
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -39,6 +39,16 @@ class Evidence:
     label: str
     value: Quantity | str
     details: tuple[Quantity | str, ...] = ()
+
+    @classmethod
+    def of_window(cls, label: str, nanoseconds: int, window_ns: int) -> Evidence:
+        """A duration, followed by its share of the step window."""
+        return cls(label, duration(nanoseconds), (share_of(nanoseconds, window_ns, "of the step window"),))
+
+    @classmethod
+    def of_cost(cls, label: str, nanoseconds: int, cost_ns: int) -> Evidence:
+        """A duration, followed by its share of the finding's cost."""
+        return cls(label, duration(nanoseconds), (share_of(nanoseconds, cost_ns, "of this time"),))
 
     @property
     def text(self) -> str:
@@ -188,14 +198,12 @@ FAMILIES = {
 """First digit of a rule's id -> the folder of rules/ that holds its module and page."""
 
 
-class Check(Protocol):
-    """Look at the facts and answer.
+Check = Callable[["Facts", Claimed], RuleAnswer]
+"""Look at the facts and answer.
 
-    Time that earlier findings claimed is not lost time anymore: a rule's threshold, figures and claims are
-    about the rest, so that no nanosecond is claimed twice.
-    """
-
-    def __call__(self, facts: Facts, claimed: Claimed = ..., /) -> RuleAnswer: ...
+Time that earlier findings claimed is not lost time anymore: a rule's threshold, figures and claims are about
+the rest, so that no nanosecond is claimed twice.
+"""
 
 
 @dataclass(frozen=True)
@@ -237,10 +245,20 @@ class AnyRule:
 
 @dataclass(frozen=True)
 class Rule(AnyRule):
-    """A rule on one trace. `about` names the kinds of files that it applies to."""
+    """A rule on one trace.
 
-    check: Check
+    about: the kinds of files that it applies to. needs_gpu: it cannot tell anything without GPU work.
+    """
+
+    look: Check
     about: frozenset[FileKind] = field(default=TRACES, kw_only=True)
+    needs_gpu: bool = field(default=False, kw_only=True)
+
+    def check(self, facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+        """Answer by the facts, or say what the trace lacks."""
+        if self.needs_gpu and facts.device is None:
+            return NO_GPU
+        return self.look(facts, claimed)
 
     @property
     def package(self) -> str:

@@ -13,7 +13,6 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.replay.replay import Replay
-from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import AnyRule, CannotTell, Claimed, Clear, Finding, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.savings import (
     PlannedFix,
@@ -24,9 +23,8 @@ from tb_gpudiag.rules.savings import (
     with_replayed_saving,
     with_upper_bound,
 )
-from tb_gpudiag.rules.shared.little_work import little_work
-from tb_gpudiag.rules.shared.memory_room import share_of_memory
-from tb_gpudiag.rules.shared.nsys_advice import for_recorders, unseen_kernels
+from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
+from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +69,7 @@ class Outcome:
     Findings are ordered by what their fix is likely to save, hints (INFO) last, with warnings whose fix is
     unlikely to be noticed. Time and memory compare by
     the share of what the job has: a fix's saving as a share of the step window; memory held, or grown by the
-    horizon (see memory_room.py), as a share of the device's memory. A leak or a failed allocation that is an
+    horizon (out_of_memory.py), as a share of the device's memory. A leak or a failed allocation that is an
     ERROR ends the job, so it comes before anything that only makes the job slow. `clear` and `unchecked` are
     ordered by rule id."""
 
@@ -81,7 +79,7 @@ class Outcome:
     plan: list[PlannedFix] = field(default_factory=list)  # indices into findings
 
 
-def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
+def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     """Run each rule that applies to this kind of file, once. Never raises because of a rule."""
     asked = _ask_all(rules, facts)
     window_ns = facts.window.duration_ns
@@ -191,7 +189,7 @@ def _no_time_to_judge(facts: Facts) -> CannotTell | None:
 def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
     if rule.family in ABOUT_TIME and (nothing := _no_time_to_judge(facts)):
         return nothing
-    if rule.family in ABOUT_A_JOB and (little := little_work(facts.device, facts.steps)):
+    if rule.family in ABOUT_A_JOB and (little := little_work(facts)):
         return CannotTell(f"only {little}, too little to judge a job by", "Record several steps of the job.")
     try:
         answer = rule.check(facts, claimed) or Clear("nothing found")

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.ledger import Account
 from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.leak import leak_sentences
-from tb_gpudiag.rules.shared.little_work import little_work
-from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time
-from tb_gpudiag.rules.shared.nsys_advice import sentences_for
+from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
-from tb_gpudiag.rules.shared.unseen_time import MOSTLY, unseen
-from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
+from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
@@ -43,6 +43,13 @@ LAUNCH_PART = 0.40
 _ABOUT_HOST = {"GD102": "python", "GD104": "python", "GD201": "launch", "GD202": "launch"}
 
 
+HOST_CAUSES = (Cause.PYTHON, Cause.COMPILE)
+"""The host is busy with work of its own, and is not on its way to a launch."""
+
+UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.PROFILER, Cause.UNRECORDED)
+"""Idle time that no change of the job can be shown to remove."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """`busy_share` is the busiest device's share of the step window, 0 to 1; 0 without a device."""
@@ -50,6 +57,50 @@ class Verdict:
     limiter: str
     sentence: str
     busy_share: float
+
+
+@dataclass(frozen=True)
+class WindowParts:
+    """One device's step window in ns. The fields add up to the window.
+
+    Idle time while the queue fills up again after a synchronization counts as `refilling_ns`, whatever the
+    host did meanwhile: without the synchronization the queue would not have run dry.
+    """
+
+    computing_ns: int
+    copying_ns: int  # exposed
+    communicating_ns: int  # exposed
+    in_collectives_ns: int  # idle while the host is inside a collective call
+    input_ns: int
+    synchronizing_ns: int
+    refilling_ns: int
+    allocator_ns: int
+    launching_ns: int  # CPU operator overhead, launch calls, launch latency
+    python_ns: int  # Python and compilation
+    initialization_ns: int
+    unexplained_ns: int
+
+    @property
+    def window_ns(self) -> int:
+        return sum(vars(self).values())
+
+    @property
+    def busy_ns(self) -> int:
+        return self.computing_ns + self.copying_ns + self.communicating_ns
+
+    @property
+    def by_limiter(self) -> dict[str, int]:
+        """What each limiter other than computing would account for. "host" is told apart later."""
+        return {
+            "input": self.input_ns,
+            "sync": self.synchronizing_ns + self.refilling_ns,
+            "copy": self.copying_ns,
+            "communication": self.communicating_ns + self.in_collectives_ns,
+            "memory": self.allocator_ns,
+            "host": self.launching_ns + self.python_ns,
+            "initialization": self.initialization_ns,
+            "unknown": self.unexplained_ns,
+        }
 
 
 def find_verdict(facts: Facts, ranked: Sequence[str] = ()) -> Verdict:
@@ -78,9 +129,9 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
     if not facts.window.duration_ns:
         return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
-    lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
-    unseen_ns = lost.total_ns(unseen(lost, facts.host, facts.recorded))
-    if facts.device is not None and (little := little_work(facts.device, facts.steps)):
+    lost = lost_time(facts)
+    unseen_ns = lost.total_ns(unseen(lost, facts))
+    if facts.device is not None and (little := little_work(facts)):
         busy = split_window(facts.device.window_account, lost)
         said = f"Only {little}: too little to say what limits a job. Record several steps."
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
@@ -102,17 +153,42 @@ def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int, ranked
     if steady.only_first_run:
         return Verdict("initialization", f"{start} {_FIRST_RUN.format(**_figures(parts))}", busy)
     limiter, said = _limiter(parts, ranked)
-    if limiter in {"launch", "python"} and unseen_ns >= MOSTLY * parts.by_limiter["host"]:
+    if limiter in {"launch", "python"} and unseen_ns >= MOSTLY_UNSEEN * parts.by_limiter["host"]:
         known = parts.computing_ns >= MOSTLY_COMPUTING * window_ns
         limiter = "compute" if known else "unknown"
         said = _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
         said = f"Computing takes most of the time. {said}" if known else said
     in_graphs_ns = device.unrecorded_in_graphs.total
-    if limiter == "unknown" and in_graphs_ns >= MOSTLY * parts.unexplained_ns:
+    if limiter == "unknown" and in_graphs_ns >= MOSTLY_UNSEEN * parts.unexplained_ns:
         said = "This trace does not show what limits the job."
     if in_graphs_ns >= LEAST_SHARE * window_ns:
         start += f" {_IN_GRAPHS.format(share(in_graphs_ns, window_ns))}"
     return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
+
+
+def split_window(account: Account, lost: Lost) -> WindowParts:
+    """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time."""
+    refilling = np.zeros(len(Cause), np.int64)
+    np.add.at(refilling, lost.cause, lost.drained_ns)
+    idle = account.idle_ns[0] - refilling
+
+    def total(*causes: Cause) -> int:
+        return int(sum(idle[cause] for cause in causes))
+
+    return WindowParts(
+        computing_ns=int(account.computing_ns[0]),
+        copying_ns=int(account.copying_ns[0]),
+        communicating_ns=int(account.communicating_ns[0]),
+        in_collectives_ns=total(Cause.COLLECTIVE),
+        input_ns=total(Cause.INPUT),
+        synchronizing_ns=total(Cause.SYNC),
+        refilling_ns=int(refilling.sum()),
+        allocator_ns=total(Cause.ALLOCATOR),
+        launching_ns=total(*ISSUING),
+        python_ns=total(*HOST_CAUSES),
+        initialization_ns=total(Cause.INITIALIZATION),
+        unexplained_ns=total(*UNEXPLAINED),
+    )
 
 
 def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
@@ -238,7 +314,7 @@ def _host(lost: Lost, overhead: Bool, unseen_ns: int) -> Verdict:
     if first == "host":
         launching = overhead_ns >= LAUNCH_PART * most_ns
         first, most_ns = ("launch", overhead_ns) if launching else ("python", python_ns)
-    if first == "python" and unseen_ns >= MOSTLY * python_ns:
+    if first == "python" and unseen_ns >= MOSTLY_UNSEEN * python_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"

@@ -73,6 +73,11 @@ def number(value: float, noun: str = "", plural: str = "", suffix: str = "") -> 
     return Quantity(float(value), Unit.COUNT, suffix, noun, plural)
 
 
+def per_step(total: int, steps: int) -> tuple[Quantity, ...]:
+    """A count averaged over the recorded steps, as a detail of evidence; empty without steps."""
+    return (number(total / steps, suffix="per step"),) if steps else ()
+
+
 def mean(value: float, suffix: str = "on average") -> Quantity:
     """A count averaged over several things: `mean(1.1)` prints as `1.10 on average`."""
     return Quantity(float(value), Unit.MEAN, suffix)

@@ -9,8 +9,8 @@ import pytest
 
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
@@ -23,7 +23,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.run import ABOUT_TIME, ONLY_FIRST_RUN, run_rules
 from tb_gpudiag.rules.shared.lost_time import removing
-from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
+from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS
 from tests.builder import TraceBuilder
 from tests.facts import facts_of as facts_of_story
 from tests.facts.replay.test_replay import two_steps
@@ -45,7 +45,7 @@ def _rule(number: int, answer: RuleAnswer, *, error_share: float | None = None) 
         f"GD99{number}",
         f"rule_{number}",
         "A rule",
-        lambda _facts, _claimed=NOTHING_CLAIMED: answer,
+        lambda _facts, _claimed: answer,
         error_share=error_share,
     )
 
@@ -162,7 +162,7 @@ def test_without_a_steady_state_no_rule_about_time_is_asked() -> None:
     main = trace.thread()
     main.call("cudaStreamCreateWithFlags", at=0, us=300_000)
     main.launch("gemm", at=300_000, us=5, runs_at=300_008, runs_us=1_000)
-    outcome = run_rules(facts_of_story(trace))
+    outcome = run_rules(facts_of_story(trace), RULES)
     assert [f.rule.id for f in outcome.findings if f.severity > Severity.INFO] == ["GD902"]
     assert {rule.family for rule, answer in outcome.unchecked if answer is ONLY_FIRST_RUN} == ABOUT_TIME
 
@@ -170,7 +170,7 @@ def test_without_a_steady_state_no_rule_about_time_is_asked() -> None:
 def test_a_rule_that_crashes_could_not_be_checked_and_the_others_still_are(
     facts: Facts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def crash(_facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+    def crash(_facts: Facts, _claimed: Claimed) -> RuleAnswer:
         raise ZeroDivisionError("by\nnought")
 
     with caplog.at_level(logging.ERROR):
@@ -203,7 +203,7 @@ def test_severity_follows_the_rules_policy_unless_the_finding_has_its_own(facts:
 def test_a_rule_is_told_what_earlier_findings_are_made_of(facts: Facts) -> None:
     told: list[Claimed] = []
 
-    def listen(_facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+    def listen(_facts: Facts, claimed: Claimed) -> RuleAnswer:
         told.append(claimed)
         return _finding(20, _claims((150, 170)))
 

@@ -28,7 +28,7 @@ from tests.simulator import FAULTS, Fault, simulate
 
 
 def test_a_replayed_saving_says_so_and_is_what_the_story_says() -> None:
-    [found] = [f for f in run_rules(facts_of(two_steps(400))).findings if f.rule.id == "GD101"]
+    [found] = [f for f in run_rules(facts_of(two_steps(400)), RULES).findings if f.rule.id == "GD101"]
     saving = found.finding.saving
     assert saving is not None
     assert saving.basis == "replayed"
@@ -42,7 +42,7 @@ def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
     main = trace.thread()
     main.step(0, at=0, us=1000).loader(at=0, us=600)
     main.op("aten::mm", at=600, us=300)
-    outcome = run_rules(facts_of(trace))
+    outcome = run_rules(facts_of(trace), RULES)
     assert outcome.plan == []
     assert {f.finding.saving.basis for f in outcome.findings if f.finding.saving} == {"at most"}
     assert trusted_replay(facts_of(without_gpu())) is None
@@ -82,7 +82,7 @@ def test_any_saving_is_between_nothing_and_the_window(low: int, high: int, windo
 def test_a_plan_never_saves_more_than_the_window() -> None:
     """The unchanged replay may be longer than the recording, and fixes cannot save what was not there."""
     facts = facts_of(two_steps(400))
-    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
+    [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
     all_host_time = Change(Intervals(np.array([0]), np.array([2_000_000])), share=10.0)
     promising = replace(found, removable=Removable(all_host_time, all_host_time))
     window_ns = facts.replay.measured.window_ns
@@ -91,14 +91,14 @@ def test_a_plan_never_saves_more_than_the_window() -> None:
 
 def test_two_fixes_of_the_same_time_count_once() -> None:
     facts = facts_of(two_steps(400))
-    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
+    [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
     plan = plan_fixes(facts.replay, [found, found])
     assert [(planned.finding, planned.saving_ns) for planned in plan] == [(0, 800_000)]
 
 
 def test_what_cannot_be_replayed_keeps_its_own_saving() -> None:
     facts = facts_of(two_steps(400))
-    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
+    [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
     bare = type(found)(found.title, found.summary, found.fix, cost_ns=5)
     assert with_replayed_saving(facts.replay, bare) is bare
 
@@ -114,7 +114,7 @@ def test_real_input_savings_are_in_the_range(shared_traces: Path, before: str, a
     """Savings per step, compared with the median steps of the same job with four workers. The finding that
     was fixed comes first."""
     facts, fixed = first_in(before), first_in(after)
-    first = run_rules(facts).findings[0]
+    first = run_rules(facts, RULES).findings[0]
     assert first.rule.id == "GD101"
     saving = first.finding.saving
     assert saving is not None
@@ -137,7 +137,7 @@ def test_simulated_input_savings_are_in_the_range(fault: Fault, severity: float,
     job = fault.planted(severity)
     before, after = simulate(job, seed=5, noise=0.05), simulate(fault.fixed(job), seed=5, noise=0.05)
     facts = Facts(read_trace(str(before.write(tmp_path, gzipped=False))))
-    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
+    [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
     assert found.saving is not None
     truth = before.truth.window_ns - after.truth.window_ns
     assert 0 < found.saving.low_ns <= truth <= 1.02 * found.saving.high_ns
@@ -150,7 +150,7 @@ def test_at_most_is_a_bound_of_a_real_saving(shared_traces: Path, before: str, a
     """The GPU starts work up to 0.3 ms late for no recorded reason, so nothing is replayed. The CUDA graph
     saved more than the finding's cost: it removed the Python between the launches, too."""
     facts, fixed = first_in(before), first_in(after)
-    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == rule]
+    [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == rule]
     assert found.saving is not None
     assert found.saving.basis == "at most"
     per_step_ns = facts.window.duration_ns / len(facts.steps) - fixed.window.duration_ns / len(fixed.steps)

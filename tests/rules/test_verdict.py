@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_time import lost_time
-from tb_gpudiag.rules.shared.window_parts import split_window
-from tb_gpudiag.rules.verdict import find_verdict
+from tb_gpudiag.rules.verdict import find_verdict, split_window
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
@@ -34,7 +34,7 @@ def test_parts_add_up_to_the_step_window(scenario: str) -> None:
     facts = simulated_facts(scenario)
     if facts.device is None:
         pytest.skip("a job without a GPU has no window to split")
-    lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
+    lost = lost_time(facts)
     parts = split_window(facts.device.window_account, lost)
     assert parts.window_ns == facts.window.duration_ns
     assert all(ns >= 0 for ns in vars(parts).values())
@@ -83,6 +83,6 @@ def test_a_handful_of_kernels_is_too_little_to_judge(tmp_path: Path) -> None:
     verdict = find_verdict(facts)
     assert verdict.limiter == "unknown"
     assert "Only 4 kernels and copies" in verdict.sentence
-    outcome = run_rules(facts)
+    outcome = run_rules(facts, RULES)
     assert not [found for found in outcome.findings if found.severity > Severity.INFO]
     assert {"GD102", "GD201"} <= {rule.id for rule, _ in outcome.unchecked}

@@ -7,6 +7,7 @@ import pytest
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.ledger import step_account
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tests.simulator import Simulated, scenarios
@@ -71,7 +72,7 @@ REPLAY_TOLERANCE = 0.02
 def test_estimated_savings_are_the_time_that_the_fixed_run_saves(name: str) -> None:
     """Only for faults whose fix removes host time and changes nothing that the GPU has to do."""
     run = simulated(name)
-    (found,) = (f for f in run_rules(simulated_facts(name)).findings if f.rule.id == FAULTS[name])
+    (found,) = (f for f in run_rules(simulated_facts(name), RULES).findings if f.rule.id == FAULTS[name])
     saving = found.finding.saving
     assert saving is not None
     assert saving.basis == "replayed"
@@ -82,5 +83,5 @@ def test_estimated_savings_are_the_time_that_the_fixed_run_saves(name: str) -> N
 
 def findings(name: str) -> dict[str, Severity]:
     """Return rule id -> severity for a scenario."""
-    outcome = run_rules(simulated_facts(name))
+    outcome = run_rules(simulated_facts(name), RULES)
     return {finding.rule.id: finding.severity for finding in outcome.findings}

@@ -9,7 +9,7 @@ from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 from tb_gpudiag.wording.format import share, time_ns
 
-# As for the rules about kernels: see rules/shared/nsys_advice.py.
+# As for the rules about kernels: see rules/shared/recording_advice.py.
 HIDING_SHARE: Final = 0.10
 
 ABOUT_KERNELS: Final = "GD5"

@@ -13,7 +13,6 @@ from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
 from tb_gpudiag.jobs.rules.job_words import not_matched
 from tb_gpudiag.jobs.rules.slow_transfers import find_slow_links
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import share
 
 # Below this, a fix is hardly noticed.
@@ -100,9 +99,9 @@ def check(facts: JobFacts) -> RuleAnswer:
         cost_ns=overlap.possible_ns,
         saving=Saving(0, overlap.possible_ns, "at most"),
         evidence=[
-            window_time("Could be hidden", overlap.possible_ns, window_ns),
-            window_time("Exposed transfer", overlap.exposed_ns, window_ns),
-            window_time("Transfer", overlap.transfer_ns, window_ns),
+            Evidence.of_window("Could be hidden", overlap.possible_ns, window_ns),
+            Evidence.of_window("Exposed transfer", overlap.exposed_ns, window_ns),
+            Evidence.of_window("Transfer", overlap.transfer_ns, window_ns),
             *_waiting(facts, window_ns),
         ],
     )
@@ -116,7 +115,7 @@ def _parallelism(facts: JobFacts) -> str:
 def _waiting(facts: JobFacts, window_ns: int) -> list[Evidence]:
     exposed: Int64 = facts.waits.exposed_waiting_ns
     waiting = int(exposed.sum()) // len(facts.set.members)
-    return [window_time("Waiting for other ranks, not counted", waiting, window_ns)]
+    return [Evidence.of_window("Waiting for other ranks, not counted", waiting, window_ns)]
 
 
 _DDP = Fix(

@@ -10,7 +10,7 @@ from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.replayed_savings import with_replayed_saving
 from tb_gpudiag.rules.rule import AnyRule, CannotTell, Clear, Finding, RuleAnswer, Severity
 from tb_gpudiag.rules.run import Outcome, RuleFinding, crashed
-from tb_gpudiag.rules.shared.nsys_advice import for_recorders
+from tb_gpudiag.rules.shared.recording_advice import for_recorders
 
 
 def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outcome:

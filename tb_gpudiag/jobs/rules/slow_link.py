@@ -17,7 +17,6 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.jobs.rules.slow_transfers import LEAST_COUNT, find_slow_links
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import count, figures, share
 from tb_gpudiag.wording.quantity import bandwidth, duration, ratio, size
 
@@ -88,7 +87,7 @@ def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) 
         saving=Saving(0, cost_ns, "at most"),
         evidence=[
             ranks_evidence(facts, members),
-            window_time("Longer transfers", cost_ns, window_ns),
+            Evidence.of_window("Longer transfers", cost_ns, window_ns),
             Evidence("Transfer", duration(worst.slow_ns), (f"usually {duration(worst.usual_ns)}",)),
             Evidence("Slower", ratio(worst.times, "as long")),
             *_bandwidths(worst),
@@ -148,7 +147,7 @@ def _below_peak(facts: JobFacts) -> Finding | None:
                 evidence=[
                     Evidence("Bus bandwidth", bandwidth(reached), (f"peak {bandwidth(peak)}",)),
                     Evidence("Message size", size(like.bytes)),
-                    window_time("Transfer per rank", int(like.total_ns / links), facts.job_ns),
+                    Evidence.of_window("Transfer per rank", int(like.total_ns / links), facts.job_ns),
                 ],
             )
     return None

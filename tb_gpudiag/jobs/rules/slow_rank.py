@@ -18,7 +18,6 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, Place, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
@@ -73,7 +72,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         saving=Saving(uneven.low_ns, uneven.high_ns, "estimate"),
         evidence=[
             ranks_evidence(facts, members),
-            window_time("Lost per rank", uneven.high_ns, window_ns),
+            Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
             Evidence("Slow in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns / len(members))),
             *_slower(uneven),

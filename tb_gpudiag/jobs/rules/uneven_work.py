@@ -19,7 +19,6 @@ from tb_gpudiag.jobs.rules.job_words import (
 from tb_gpudiag.jobs.rules.replayed_savings import EVEN_WORK, saved_by
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
@@ -79,7 +78,7 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
         cost_ns=saved_ns,
         saving=Saving(saved_ns, saved_ns, "replayed"),
         evidence=[
-            window_time(f"Shorter with even {batches}, replayed", saved_ns, window_ns),
+            Evidence.of_window(f"Shorter with even {batches}, replayed", saved_ns, window_ns),
             Evidence("Replayed", number(steps, "step")),
         ],
     )
@@ -116,7 +115,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         saving=Saving(0, uneven.high_ns, "estimate"),
         evidence=[
             ranks_evidence(facts, uneven.members),
-            window_time("Lost per rank", uneven.high_ns, window_ns),
+            Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
             Evidence("Uneven in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
             Evidence("More computing", duration(uneven.part_ns / max(1, len(uneven.members)))),
             *_more_work(facts, uneven.members),
@@ -154,7 +153,7 @@ def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
         saving=Saving(0, more_ns, "estimate"),
         evidence=[
             ranks_evidence(facts, stages[slowest]),
-            window_time("Computing above the others", more_ns, window_ns),
+            Evidence.of_window("Computing above the others", more_ns, window_ns),
             Evidence("Computing of this stage", duration(float(least[slowest]))),
             Evidence("Computing of the others", duration(others)),
         ],

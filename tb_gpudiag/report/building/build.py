@@ -21,6 +21,7 @@ from tb_gpudiag.report.building.memory_messages import memory_messages
 from tb_gpudiag.report.building.recording_message import counter_messages, recording_cost_message
 from tb_gpudiag.report.building.sync_messages import sync_site_messages
 from tb_gpudiag.report.building.trace_message import trace_message
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import Verdict, find_verdict
 from tb_gpudiag.trace.files.find import TraceFile
@@ -35,7 +36,7 @@ SENTENCE_LIMIT = 1_000
 
 def build_report(facts: Facts, file: TraceFile) -> pb.Report:
     """Build the Report of one trace."""
-    outcome = run_rules(facts)
+    outcome = run_rules(facts, RULES)
     steps, window = facts.steps, facts.window
     return pb.Report(
         schema_version=SCHEMA_VERSION,

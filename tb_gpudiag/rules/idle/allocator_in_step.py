@@ -8,23 +8,11 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-)
-from tb_gpudiag.rules.shared.evidence import per_step, window_time
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import share
-from tb_gpudiag.wording.quantity import number
+from tb_gpudiag.wording.quantity import number, per_step
 
 # PyTorch's caching allocator keeps freed memory, so a steady step never calls the driver. 1% allows for one
 # late growth of the cache in a recording.
@@ -60,11 +48,9 @@ unset PYTORCH_NO_CUDA_MEMORY_CACHING PYTORCH_NO_HIP_MEMORY_CACHING
 # In the code: no torch.cuda.caching_allocator_enable(False), and no pluggable allocator without a cache."""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time inside cudaMalloc, cudaFree, host allocations and similar calls."""
-    if facts.device is None:
-        return NO_GPU
-    lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
+    lost = lost_time(facts, claimed)
     chosen = lost.of(Cause.ALLOCATOR)
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
@@ -82,7 +68,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Idle during memory calls", cost_ns, lost.window_ns),
+            Evidence.of_window("Idle during memory calls", cost_ns, lost.window_ns),
             *(
                 Evidence(name, number(calls, "call"), per_step(calls, steps) if calls >= steps else ())
                 for name, calls in facts.calls.count_by_name(ALLOCATOR_CALL, facts.window)[:MOST_CALLS]
@@ -150,4 +136,6 @@ def _reserve_evidence(memory: Sequence[DeviceMemory], device: int) -> Iterator[E
             yield Evidence("Cache emptied to make room", number(reserve.retries, "time"))
 
 
-RULE = Rule("GD103", "allocator_in_step", "Memory allocation during steps", check, error_share=0.20)
+RULE = Rule(
+    "GD103", "allocator_in_step", "Memory allocation during steps", check, needs_gpu=True, error_share=0.20
+)

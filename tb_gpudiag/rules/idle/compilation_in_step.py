@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.core.recording import Steps
@@ -19,19 +19,7 @@ from tb_gpudiag.facts.waiting.compilation import (
     compile_work,
     compiled_functions,
 )
-from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
-    CannotTell,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-)
-from tb_gpudiag.rules.shared.evidence import part_time, window_time
+from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number
@@ -99,10 +87,10 @@ _URL = "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.com
 _LOAD_URL = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading"
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time under compilation (TorchDynamo, Inductor, Triton, nvrtc), graph capture or module
     loading. Loading has a different fix, so it is a finding of its own."""
-    lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
+    lost = lost_time(facts, claimed)
     if not lost.window_ns:
         return CannotTell("the trace has no host or GPU activity")
     chosen = lost.of(Cause.COMPILE)
@@ -117,30 +105,19 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
     found = []
     if much_compiling or not much_loading:
-        functions = compiled_functions(facts.host, facts.steps, facts.window)
-        part = compiling if much_loading else chosen
-        found.append(_compiled(facts.host, facts.steps, facts.main_thread_spans, functions, lost, part, work))
+        found.append(_compiled(facts, lost, compiling if much_loading else chosen, work))
     if much_loading:
-        part = loading if much_compiling else chosen
-        found.append(_loaded(facts.host, facts.main_thread_spans, lost, part))
+        found.append(_loaded(facts, lost, loading if much_compiling else chosen))
     return found
 
 
-def _compiled(
-    host: Host,
-    steps: Steps,
-    main_thread: CauseSpans,
-    functions: list[CompiledFunction],
-    lost: Lost,
-    chosen: Bool,
-    work: CompileWork,
-) -> Finding:
+def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Finding:
     cost_ns = lost.total_ns(chosen)
+    functions = compiled_functions(facts.host, facts.steps, facts.window)
     names = list(dict.fromkeys(f.step for f in functions if f.step))
-    again = _recompiled(steps, functions, names)
+    again = _recompiled(facts.steps, functions, names)
     waits = "while the steps wait for it" if lost.device == NO_DEVICE else "while the GPU waits"
     by_kind = [(lost.total_ns(chosen & (work.kind == k)), k) for k in CompileKind]
-    on_host = _host_time(host, main_thread, lost.stretches(chosen), loading=False)
     return Finding(
         title=lost.sentence("Recompilation" if again else "Compiling or loading GPU code", cost_ns),
         summary=(_RECOMPILED_SUMMARY if again else _ONCE_SUMMARY).format(waits=waits),
@@ -152,15 +129,15 @@ def _compiled(
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Compiling and loading", cost_ns, lost.window_ns),
-            *(part_time(_LABELS[k], ns, cost_ns) for ns, k in sorted(by_kind, reverse=True) if ns),
+            Evidence.of_window("Compiling and loading", cost_ns, lost.window_ns),
+            *(Evidence.of_cost(_LABELS[k], ns, cost_ns) for ns, k in sorted(by_kind, reverse=True) if ns),
             Evidence("Stretches", number(len(lost.stretches(chosen).start))),
-            *_function_evidence(host, functions, names),
+            *_function_evidence(facts.host, functions, names),
         ],
-        places=places(host, work.call[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, work.call[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(on_host),
+        removable=removing(_host_time(facts, lost.stretches(chosen), loading=False)),
     )
 
 
@@ -206,7 +183,7 @@ def _details(host: Host, function: CompiledFunction, *, with_step: bool) -> Iter
         yield f"in {one_line(function.step, 40)}"
 
 
-def _loaded(host: Host, main_thread: CauseSpans, lost: Lost, chosen: Bool) -> Finding:
+def _loaded(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     cost_ns = lost.total_ns(chosen)
     event = lost.event[chosen]
     calls = len(np.unique(event[event != NONE]))
@@ -219,22 +196,23 @@ def _loaded(host: Host, main_thread: CauseSpans, lost: Lost, chosen: Bool) -> Fi
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Loading", cost_ns, lost.window_ns),
+            Evidence.of_window("Loading", cost_ns, lost.window_ns),
             Evidence("Loading calls", number(calls)),
             Evidence("Longest", duration(int(lost.length_ns[chosen].max(initial=0)))),
         ],
-        places=places(host, event, lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, event, lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(_host_time(host, main_thread, lost.stretches(chosen), loading=True)),
+        removable=removing(_host_time(facts, lost.stretches(chosen), loading=True)),
     )
 
 
-def _host_time(host: Host, main_thread: CauseSpans, idle: Intervals, *, loading: bool) -> Intervals:
+def _host_time(facts: Facts, idle: Intervals, *, loading: bool) -> Intervals:
     """The main thread's time in compilation, or in loading, plus the idle time itself: it covers launch calls
     that loaded a module."""
+    main_thread = facts.main_thread_spans
     some = main_thread.cause == Cause.COMPILE
-    some[some] = (compile_work(host, main_thread.event[some]).kind == CompileKind.LOADING) == loading
+    some[some] = (compile_work(facts.host, main_thread.event[some]).kind == CompileKind.LOADING) == loading
     return union(np.r_[main_thread.start_ns[some], idle.start], np.r_[main_thread.end_ns[some], idle.end])
 
 

@@ -6,45 +6,48 @@ from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
-from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost
+from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
-    Removable,
     Rule,
     RuleAnswer,
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.shared.cpu_job import (
-    dispatch_finding,
-    in_overhead,
-    python_finding,
-    task_finding,
-)
-from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
-from tb_gpudiag.rules.shared.evidence import part_time, per_step, window_time
-from tb_gpudiag.rules.shared.fewer_launches import batch_evidence
+from tb_gpudiag.rules.shared.cpu_job import dispatch_finding, in_overhead, python_finding
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
-from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
-from tb_gpudiag.rules.shared.launch_gaps import LEAST_REMOVED, LONGEST_GAP_NS, in_short_dry_gaps, issuing
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.launch_advice import (
+    LEAST_REMOVED,
+    LaunchAdvice,
+    batch_evidence,
+    launch_advice,
+    with_ddp_copies,
+)
+from tb_gpudiag.rules.shared.lost_time import (
+    LONGEST_GAP_NS,
+    MOSTLY_UNSEEN,
+    NO_DEVICE,
+    Lost,
+    host_time,
+    located,
+    lost_time,
+    places,
+    removing,
+    unseen,
+)
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.rules.shared.unseen_time import MOSTLY, located, unseen
 from tb_gpudiag.wording.format import one_line, share, time_ns
-from tb_gpudiag.wording.quantity import duration, number
+from tb_gpudiag.wording.quantity import duration, number, per_step
 
 # As in launch_bound.py: healthy public traces lose below 1% to the host, host-bound ones 10 to 60%.
 LEAST_SHARE = 0.05
@@ -86,102 +89,63 @@ for output in pipe(dataset, batch_size=16, num_workers=8): ...
 """
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time in Python between operators, and in operators that GD201 does not cover. Each known host
     task, such as logging, is a finding of its own."""
-    device = facts.device
     if facts.on_cpu:
-        lost = lost_time(facts.window, None, facts.main_thread_spans)
-        hidden, overhead = unseen(lost, facts.host, facts.recorded), in_overhead(lost, facts.small_operators)
-        recording, steps = facts.recorder_cost, len(facts.steps)
-        return _on_cpu(facts.host, facts.host_tasks, recording, lost, hidden, overhead, steps, facts.job)
-    if device is None:
+        return _on_cpu(facts, lost_time(facts))
+    if facts.device is None:
         return CannotTell(
             "without GPU activity, it is unknown what the host delays",
             "Record with ProfilerActivity.CUDA on a machine with a GPU.",
         )
-    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
-    python, operators = lost.of(Cause.PYTHON), lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~issuing(lost, device)
-    chosen = python | operators
+    lost = lost_time(facts, claimed)
+    chosen = lost.of(Cause.PYTHON) | (lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~lost.issuing)
     total_ns = lost.total_ns(chosen)
     if lost.share(total_ns) < min(LEAST_SHARE, LEAST_TASK_SHARE):
         return _clear(lost, total_ns)
-    tasks, steps, computing_ns = (
-        facts.host_tasks,
-        len(facts.steps),
-        int(device.window_account.computing_ns[0]),
-    )
-    kinds = np.where(lost.event == NONE, NONE, tasks.kind[lost.event])
     found, reported = [], EMPTY
-    for kind in HostTask:
-        own = chosen & (kinds == kind)
-        if lost.share(lost.total_ns(own)) < _least_share(kind):
-            continue
-        on_host = _task_time(facts.main_thread_spans, tasks.kind, kind)
-        one = _task_finding(facts.host, tasks, lost, own, kind, on_host, steps, computing_ns, facts.job)
-        found.append(with_recording_overhead(one, facts.recorder_cost, lost, own, ERROR_SHARE))
+    for kind, own in _tasks(facts, lost, chosen):
+        on_host = _task_time(facts, kind)
+        found.append(_task_finding(facts, lost, own, kind, on_host))
         reported = union(np.r_[reported.start, on_host.start], np.r_[reported.end, on_host.end])
         chosen &= ~own
     if lost.share(lost.total_ns(chosen)) >= LEAST_SHARE:
-        on_host = subtract(_host_work(facts.main_thread_spans), reported)
-        advice = launch_advice(facts.launch_modes, facts.job, lost, chosen)
-        evidence = batch_evidence(facts.host, facts.window)
-        # Between short kernels, launching less removes Python as well. It does not shorten long host work.
-        launching = 2 * lost.total_ns(chosen & in_short_dry_gaps(lost, device)) >= lost.total_ns(chosen)
-        if launching:
-            evidence.append(advice.graph_evidence)
-        evidence += [*advice.in_compiled_code, *advice.autograd_evidence]
-        fix = _fix(advice, launching=launching, stacks=facts.recorded.stacks)
-        removable = removing(on_host, LEAST_REMOVED if launching else LEAST_OF_LONG_WORK)
-        general = _general_finding(
-            facts.host, lost, chosen, python, removable, fix, evidence, stacks=facts.recorded.stacks
-        )
-        general = with_recording_overhead(general, facts.recorder_cost, lost, chosen, ERROR_SHARE)
-        hidden_ns = lost.total_ns(chosen & unseen(lost, facts.host, facts.recorded))
-        if hidden_ns >= MOSTLY * general.cost_ns:
-            general = _of_unseen_work(general, lost)
-        found.append(with_ddp_copies(general, facts.ddp_copies, lost))
+        found.append(_general_finding(facts, lost, chosen, reported))
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
+
+
+def _tasks(facts: Facts, lost: Lost, chosen: Bool) -> list[tuple[HostTask, Bool]]:
+    """The host tasks with findings of their own, and which of the chosen segments each takes."""
+    kinds = np.where(lost.event == NONE, NONE, facts.host_tasks.kind[lost.event])
+    parts = [(kind, chosen & (kinds == kind)) for kind in HostTask]
+    return [(kind, own) for kind, own in parts if lost.share(lost.total_ns(own)) >= _least_share(kind)]
 
 
 def _least_share(kind: HostTask) -> float:
     return LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
 
 
-def _on_cpu(
-    host: Host,
-    tasks: HostTasks,
-    recording: RecorderCost,
-    lost: Lost,
-    hidden: Bool,
-    overhead: Bool,
-    steps: int,
-    job: JobKind,
-) -> RuleAnswer:
+def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     """The main thread's time in host tasks, in Python between operators, and in operators that are mostly
-    overhead.
-
-    hidden, overhead: masks of time that the trace does not show, and of time in such operators.
-    """
-    kinds = np.where(lost.event == NONE, NONE, tasks.kind[lost.event])
+    overhead."""
     free = lost.of(Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR)
     found = []
-    for kind in HostTask:
-        own = free & (kinds == kind)
-        if lost.share(lost.total_ns(own)) >= _least_share(kind):
-            found.append((task_finding(host, tasks, lost, own, kind, steps, job), own))
-            free &= ~own
-    python, overhead = free & lost.of(Cause.PYTHON), free & overhead
+    for kind, own in _tasks(facts, lost, free):
+        found.append(_task_finding(facts, lost, own, kind, None))
+        free &= ~own
+    python, overhead = free & lost.of(Cause.PYTHON), free & in_overhead(lost, facts.small_operators)
     python_ns = lost.total_ns(python)
     if lost.share(python_ns) >= LEAST_CPU_SHARE:
-        general = python_finding(host, lost, python)
-        mostly_hidden = lost.total_ns(python & hidden) >= MOSTLY * python_ns
-        found.append((_of_unseen_work(general, lost) if mostly_hidden else general, python))
+        general = python_finding(facts.host, lost, python)
+        if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:
+            general = _of_unseen_work(general, lost)
+        found.append(with_recording_overhead(general, facts.recorder_cost, lost, python, ERROR_SHARE))
     if lost.share(lost.total_ns(overhead)) >= LEAST_CPU_SHARE:
-        found.append((dispatch_finding(host, lost, overhead, steps), overhead))
-    corrected = [with_recording_overhead(one, recording, lost, own, ERROR_SHARE) for one, own in found]
+        general = dispatch_finding(facts.host, lost, overhead, len(facts.steps))
+        found.append(with_recording_overhead(general, facts.recorder_cost, lost, overhead, ERROR_SHARE))
     others = share(lost.total_ns(python | overhead), lost.window_ns)
-    return sorted(corrected, key=lambda f: -f.cost_ns) or Clear(
+    return sorted(found, key=lambda f: -f.cost_ns) or Clear(
         f"Python and the overhead of small operators take {others} of the main thread's time"
     )
 
@@ -193,20 +157,39 @@ def _clear(lost: Lost, cost_ns: int) -> Clear:
 
 
 def _task_finding(
-    host: Host,
-    tasks: HostTasks,
-    lost: Lost,
-    chosen: Bool,
-    kind: HostTask,
-    on_host: Intervals,
-    steps: int,
-    computing_ns: int,
-    job: JobKind,
+    facts: Facts, lost: Lost, chosen: Bool, kind: HostTask, on_host: Intervals | None
 ) -> Finding:
-    """on_host: the main thread's time in this task, also while the GPU was busy."""
-    known = HOST_TASK_FIXES[kind]
+    """on_host: the main thread's time in this task, also while the GPU was busy; None without a GPU."""
+    known, tasks = HOST_TASK_FIXES[kind], facts.host_tasks
     cost_ns, event = lost.total_ns(chosen), lost.event[chosen]
     calls = len(np.unique(tasks.call[event]))
+    found = Finding(
+        title=lost.sentence(known.label, cost_ns),
+        summary=f"The job does not compute while the main thread is {known.activity}.",
+        fix=host_task_fix(kind, facts.job),
+        cost_ns=cost_ns,
+        saving=Saving(0, cost_ns),
+        evidence=[
+            Evidence.of_window(
+                f"{'Main thread in' if on_host is None else 'Idle during'} {known.noun}",
+                cost_ns,
+                lost.window_ns,
+            ),
+            Evidence("Calls", number(calls, "call"), per_step(calls, len(facts.steps))),
+        ],
+        # Users do not edit the library, so the place is the function that calls it.
+        places=places(facts.host, tasks.caller(event), lost.length_ns[chosen]),
+        ranges=lost.ranges(chosen),
+        claims=lost.claims(chosen),
+    )
+    if on_host is not None:
+        found = _on_gpu(found, kind, on_host, int(facts.gpu.window_account.computing_ns[0]))
+    return with_recording_overhead(found, facts.recorder_cost, lost, chosen, ERROR_SHARE)
+
+
+def _on_gpu(found: Finding, kind: HostTask, on_host: Intervals, computing_ns: int) -> Finding:
+    """The finding about a host task that keeps a GPU idle."""
+    known = HOST_TASK_FIXES[kind]
     summary = (
         f"The GPU has finished its work while the host is still {known.activity}, before the next launch."
     )
@@ -214,75 +197,60 @@ def _task_finding(
         summary += (
             f" It takes {time_ns(on_host.total)}, longer than the GPU computes ({time_ns(computing_ns)})."
         )
-    return Finding(
-        title=f"{known.label} keeps the GPU idle {share(cost_ns, lost.window_ns)} of the time",
+    return replace(
+        found,
         summary=summary,
-        fix=host_task_fix(kind, job),
-        cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
-        evidence=[
-            window_time(f"Idle during {known.noun}", cost_ns, lost.window_ns),
-            Evidence("Calls", number(calls, "call"), per_step(calls, steps)),
-            Evidence("Main thread's time in them", duration(on_host.total)),
-        ],
-        # Users do not edit the library, so the place is the function that calls it.
-        places=places(host, tasks.caller(event), lost.length_ns[chosen]),
-        ranges=lost.ranges(chosen),
-        claims=lost.claims(chosen),
+        evidence=[*found.evidence, Evidence("Main thread's time in them", duration(on_host.total))],
         removable=removing(on_host, known.least_removed),
     )
 
 
-def _task_time(main_thread: CauseSpans, task: Int64, kind: HostTask) -> Intervals:
-    """The main thread's time in this kind of task, whether or not the GPU was idle, without data loading.
-
-    task: kind of task of each event, or NONE, shape (n,).
-    """
+def _task_time(facts: Facts, kind: HostTask) -> Intervals:
+    """The main thread's time in this kind of task, whether or not the GPU was idle, without data loading."""
+    main_thread = facts.main_thread_spans
     some = (main_thread.event != NONE) & np.isin(main_thread.cause, _HOST)
-    some[some] = task[main_thread.event[some]] == kind
+    some[some] = facts.host_tasks.kind[main_thread.event[some]] == kind
     return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
-def _general_finding(
-    host: Host,
-    lost: Lost,
-    chosen: Bool,
-    python: Bool,
-    removable: Removable,
-    fix: Fix,
-    advice: list[Evidence],
-    *,
-    stacks: bool,
-) -> Finding:
-    """Everything but the host tasks that have findings of their own.
-
-    removable: the main thread's time that a fix removes. stacks: the trace has Python stacks.
-    """
-    cost_ns, python_ns = lost.total_ns(chosen), lost.total_ns(chosen & python)
-    found = places(host, lost.event[chosen], lost.length_ns[chosen])
+def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals) -> Finding:
+    """Everything but the host tasks that have findings of their own: `reported`, on the main thread."""
+    cost_ns, python_ns = lost.total_ns(chosen), lost.total_ns(chosen & lost.of(Cause.PYTHON))
+    # Between short kernels, launching less removes Python as well. It does not shorten long host work.
+    launching = 2 * lost.total_ns(chosen & lost.in_short_dry_gaps) >= cost_ns
+    on_host = subtract(_host_work(facts.main_thread_spans), reported)
+    advice, stacks = launch_advice(facts, lost, chosen), facts.recorded.stacks
+    found = places(facts.host, lost.event[chosen], lost.length_ns[chosen])
     subject = "Python keeps" if python_ns * 2 >= cost_ns else "Slow CPU operators keep"
     at = f" Most of this time is in {found[0].function} ({found[0].file})." if found and found[0].file else ""
     no_stacks = "" if stacks else " The trace has no Python stacks, so the functions are unknown."
-    return Finding(
+    general = Finding(
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="The GPU has finished its work while the host is still busy with its own, before the next "
         f"launch.{at}{no_stacks}",
-        fix=fix,
+        fix=_fix(advice, launching=launching, stacks=stacks),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Idle during host work", cost_ns, lost.window_ns),
-            part_time("Python between operators", python_ns, cost_ns),
-            part_time("Slow CPU operators", cost_ns - python_ns, cost_ns),
-            *_unlocated(host, lost, chosen),
-            *advice,
-            _longest(host, lost, chosen),
+            Evidence.of_window("Idle during host work", cost_ns, lost.window_ns),
+            Evidence.of_cost("Python between operators", python_ns, cost_ns),
+            Evidence.of_cost("Slow CPU operators", cost_ns - python_ns, cost_ns),
+            *_unlocated(facts.host, lost, chosen),
+            *batch_evidence(facts),
+            *([advice.graph_evidence] if launching else []),
+            *advice.in_compiled_code,
+            *advice.autograd_evidence,
+            _longest(facts.host, lost, chosen),
         ],
         places=found,
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removable,
+        removable=removing(on_host, LEAST_REMOVED if launching else LEAST_OF_LONG_WORK),
     )
+    general = with_recording_overhead(general, facts.recorder_cost, lost, chosen, ERROR_SHARE)
+    if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
+        general = _of_unseen_work(general, lost)
+    return with_ddp_copies(general, facts.ddp_copies, lost)
 
 
 def _of_unseen_work(general: Finding, lost: Lost) -> Finding:

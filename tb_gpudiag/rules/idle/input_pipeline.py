@@ -7,26 +7,25 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
-from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, batches, load_parts, loader_kind
+from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, batches, load_part, load_parts, loader_kind
 from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
+    Removable,
     Rule,
     RuleAnswer,
     Saving,
 )
-from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
-from tb_gpudiag.rules.shared.loader_savings import loader_removable
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
@@ -53,6 +52,19 @@ LEAST_TASK = 0.1
 
 # Text can be tokenized once, before training. That is the fix if tokenizing takes this share of the waiting.
 MOSTLY = 0.5
+
+# Workers take cores and memory bandwidth from the main thread, and a pinning thread takes the interpreter's
+# lock. In two public pairs of a job without workers and with four, its other work took 8% and 19% longer.
+SLOWER_HOST = 0.20
+
+# The main thread still takes each batch from a queue: 0.1 to 1.9 ms for 38 MB in the same pairs. For a small
+# batch, a part of the time to load it.
+HAND_OVER_NS = 2_000_000
+HAND_OVER_PART = 0.25
+
+# Workers that do not keep up: twice as many of them halve the time per batch, if there are cores for them.
+# That removes at least half of the wait.
+MORE_WORKERS = 0.5
 
 _PARTS = {
     LoadPart.START: "Starting the loader",
@@ -113,9 +125,9 @@ _RECEIVING = """loader = DataLoader(
 _URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time under data loading, anywhere below a loader's __next__."""
-    lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
+    lost = lost_time(facts, claimed)
     if not lost.window_ns:
         return CannotTell("the trace has no host or GPU activity")
     chosen = lost.of(Cause.INPUT)
@@ -123,27 +135,15 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     shared_cores = lost.device == NO_DEVICE and loader_kind(facts.host) == MULTI_PROCESS_ITERATOR
     if lost.share(cost_ns) < (LEAST_CPU_SHARE if shared_cores else LEAST_SHARE):
         return Clear(lost.sentence("data loading", cost_ns))
-    fetched = batches(facts.host, facts.window)
-    tasks = facts.host_tasks.time_ns(lost.event[chosen], lost.length_ns[chosen])
-    steps, job = len(facts.steps), facts.job
-    found = _finding(facts.host, facts.main_thread_spans, lost, chosen, fetched, tasks, steps, job)
+    found = _finding(facts, lost, chosen)
     return with_recording_overhead(found, facts.recorder_cost, lost, chosen, ERROR_SHARE)
 
 
-def _finding(
-    host: Host,
-    main_thread: CauseSpans,
-    lost: Lost,
-    chosen: Bool,
-    fetched: Batches,
-    tasks: dict[HostTask, int],
-    steps: int,
-    job: JobKind,
-) -> Finding:
-    """tasks: ns of each host task."""
-    cost_ns = lost.total_ns(chosen)
+def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
+    cost_ns, steps = lost.total_ns(chosen), len(facts.steps)
     event, length_ns = lost.event[chosen], lost.length_ns[chosen]
-    kind, parts = loader_kind(host), load_parts(host, event, length_ns)
+    fetched, tasks = batches(facts.host, facts.window), facts.host_tasks.time_ns(event, length_ns)
+    kind, parts = loader_kind(facts.host), load_parts(facts.host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
     anew = _fresh_batches(fetched)
     mostly_tokenizing = tasks.get(HostTask.TOKENIZING, 0) >= MOSTLY * cost_ns
@@ -152,19 +152,21 @@ def _finding(
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable."
         + (" Most batches come from an iterator of their own, so nothing is loaded ahead." if anew else ""),
-        fix=host_task_fix(HostTask.TOKENIZING, job)
+        fix=host_task_fix(HostTask.TOKENIZING, facts.job)
         if mostly_tokenizing
-        else _fix(kind, pipeline=job.pipeline, receiving=receiving, anew=anew, gpu=lost.device != NO_DEVICE),
+        else _fix(
+            kind, pipeline=facts.job.pipeline, receiving=receiving, anew=anew, gpu=lost.device != NO_DEVICE
+        ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Waiting for data", cost_ns, lost.window_ns),
+            Evidence.of_window("Waiting for data", cost_ns, lost.window_ns),
             *(
-                part_time(_PARTS[part], ns, cost_ns)
+                Evidence.of_cost(_PARTS[part], ns, cost_ns)
                 for part, ns in sorted(parts.items(), key=lambda pair: -pair[1])
             ),
             *(
-                part_time(HOST_TASK_FIXES[task].label, ns, cost_ns)
+                Evidence.of_cost(HOST_TASK_FIXES[task].label, ns, cost_ns)
                 for task, ns in tasks.items()
                 if ns >= LEAST_TASK * cost_ns
             ),
@@ -174,10 +176,10 @@ def _finding(
             *([Evidence("Waiting per step", duration(cost_ns / steps))] if steps else []),
             *([Evidence("Loader", kind)] if kind else []),
         ],
-        places=places(host, event, length_ns),
+        places=places(facts.host, event, length_ns),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=loader_removable(host, main_thread, fetched, workers=kind == MULTI_PROCESS_ITERATOR),
+        removable=_removable(facts, fetched, workers=kind == MULTI_PROCESS_ITERATOR),
     )
 
 
@@ -222,6 +224,31 @@ def _slow_first(fetch_ns: Int64) -> list[Evidence]:
     if first < SLOW_FIRST * others:
         return []
     return [Evidence("First batch", duration(first), (duration(others, "median of the others"),))]
+
+
+def _removable(facts: Facts, fetched: Batches, *, workers: bool) -> Removable:
+    """Return what faster loading removes, at least and at most.
+
+    At least, each batch is still handed over and pinned, the first batch of each new iterator cannot be
+    loaded ahead, and the workers slow the main thread down. At most, all loading vanishes.
+
+    workers: worker processes load the batches already. Then more of them remove at least half of the wait.
+    """
+    main_thread = facts.main_thread_spans
+    loading = host_time(main_thread, Cause.INPUT)
+    handed_over = np.minimum(HAND_OVER_NS, HAND_OVER_PART * fetched.duration_ns).astype(np.int64)
+    kept_until = np.where(fetched.fresh, fetched.end_ns, fetched.start_ns + handed_over)
+    ahead = subtract(loading, union(fetched.start_ns, kept_until))
+    ahead = subtract(ahead, _pinning(facts.host, main_thread))
+    others = host_time(main_thread, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)
+    share = MORE_WORKERS if workers else 1.0
+    return Removable(Change(ahead, share, slowed=others, slower=SLOWER_HOST), Change(loading))
+
+
+def _pinning(host: Host, main_thread: CauseSpans) -> Intervals:
+    some = main_thread.cause == Cause.INPUT
+    some[some] = load_part(host, main_thread.event[some]) == LoadPart.PIN
+    return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
 RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=ERROR_SHARE)

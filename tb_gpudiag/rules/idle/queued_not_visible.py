@@ -7,19 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.stream_waits import Awaited
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-)
-from tb_gpudiag.rules.shared.evidence import window_time
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.wording.format import one_line, share
@@ -45,18 +33,16 @@ with torch.profiler.profile(
     ..."""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time, longer than a turnaround, during which the next work had already been launched."""
-    if facts.device is None:
-        return NO_GPU
-    lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
+    lost = lost_time(facts, claimed)
     chosen = lost.of(Cause.QUEUED)
     cost_ns = lost.total_ns(chosen)
     cost_share = share(cost_ns, lost.window_ns)
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(f"the GPU is idle {cost_share} of the step window with work queued")
     gaps = len(set(lost.gap[chosen].tolist()))
-    earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.device.busy.span.start_ns))
+    earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.gpu.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
     recorded = facts.stream_waits.recorded
     awaiting = _awaiting(facts.awaited(np.unique(lost.gap[chosen])))
@@ -76,7 +62,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         sure=False,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Idle with work queued", cost_ns, lost.window_ns),
+            Evidence.of_window("Idle with work queued", cost_ns, lost.window_ns),
             Evidence("Gaps", number(gaps, "gap"), (duration(longest, "longest"),)),
             *awaiting,
             *_before_first_work(earlier_ns),
@@ -118,4 +104,4 @@ def _before_first_work(idle_ns: int) -> list[Evidence]:
     return [Evidence("Before the first recorded GPU work", duration(idle_ns), (caveat,))]
 
 
-RULE = Rule("GD105", "queued_not_visible", "Idle with work queued", check)
+RULE = Rule("GD105", "queued_not_visible", "Idle with work queued", check, needs_gpu=True)

@@ -18,7 +18,6 @@ from tb_gpudiag.facts.stepping.variance import StepTimes, only_in, optimizer_onl
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
@@ -32,7 +31,6 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
 from tb_gpudiag.vocabulary.frames import parse_frame
@@ -112,7 +110,7 @@ class _Uneven:
         return self.slow[np.argsort(-self.length_ns[self.slow], kind="stable")]
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find steps that take longer than the median, and compare them part by part with the others."""
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
@@ -144,7 +142,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     only = [
         (name, ns) for name, ns in only_in(facts.host, steps, slow) if ns >= ONLY_SHARE * uneven.excess_ns
     ]
-    lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
+    lost = lost_time(facts)
     return _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
 
 
@@ -179,7 +177,7 @@ def _finding(
                 tuple(duration(int(length_ns[i]), f"({times.names[i]})") for i in slowest[:_STEPS_SHOWN]),
             ),
             Evidence("Slowest step", longest),
-            window_time("Longer than the median", excess_ns, lost.window_ns),
+            Evidence.of_window("Longer than the median", excess_ns, lost.window_ns),
             *(Evidence(f"Extra {label}", duration(ns)) for label, ns, _ in grown[:_PARTS_SHOWN]),
             *work,
             *(Evidence("Only in slow steps", one_line(_shown(name)), (duration(ns),)) for name, ns in only),

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.moves import Move, find_moves
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-    Severity,
-)
-from tb_gpudiag.rules.shared.kernel_time import kernel_time
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 # Public training traces spend 0 to 3% of the window here, segmentation with heavy postprocessing 5%, and a
@@ -55,12 +43,10 @@ _KINDS = {
 }
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find GPU work launched by casting, copying and layout operators, and the layout kernels that libraries
     add around their own."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    if time is None:
-        return NO_GPU
+    time = KernelTime(facts)
     move = find_moves(time.kernels, facts.host)
     chosen = move >= 0
     free = time.free(chosen, claimed)
@@ -105,4 +91,6 @@ def _kind_evidence(kind: Move, nanoseconds: int, launched: int) -> Evidence:
     return Evidence(label, duration(nanoseconds), (number(launched, "kernel or copy", "kernels and copies"),))
 
 
-RULE = Rule("GD506", "data_movement", "Data movement on the GPU", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD506", "data_movement", "Data movement on the GPU", check, needs_gpu=True, severity=Severity.INFO
+)

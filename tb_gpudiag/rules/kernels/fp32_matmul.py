@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
@@ -17,8 +18,8 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.shared.kernel_time import kernel_time, stated_peaks
-from tb_gpudiag.rules.shared.precision import half_saving_ns, tf32_saving_ns
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
@@ -29,6 +30,9 @@ LEAST_SHARE = 0.05
 # Tensor cores came with compute capability 7.0, TF32 and bf16 with 8.0.
 TENSOR_CORES = (7, 0)
 TF32 = (8, 0)
+
+# A kernel that waits for memory takes half as long with numbers of half the size.
+HALF_THE_BYTES = 0.5
 
 _CODE = """torch.set_float32_matmul_precision("high")   # TF32 for matmuls
 torch.backends.cudnn.allow_tf32 = True       # and for convolutions
@@ -52,11 +56,9 @@ scaler.step(optimizer)
 scaler.update()"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find matmul, convolution and attention kernels whose names say FP32 without tensor cores."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    if time is None:
-        return NO_GPU
+    time = KernelTime(facts)
     kernels = time.kernels
     fp32 = kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)
     free = time.free(fp32, claimed)
@@ -101,6 +103,29 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
 
 
+def tf32_saving_ns(time_ns: int, peaks: Peaks | None) -> int:
+    """Time that FP32 matmuls of this length save as TF32, at the stated peaks; 0 if TF32 is not faster."""
+    if peaks is None or peaks.tf32 <= peaks.fp32:
+        return 0
+    return round(time_ns * (1 - peaks.fp32 / peaks.tf32))
+
+
+def half_saving_ns(time: KernelTime, fp32: Bool, matmul_ns: int, peaks: Peaks | None) -> tuple[int, int]:
+    """Time that 16-bit formats save: on FP32 matmuls, and on kernels that move half the bytes.
+
+    fp32: mask of the FP32 matmuls, shape (k,). matmul_ns: their time, not counting what is claimed.
+    """
+    ratio = 0.0 if peaks is None else peaks.fp32 / peaks.half
+    others_ns = time.total_ns(_moves_fewer_bytes(time.kernels) & ~fp32)
+    return round(matmul_ns * (1 - ratio)), round(others_ns * HALF_THE_BYTES)
+
+
+def _moves_fewer_bytes(kernels: Kernels) -> Bool:
+    """Mask of kernels with 32-bit numbers, except those that update weights: these stay in FP32."""
+    chosen: Bool = kernels.shortens & kernels.is_kernel
+    return chosen
+
+
 def _formats(with_tf32: bool, tf32_gains: bool) -> str:
     if tf32_gains:
         return (
@@ -126,4 +151,4 @@ def _fix(with_tf32: bool, tf32_gains: bool, training: bool | None) -> Fix:
     return Fix(f"Use mixed precision with loss scaling. {compare}", _CODE_BEFORE_TF32, amp)
 
 
-RULE = Rule("GD501", "fp32_matmul", "FP32 matmuls off the tensor cores", check)
+RULE = Rule("GD501", "fp32_matmul", "FP32 matmuls off the tensor cores", check, needs_gpu=True)

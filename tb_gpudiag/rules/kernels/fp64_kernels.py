@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-    Severity,
-)
-from tb_gpudiag.rules.shared.kernel_time import kernel_time
-from tb_gpudiag.rules.shared.precision import fp64_saving_ns
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.wording.quantity import number, throughput
 
 # Public traces spend at most 0.6% of the window here: metrics and counters in FP64. More is a model or data
@@ -28,6 +15,9 @@ LEAST_SHARE = 0.05
 # GPUs for scientific computing have at least half of the FP32 rate for FP64, all others a 32nd or a 64th.
 SLOW = 1 / 16
 
+# A kernel that waits for memory takes half as long with numbers of half the size.
+HALF_THE_BYTES = 0.5
+
 _CODE = """# NumPy's floats are FP64, and so are tensors made of them. Convert at the source:
 x = torch.from_numpy(array).float()                # or array.astype(numpy.float32)
 model = model.float()
@@ -36,11 +26,9 @@ model = model.float()
 print([name for name, p in model.named_parameters() if p.dtype == torch.float64])"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find kernels whose names say FP64."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    if time is None:
-        return NO_GPU
+    time = KernelTime(facts)
     chosen = time.kernels.fp64
     free = time.free(chosen, claimed)
     cost_ns = free.total
@@ -77,6 +65,14 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
 
 
+def fp64_saving_ns(time_ns: int, peaks: Peaks | None) -> int:
+    """Time that FP64 kernels save as FP32: at most by the ratio of the peaks, or half of it for the bytes."""
+    ratio = (
+        HALF_THE_BYTES if peaks is None or not peaks.fp64 else min(peaks.fp64 / peaks.fp32, HALF_THE_BYTES)
+    )
+    return round(time_ns * (1 - ratio))
+
+
 def _fraction(peaks: Peaks) -> str:
     return f"{round(peaks.fp32 / peaks.fp64)}th"
 
@@ -91,4 +87,4 @@ def _rates(peaks: Peaks | None) -> list[Evidence]:
     ]
 
 
-RULE = Rule("GD509", "fp64_kernels", "FP64 kernels", check)
+RULE = Rule("GD509", "fp64_kernels", "FP64 kernels", check, needs_gpu=True)

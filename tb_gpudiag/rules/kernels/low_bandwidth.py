@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import Kind
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    CannotTell,
-    Claimed,
-    Clear,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
-from tb_gpudiag.rules.shared.below_roofline import below_roofline
-from tb_gpudiag.rules.shared.kernel_time import kernel_time
+from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer, Severity
+from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved
 from tb_gpudiag.wording.format import share
 
@@ -38,31 +27,26 @@ _FUSE = """
 f = torch.compile(f)"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find memory-bound operators that take at least twice as long as the stated bandwidth allows."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    roofline = facts.roofline
-    if time is None or roofline is None:
-        return NO_GPU
-    streamed = roofline.of(Kind.STREAMED)
+    time = KernelTime(facts)
+    streamed = facts.roofline.of(Kind.STREAMED)
     if not streamed:
         return CannotTell(
             "the trace does not contain the shapes of elementwise operators, norms or reductions",
             "Record with record_shapes=True.",
         )
-    if roofline.peaks is None:
+    if facts.peaks is None:
         heaviest = streamed[0]
         return CannotTell(
             f"the stated bandwidth of this GPU is not known; {heaviest.operator} moves {achieved(heaviest)}"
         )
-    slow = below_roofline(time, roofline, streamed, claimed, far_below=FAR_BELOW, usual=USUAL)
+    slow = below_roofline(time, streamed, claimed, far_below=FAR_BELOW, usual=USUAL)
     if time.share(slow.cost_ns) < LEAST_SHARE:
         total, least = sum(found.time_ns for found in streamed), sum(found.least_ns for found in streamed)
         return Clear(f"memory-bound operators of known shapes reach {share(least, total)} of the bandwidth")
     compiled = time.mostly(slow.chosen, facts.compiled_kernels)
     return slow.finding(
-        time,
-        roofline,
         "Memory-bound kernels far below the bandwidth waste",
         "These kernels only stream data, and memory could deliver it at twice the rate. Usually they "
         "read or write it in an order that memory does not like: transposed, broadcast or unaligned.",
@@ -76,4 +60,6 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
 
 
-RULE = Rule("GD510", "low_bandwidth", "Kernels far below the bandwidth", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD510", "low_bandwidth", "Kernels far below the bandwidth", check, needs_gpu=True, severity=Severity.INFO
+)

@@ -7,20 +7,8 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-    Severity,
-)
-from tb_gpudiag.rules.shared.kernel_time import kernel_time
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.kinds import FAMILIES
 from tb_gpudiag.wording.quantity import number
@@ -58,16 +46,13 @@ _CHANNELS_LAST = """
 model = model.to(memory_format=torch.channels_last)    # convolutions: no transposes in between"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find runs of such kernels on one stream. Fused, a run takes about as long as its longest kernel."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    if time is None:
-        return NO_GPU
+    time = KernelTime(facts)
     kernels = time.kernels
     bound = np.isin(kernels.family, np.array(BOUND_BY_MEMORY, np.uint8))
     bound &= kernels.is_kernel & (kernels.duration_ns >= SHORTEST_NS)
-    if facts.unfused_attention is not None:
-        bound &= ~facts.unfused_attention.between  # the fix of GD503 removes them, reported or not
+    bound &= ~facts.unfused_attention.between  # the fix of GD503 removes them, reported or not
     removable_ns = _removable_by_fusion(kernels, bound)
     removable = removable_ns > 0
     free = time.free(removable, claimed)
@@ -132,4 +117,11 @@ def _removable_by_fusion(kernels: Kernels, bound: Bool) -> Int64:
     return removable
 
 
-RULE = Rule("GD505", "memory_bound_kernels", "Memory-bound kernels in a row", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD505",
+    "memory_bound_kernels",
+    "Memory-bound kernels in a row",
+    check,
+    needs_gpu=True,
+    severity=Severity.INFO,
+)

@@ -10,8 +10,6 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import alone
 from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, occupancy
 from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
@@ -23,7 +21,7 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number, share_of
 
@@ -62,12 +60,10 @@ kernel[grid](..., num_warps=4, num_stages=2)     # Triton: fewer stages need les
 triton.Config({"BLOCK": 512}, num_warps=4)       # let autotune choose among several"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find matmul kernels whose last wave fills only part of the GPU, and memory-bound kernels with too few
     warps because of their registers or shared memory."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    if time is None:
-        return NO_GPU
+    time = KernelTime(facts)
     multiprocessor = facts.multiprocessor(time.device.id)
     if multiprocessor is None:
         return CannotTell("the trace does not say what resources this GPU's multiprocessors have")
@@ -159,4 +155,6 @@ def _low_occupancy(time: KernelTime, resident: Occupancy, low: Bool) -> Finding 
     )
 
 
-RULE = Rule("GD508", "occupancy", "Partial waves and low occupancy", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD508", "occupancy", "Partial waves and low occupancy", check, needs_gpu=True, severity=Severity.INFO
+)

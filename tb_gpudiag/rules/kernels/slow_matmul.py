@@ -5,21 +5,9 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import Kind
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    CannotTell,
-    Claimed,
-    Clear,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
-from tb_gpudiag.rules.shared.below_roofline import below_roofline
-from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
-from tb_gpudiag.rules.shared.roofline_evidence import achieved
-from tb_gpudiag.rules.shared.slow_shapes import why_slow
+from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer, Severity
+from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
+from tb_gpudiag.rules.shared.roofline_evidence import achieved, why_slow
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.format import share
 
@@ -74,16 +62,13 @@ _ADVICE = {
 }
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find operators whose kernels take several times as long as the stated peaks allow."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    roofline = facts.roofline
-    if time is None or roofline is None:
-        return NO_GPU
-    computing = roofline.of(*COMPUTING)
+    time = KernelTime(facts)
+    computing = facts.roofline.of(*COMPUTING)
     if not time.kernels.matrix.any() and not computing:
         return Clear("no matmul, convolution or attention ran in the step window")
-    if roofline.peaks is None:
+    if facts.peaks is None:
         return CannotTell("the stated peaks of this GPU are not known" + _best_known(computing))
     if not computing:
         return CannotTell(
@@ -92,9 +77,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         )
     # Changes of layout that a library adds around its convolutions are left to GD506.
     without = time.kernels.family == Family.COPY
-    slow = below_roofline(
-        time, roofline, computing, claimed, far_below=FAR_BELOW, usual=USUAL, without=without
-    )
+    slow = below_roofline(time, computing, claimed, far_below=FAR_BELOW, usual=USUAL, without=without)
     if time.share(slow.cost_ns) < LEAST_SHARE:
         return Clear(_reached(computing, time))
     kind = max(
@@ -102,8 +85,6 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
     advice, code = _ADVICE[kind]
     return slow.finding(
-        time,
-        roofline,
         _SUBJECTS[kind],
         "For these shapes the GPU's compute and memory allow several times the rate. The shapes are "
         "thin, odd or small, or the library has no good kernel for them.",
@@ -134,4 +115,6 @@ def _best_known(computing: list[OperatorTime]) -> str:
     return f"; {computing[0].operator} runs at {achieved(computing[0])}{because}"
 
 
-RULE = Rule("GD507", "slow_matmul", "Matmuls far below the GPU's peaks", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD507", "slow_matmul", "Matmuls far below the GPU's peaks", check, needs_gpu=True, severity=Severity.INFO
+)

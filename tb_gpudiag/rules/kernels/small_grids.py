@@ -11,8 +11,6 @@ from tb_gpudiag.facts.kernels.concurrency import unused_ns
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
@@ -24,9 +22,8 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.shared.kernel_time import kernel_time
-from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence
-from tb_gpudiag.rules.shared.slow_shapes import why_slow
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, why_slow
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number
 
@@ -53,15 +50,13 @@ model = torch.compile(model, mode="max-autotune")      # also tries split-K kern
 SHAPES_SHOWN = 2
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find kernels that leave multiprocessors without a block while they run.
 
     A kernel with half as many blocks as multiprocessors leaves half of the GPU idle, unless other kernels use
     the other half.
     """
-    time = kernel_time(facts.device, facts.window, facts.host)
-    if time is None:
-        return NO_GPU
+    time = KernelTime(facts)
     kernels = time.kernels
     blocks = kernels.blocks_per_sm
     if np.isnan(blocks).all():
@@ -125,13 +120,13 @@ def _without_multiprocessors(kernels: Kernels) -> str:
     )
 
 
-def _shapes(roofline: Roofline | None, chosen: Bool) -> list[Evidence]:
+def _shapes(roofline: Roofline, chosen: Bool) -> list[Evidence]:
     """The heaviest operators of the chosen kernels whose shapes say why they are small."""
-    if roofline is None:
-        return []
     own = sorted({int(i) for i in roofline.operator[chosen] if i != NONE})
-    reasons = [(roofline.operators[i], why_slow(roofline.operators[i])) for i in own]
-    return [operator_evidence(found, reason) for found, reason in reasons if reason][:SHAPES_SHOWN]
+    known = [found for found in (roofline.operators[i] for i in own) if why_slow(found)]
+    return [operator_evidence(found) for found in known[:SHAPES_SHOWN]]
 
 
-RULE = Rule("GD504", "small_grids", "Kernels too small for the GPU", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD504", "small_grids", "Kernels too small for the GPU", check, needs_gpu=True, severity=Severity.INFO
+)

@@ -8,20 +8,9 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.matmuls import matrices, time_by_shapes
 from tb_gpudiag.facts.kernels.operator_costs import Kind
 from tb_gpudiag.facts.kernels.roofline import Roofline
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-)
-from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
-from tb_gpudiag.rules.shared.slow_shapes import MULTIPLE, unaligned_sizes
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
@@ -44,12 +33,10 @@ tokens = torch.nn.functional.pad(tokens, (0, -tokens.shape[1] % 8), value=pad_to
 # A tokenizer does it for you: DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8)"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find kernels whose names say that they load rows element by element, 16-bit matmuls that could not use
     tensor cores at all, and Tensile's kernels for any size on unaligned ones."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    if time is None:
-        return NO_GPU
+    time = KernelTime(facts)
     kernels = time.kernels
     off = kernels.matrix & (kernels.arithmetic == Arithmetic.HALF_ON_FP32_CORES)
     chosen = kernels.unaligned | off | _takes_unaligned_sizes(facts.roofline, kernels)
@@ -81,7 +68,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         cost_ns=cost_ns,
         saving=Saving(
             0,
-            min(round(cost_ns * MOST_GAIN), _above_roofline_ns(facts.roofline, time, chosen, cost_ns)),
+            min(round(cost_ns * MOST_GAIN), _above_roofline_ns(time, chosen, cost_ns)),
             "estimate",
         ),
         evidence=evidence,
@@ -91,18 +78,17 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
 
 
-def _above_roofline_ns(roofline: Roofline | None, time: KernelTime, chosen: Bool, cost_ns: int) -> int:
+def _above_roofline_ns(time: KernelTime, chosen: Bool, cost_ns: int) -> int:
     """The cost without the least time of the chosen kernels' operators, where shapes and peaks are known."""
-    if roofline is None:
-        return cost_ns
+    roofline = time.facts.roofline
     own = {int(i) for i in roofline.operator[chosen] if i != NONE}
     least = sum(roofline.operators[i].least_ns for i in own)
     return max(0, round(cost_ns - least * cost_ns / max(1, time.total_ns(chosen))))
 
 
-def _takes_unaligned_sizes(roofline: Roofline | None, kernels: Kernels) -> Bool:
+def _takes_unaligned_sizes(roofline: Roofline, kernels: Kernels) -> Bool:
     """Mask of Tensile's kernels for any size whose matmul has rows that are not aligned."""
-    if roofline is None or not kernels.any_size.any():
+    if not kernels.any_size.any():
         return kernels.any_size
     odd = [found for found in roofline.of(Kind.MATMUL) if unaligned_sizes(*found.sizes[2:])]
     found: Bool = kernels.any_size & roofline.kernels_of(odd)
@@ -115,11 +101,11 @@ def _shapes(time: KernelTime, chosen: Bool) -> tuple[list[tuple[str, int]], list
     Both are empty without recorded shapes. Batch dimensions do not matter.
     """
     launch = time.kernels.origin[chosen]
-    found = time_by_shapes(time.host, launch, time.kernels.duration_ns[chosen])
+    found = time_by_shapes(time.facts.host, launch, time.kernels.duration_ns[chosen])
     least = sum(ns for _, ns in found) / LEAST_OF_SHAPES
     heaviest = [(shapes, ns) for shapes, ns in found[:SHAPES_SHOWN] if ns > least]
     odd = {d for shapes, _ in heaviest for dims in matrices(shapes) for d in dims[-2:] if d % MULTIPLE}
     return [(one_line(shapes, 100), ns) for shapes, ns in heaviest], sorted(odd)
 
 
-RULE = Rule("GD502", "unaligned_matmul", "Matmuls with unaligned dimensions", check)
+RULE = Rule("GD502", "unaligned_matmul", "Matmuls with unaligned dimensions", check, needs_gpu=True)

@@ -5,20 +5,8 @@ from __future__ import annotations
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention
-from tb_gpudiag.facts.kernels.roofline import Roofline
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-)
-from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
 # Public traces with unfused attention spend 22% of the window between the two matmuls, or less than 1%. No
@@ -32,12 +20,9 @@ out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # or "flash_attention_2\""""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find what runs between the two batched matmuls of attention: softmax, scale, mask, dropout, casts."""
-    time = kernel_time(facts.device, facts.window, facts.host)
-    found = facts.unfused_attention
-    if time is None or found is None:
-        return NO_GPU
+    time, found = KernelTime(facts), facts.unfused_attention
     free = time.free(found.between, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
@@ -47,7 +32,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
             else "no softmax ran between two batched matmuls"
         )
     kernels = time.kernels
-    matmuls_ns = _saved_in_matmuls_ns(facts.roofline, time, found)
+    matmuls_ns = _saved_in_matmuls_ns(time, found)
     return Finding(
         title=f"Unfused attention spends {time.of_window(cost_ns)} of the time between its two matmuls",
         summary="Separate kernels write the attention scores to memory, scale, mask and normalize them, and "
@@ -73,10 +58,11 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
 
 
-def _saved_in_matmuls_ns(roofline: Roofline | None, time: KernelTime, found: UnfusedAttention) -> int:
+def _saved_in_matmuls_ns(time: KernelTime, found: UnfusedAttention) -> int:
     """Time of the matmuls beyond their arithmetic at the stated peak: fused, they do not write the scores to
     memory. 0 where shapes or peaks are not known."""
-    if roofline is None or roofline.peaks is None:
+    roofline = time.facts.roofline
+    if roofline.peaks is None:
         return 0
     saved = 0.0
     for place in {int(i) for i in roofline.operator[found.matmuls] if i != NONE}:
@@ -90,4 +76,4 @@ def _beyond(saved_ns: int) -> tuple[Quantity, ...]:
     return (duration(saved_ns, "beyond their arithmetic"),) if saved_ns else ()
 
 
-RULE = Rule("GD503", "unfused_attention", "Unfused attention", check)
+RULE = Rule("GD503", "unfused_attention", "Unfused attention", check, needs_gpu=True)

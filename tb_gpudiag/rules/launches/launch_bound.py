@@ -10,28 +10,19 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import Hotspot
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    CannotTell,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
+from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.shared.launch_advice import (
+    LEAST_REMOVED,
+    LaunchAdvice,
+    batch_evidence,
+    larger_batch_evidence,
+    launch_advice,
+    with_ddp_copies,
 )
-from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
-from tb_gpudiag.rules.shared.evidence import per_step, window_time
-from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, larger_batch_evidence
-from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
-from tb_gpudiag.rules.shared.launch_gaps import LEAST_REMOVED, LONGEST_GAP_NS, issuing
-from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, lost_time, places, removing
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import one_line, share
-from tb_gpudiag.wording.quantity import duration, number, share_of
+from tb_gpudiag.wording.quantity import duration, number, per_step, share_of
 
 # Every job has some launches on an idle GPU. Public traces of healthy training lose below 1% in short launch
 # gaps, launch-bound ones 10 to 45%.
@@ -54,13 +45,11 @@ _PIPELINE_BATCH = """
 for output in pipe(dataset, batch_size=16): ...     # not: [pipe(item) for item in dataset]"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time in operator overhead, launch calls and launch latency, in short launch gaps."""
-    device = facts.device
-    if device is None:
-        return NO_GPU
-    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
-    chosen = issuing(lost, device)
+    device = facts.gpu
+    lost = lost_time(facts, claimed)
+    chosen = lost.issuing
     cost_ns = lost.total_ns(chosen)
     calls = facts.launch_costs.of(device.id)
     if not len(calls):
@@ -76,7 +65,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
             "the GPU idle"
         )
     steps = len(facts.steps)
-    advice = launch_advice(facts.launch_modes, facts.job, lost, chosen)
+    advice = launch_advice(facts, lost, chosen)
     found = Finding(
         title=f"Short launch gaps keep the GPU idle {cost_share} of the time",
         summary="The GPU finishes its short kernels before the host launches the next ones: "
@@ -86,15 +75,15 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Idle in short launch gaps", cost_ns, lost.window_ns),
+            Evidence.of_window("Idle in short launch gaps", cost_ns, lost.window_ns),
             Evidence("Launches", number(len(calls), "launch", "launches"), per_step(len(calls), steps)),
             Evidence("Launched on an idle GPU", on_idle_gpu),
             *_most_launched(facts.hotspots("operator"), steps),
-            *batch_evidence(facts.host, facts.window),
+            *batch_evidence(facts),
             advice.graph_evidence,
             *advice.in_compiled_code,
             *advice.autograd_evidence,
-            *larger_batch_evidence(device, facts.memory, facts.window),
+            *larger_batch_evidence(facts),
             Evidence("Median launch call", duration(float(np.median(calls.host_ns)))),
             Evidence("Median GPU time per launch", duration(float(np.median(calls.kernel_ns)))),
         ],
@@ -137,4 +126,4 @@ def _host_time(main_thread: CauseSpans) -> Intervals:
     return subtract(host_time(main_thread, Cause.DISPATCH, Cause.LAUNCH), slow)
 
 
-RULE = Rule("GD201", "launch_bound", "Launch-bound", check, error_share=ERROR_SHARE)
+RULE = Rule("GD201", "launch_bound", "Launch-bound", check, needs_gpu=True, error_share=ERROR_SHARE)

@@ -7,30 +7,19 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
-from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Removable,
-    Rule,
-    RuleAnswer,
-    Saving,
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.shared.launch_advice import (
+    COMPILE_URL,
+    LaunchAdvice,
+    larger_batch_evidence,
+    launch_advice,
+    with_ddp_copies,
 )
-from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
-from tb_gpudiag.rules.shared.evidence import window_time
-from tb_gpudiag.rules.shared.fewer_launches import larger_batch_evidence
-from tb_gpudiag.rules.shared.launch_advice import COMPILE_URL, LaunchAdvice, launch_advice
-from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import count, one_line, share
@@ -108,13 +97,11 @@ def activation(x, bias, mask):                    # put the chain into a functio
 }
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time before all launches of a cluster but its first: the loop's Python, operator overhead,
     launch calls and latency."""
-    device = facts.device
-    if device is None:
-        return NO_GPU
-    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
+    device = facts.gpu
+    lost = lost_time(facts, claimed)
     clusters = find_clusters(
         facts.host,
         facts.work,
@@ -123,22 +110,20 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         least_turns=LEAST_TURNS,
         least_chain=LEAST_CHAIN,
     )
-    late = in_short_dry_gaps(lost, device) & lost.of(Cause.PYTHON, *ISSUING) & (lost.launch != NONE)
+    late = lost.in_short_dry_gaps & lost.of(Cause.PYTHON, *ISSUING) & (lost.launch != NONE)
     costs_ns = _idle_ns(lost, late, clusters)
     if lost.share(max(costs_ns, default=0)) < LEAST_SHARE:
         most = share(max(costs_ns, default=0), lost.window_ns)
         return Clear(
             f"no cluster of small kernels keeps the GPU idle for more than {most} of the step window"
         )
-    larger_batch = larger_batch_evidence(device, facts.memory, facts.window)
     order = sorted(range(len(clusters)), key=lambda i: -costs_ns[i])
     found = []
     for i in order:
         if lost.share(costs_ns[i]) < LEAST_SHARE:
             continue
         chosen = _before(lost, late, clusters[i])
-        advice = launch_advice(facts.launch_modes, facts.job, lost, chosen)
-        one = _finding(facts.host, facts.main_thread_spans, lost, chosen, clusters[i], advice, larger_batch)
+        one = _finding(facts, lost, chosen, clusters[i])
         one = with_recording_overhead(one, facts.recorder_cost, lost, chosen, ERROR_SHARE)
         found.append(with_ddp_copies(one, facts.ddp_copies, lost))
     return found
@@ -164,23 +149,16 @@ def _before(lost: Lost, late: Bool, cluster: Cluster) -> Bool:
     return late & np.isin(lost.launch, cluster.calls[~cluster.first])
 
 
-def _finding(
-    host: Host,
-    main_thread: CauseSpans,
-    lost: Lost,
-    chosen: Bool,
-    cluster: Cluster,
-    advice: LaunchAdvice,
-    larger_batch: list[Evidence],
-) -> Finding:
+def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Finding:
     """chosen: mask of the segments before its launches except its first, shape (s,)."""
     kind = _KINDS[cluster.kind]
-    launches = len(cluster.calls)
+    advice, launches = launch_advice(facts, lost, chosen), len(cluster.calls)
     cost_ns = lost.total_ns(chosen)
     source = one_line(cluster.mark, 80) or kind.source
     operators = ", ".join(dict.fromkeys(cluster.operators))
     mean = duration(cluster.gpu_ns / launches)
-    spans = intersect(cluster.spans, host_time(main_thread, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
+    launching = host_time(facts.main_thread_spans, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)
+    spans = intersect(cluster.spans, launching)
     return Finding(
         title=f"{count(launches, 'small kernel')} from {source} keep the GPU idle "
         f"{share(cost_ns, lost.window_ns)} of the time",
@@ -190,7 +168,7 @@ def _finding(
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Idle before these launches", cost_ns, lost.window_ns),
+            Evidence.of_window("Idle before these launches", cost_ns, lost.window_ns),
             Evidence(
                 "Launches", number(launches, "launch", "launches"), (number(cluster.clusters, "cluster"),)
             ),
@@ -200,9 +178,9 @@ def _finding(
             ),
             advice.graph_evidence,
             *advice.in_compiled_code,
-            *larger_batch,
+            *larger_batch_evidence(facts),
         ],
-        places=places(host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=Removable(
@@ -219,4 +197,6 @@ def _fix(kind: ClusterKind, advice: LaunchAdvice) -> Fix:
     return Fix(own.fix, own.code, own.url)
 
 
-RULE = Rule("GD202", "small_kernels", "Clusters of small kernels", check, error_share=ERROR_SHARE)
+RULE = Rule(
+    "GD202", "small_kernels", "Clusters of small kernels", check, needs_gpu=True, error_share=ERROR_SHARE
+)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NOTHING_CLAIMED, TRACES, Claimed, Rule, RuleAnswer
+from tb_gpudiag.rules.rule import TRACES, Claimed, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.leak import look_for_leak
 from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check whether the floor of the memory that PyTorch allocates on the CPU rises from step to step."""
     of_cpu = [memory for memory in facts.memory if memory.is_cpu]
     if not of_cpu:

@@ -9,7 +9,6 @@ from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
-    NOTHING_CLAIMED,
     TRACES,
     CannotTell,
     Claimed,
@@ -73,11 +72,11 @@ torch.cuda.empty_cache()    # once, not in the loop"""
 _EMPTY_URL = "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html"
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Compare reserved with allocated memory at the allocation peak."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
-        return gpu_memory_not_recorded(facts.device, facts.recorded)
+        return gpu_memory_not_recorded(facts)
     known = [memory for memory in of_gpus if memory.reserve.known]
     if not known:
         return CannotTell(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import MEMORY_FILES, NOTHING_CLAIMED, TRACES, Claimed, Rule, RuleAnswer
+from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.leak import look_for_leak
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check whether the memory floor of a GPU rises from step to step."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
-        return gpu_memory_not_recorded(facts.device, facts.recorded)
+        return gpu_memory_not_recorded(facts)
     return look_for_leak(of_gpus)
 
 

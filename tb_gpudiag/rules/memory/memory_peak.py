@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.attention import UnfusedAttention
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import MemoryKind, Owner, Peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
-    NOTHING_CLAIMED,
     TRACES,
     CannotTell,
     Claimed,
@@ -112,14 +109,12 @@ _INFERENCE = _Advice(
 )
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Compare the peak with the capacity, and check whether memory ran out."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
-        return gpu_memory_not_recorded(facts.device, facts.recorded)
-    found = [
-        _finding(memory, facts.device, facts.unfused_attention) for memory in of_gpus if _is_short(memory)
-    ]
+        return gpu_memory_not_recorded(facts)
+    found = [_finding(memory, facts) for memory in of_gpus if _is_short(memory)]
     if found:
         return found
     known = [memory for memory in of_gpus if _has_room_known(memory)]
@@ -160,12 +155,12 @@ def _has_little_room(memory: DeviceMemory) -> bool:
     return _has_room_known(memory) and _room(memory) < ROOM_SHARE * memory.capacity_bytes
 
 
-def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: UnfusedAttention | None) -> Finding:
+def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     failure = memory.failure
     peak = failure.held if failure is not None else memory.peak
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
     leaks = _filling_leaks(memory)
-    advice = _advice(_Composition(peak, device, attention))
+    advice = _advice(_Composition(peak, facts))
     places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
     requesting = requesting_place(failure) if failure is not None else None
     if leaks:
@@ -259,8 +254,7 @@ class _Composition:
     """What the peak consists of, and how the job computes."""
 
     peak: Peak
-    device: DeviceFacts | None
-    attention: UnfusedAttention | None
+    facts: Facts
 
     def share(self, *kinds: MemoryKind) -> float:
         """Share of the peak that these kinds make up, 0 to 1."""
@@ -271,7 +265,7 @@ class _Composition:
 
 
 def _has_unfused_attention(found: _Composition) -> bool:
-    attends = found.attention is not None and len(found.attention.softmax) > 0
+    attends = found.facts.device is not None and len(found.facts.unfused_attention.softmax) > 0
     return attends and found.is_mostly(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
 
 
@@ -281,9 +275,9 @@ def _is_activations(found: _Composition) -> bool:
 
 def _is_fp32_activations(found: _Composition) -> bool:
     """Activations dominate, and some matmuls run in FP32."""
-    if found.device is None or not _is_activations(found):
+    if found.facts.device is None or not _is_activations(found):
         return False
-    kernels = found.device.kernels
+    kernels = found.facts.gpu.kernels
     return bool((kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)).any())
 
 

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.wording.quantity import number
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check for GPU work, and without any, for launch calls that the job made anyway."""
     if facts.device is not None:
         work = number(len(facts.work), "kernel, copy or memset", "kernels, copies and memsets")

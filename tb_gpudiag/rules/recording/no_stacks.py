@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.recording_advice import record_again
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check for Python stacks."""
     if facts.recorded.stacks:
         return Clear("Python stacks are recorded")

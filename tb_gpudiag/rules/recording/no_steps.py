@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.quantity import duration, number
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check for step marks."""
     if facts.recorded.steps:
         return Clear(f"{number(len(facts.steps), 'step')} recorded")

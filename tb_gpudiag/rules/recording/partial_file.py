@@ -5,7 +5,6 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
-    NOTHING_CLAIMED,
     TRACES,
     Claimed,
     Clear,
@@ -23,7 +22,7 @@ from tb_gpudiag.wording.quantity import number, share_of
 SPOILS_SHARE = 0.01
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check whether the whole file was read."""
     trace = facts.trace
     read, bad = trace.events_read, trace.malformed_events

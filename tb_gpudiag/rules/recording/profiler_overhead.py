@@ -6,7 +6,6 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
@@ -17,7 +16,6 @@ from tb_gpudiag.rules.rule import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.wording.format import share
@@ -29,9 +27,9 @@ from tb_gpudiag.wording.quantity import duration
 LEAST_SHARE = 0.05
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Sum the GPU's idle time with cause `profiler`; without a GPU, the main thread's time."""
-    lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
+    lost = lost_time(facts)
     chosen = lost.of(Cause.PROFILER)
     overhead_ns = lost.total_ns(chosen)
     if lost.share(overhead_ns) < LEAST_SHARE:
@@ -56,7 +54,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
             PROFILER_URL,
         ),
         evidence=[
-            window_time("Profiler overhead", overhead_ns, lost.window_ns),
+            Evidence.of_window("Profiler overhead", overhead_ns, lost.window_ns),
             Evidence("Options turned on", _options(facts.recorded)),
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-)
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
@@ -43,7 +34,7 @@ sqlite3 report.sqlite "
 )
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """List the credentials that reading the file came across."""
     found = facts.trace.credentials
     if not found:

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
@@ -28,11 +18,9 @@ SPOILS_IDLE_SHARE = 0.25
 SPOILS_WINDOW_SHARE = 0.05
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Count GPU work without a launch, and the idle time that it leaves unexplained."""
-    device = facts.device
-    if device is None:
-        return NO_GPU
+    device = facts.gpu
     linked = facts.work.launch >= 0
     total, missing = len(linked), int((~linked).sum())
     window = facts.window
@@ -68,4 +56,11 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
 
 
-RULE = Rule("GD904", "unlinked_kernels", "GPU work without a recorded launch", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD904",
+    "unlinked_kernels",
+    "GPU work without a recorded launch",
+    check,
+    needs_gpu=True,
+    severity=Severity.INFO,
+)

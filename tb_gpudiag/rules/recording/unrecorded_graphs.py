@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.core.graphs import WholeGraphs
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
-from tb_gpudiag.rules.shared.evidence import window_time
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.lost_time import longest
-from tb_gpudiag.rules.shared.nsys_advice import NSYS_URL
-from tb_gpudiag.rules.shared.recording_advice import record_again
+from tb_gpudiag.rules.shared.recording_advice import NSYS_URL, record_again
 from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.quantity import number, share_of
 
@@ -31,11 +18,9 @@ nsys profile --cuda-graph-trace=node --trace=cuda,nvtx,osrt -o my_run python tra
 """
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Count the graph launches with missing kernels, and the time in which those may have run."""
-    device, graphs = facts.device, facts.unrecorded_graphs
-    if device is None:
-        return NO_GPU
+    device, graphs = facts.gpu, facts.unrecorded_graphs
     if facts.whole_graphs.launches:
         return _recorded_as_one(facts.whole_graphs, facts.window.duration_ns)
     if not graphs.of:
@@ -60,7 +45,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
                 share_of(graphs.launches, graphs.of, "of the graph launches"),
                 (number(graphs.kernels, "recorded kernel or copy", "recorded kernels and copies"),),
             ),
-            window_time("Unrecorded time", unrecorded_ns, window_ns),
+            Evidence.of_window("Unrecorded time", unrecorded_ns, window_ns),
         ],
         ranges=longest(device.unrecorded_in_graphs, device.id),
         severity=Severity.WARNING if unrecorded_ns >= SPOILS_SHARE * window_ns else None,
@@ -76,8 +61,15 @@ def _recorded_as_one(graphs: WholeGraphs, window_ns: int) -> Finding:
         fix=Fix(
             "To see the kernels, record graphs node by node. That slows the graphs down.", _BY_NODE, NSYS_URL
         ),
-        evidence=[window_time("In graphs", graphs.times.total, window_ns)],
+        evidence=[Evidence.of_window("In graphs", graphs.times.total, window_ns)],
     )
 
 
-RULE = Rule("GD909", "unrecorded_graphs", "Kernels of CUDA graphs are missing", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD909",
+    "unrecorded_graphs",
+    "Kernels of CUDA graphs are missing",
+    check,
+    needs_gpu=True,
+    severity=Severity.INFO,
+)

@@ -8,7 +8,6 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.steady import Steady, leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
-    NOTHING_CLAIMED,
     CannotTell,
     Claimed,
     Clear,
@@ -33,7 +32,7 @@ _INCLUDED = "The figures over the step window include them."
 _LEFT_OUT = "The step window leaves these steps out."
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Compare the first steps with the later ones.
 
     With a GPU, a step lasts from the end of the previous step's GPU work to the end of its own: a host that

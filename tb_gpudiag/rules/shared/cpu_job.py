@@ -7,15 +7,11 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
-from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.small_operators import SMALL_NS
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Saving
-from tb_gpudiag.rules.shared.evidence import per_step, window_time
-from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import Lost, places
 from tb_gpudiag.wording.format import time_ns
-from tb_gpudiag.wording.quantity import duration, number
+from tb_gpudiag.wording.quantity import duration, number, per_step
 
 _TUNING_URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
@@ -39,29 +35,6 @@ def in_overhead(lost: Lost, small_operators: Bool) -> Bool:
     return found
 
 
-def task_finding(
-    host: Host, tasks: HostTasks, lost: Lost, chosen: Bool, kind: HostTask, steps: int, job: JobKind
-) -> Finding:
-    """Report a host task, such as saving files. chosen: mask of its time."""
-    known = HOST_TASK_FIXES[kind]
-    cost_ns, event = lost.total_ns(chosen), lost.event[chosen]
-    calls = len(np.unique(tasks.call[event]))
-    return Finding(
-        title=lost.sentence(known.label, cost_ns),
-        summary=f"The job does not compute while the main thread is {known.activity}.",
-        fix=host_task_fix(kind, job),
-        cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
-        evidence=[
-            window_time(f"Main thread in {known.noun}", cost_ns, lost.window_ns),
-            Evidence("Calls", number(calls, "call"), per_step(calls, steps)),
-        ],
-        # Users do not edit the library, so the place is the function that calls it.
-        places=places(host, tasks.caller(event), lost.length_ns[chosen]),
-        ranges=lost.ranges(chosen),
-    )
-
-
 def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:
     """Report time in Python between operators. chosen: mask of it."""
     cost_ns = lost.total_ns(chosen)
@@ -73,7 +46,7 @@ def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:
         fix=Fix("Replace loops by tensor operators, and move the rest out of the step.", _FASTER_PYTHON),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
-        evidence=[window_time("Python between operators", cost_ns, lost.window_ns)],
+        evidence=[Evidence.of_window("Python between operators", cost_ns, lost.window_ns)],
         places=places(host, lost.event[chosen], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
     )
@@ -92,8 +65,8 @@ def dispatch_finding(host: Host, lost: Lost, chosen: Bool, steps: int) -> Findin
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time(f"In operators below {time_ns(SMALL_NS)}", cost_ns, lost.window_ns),
-            window_time("In all operators", whole, lost.window_ns),
+            Evidence.of_window(f"In operators below {time_ns(SMALL_NS)}", cost_ns, lost.window_ns),
+            Evidence.of_window("In all operators", whole, lost.window_ns),
             Evidence("Operators", number(len(operators), "operator"), per_step(len(operators), steps)),
         ],
         places=places(host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, subtract
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import exposed
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.rules.rule import Claimed, Evidence, Place, Range
-from tb_gpudiag.rules.shared.evidence import window_time
+from tb_gpudiag.facts.kernels.roofline import OperatorTime
+from tb_gpudiag.rules.rule import Claimed, Evidence, Finding, Fix, Place, Range, Saving
 from tb_gpudiag.rules.shared.lost_time import longest, places
+from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
 from tb_gpudiag.wording.format import share
-from tb_gpudiag.wording.quantity import throughput
 
 
 @dataclass(frozen=True)
 class KernelTime:
-    """The busiest device's GPU work in the step window."""
+    """The busiest GPU's work in the step window."""
 
-    device: DeviceFacts
-    kernels: Kernels
-    window: Window
-    host: Host
+    facts: Facts
+
+    @property
+    def device(self) -> DeviceFacts:
+        return self.facts.gpu
+
+    @property
+    def kernels(self) -> Kernels:
+        return self.facts.gpu.kernels
 
     @property
     def window_ns(self) -> int:
-        return self.window.duration_ns
+        return self.facts.window.duration_ns
 
     @property
     def busy_ns(self) -> int:
@@ -63,7 +69,7 @@ class KernelTime:
 
     def evidence(self, label: str, nanoseconds: int) -> Evidence:
         """A duration with its share of the step window."""
-        return window_time(label, nanoseconds, self.window_ns)
+        return Evidence.of_window(label, nanoseconds, self.window_ns)
 
     def places(self, chosen: Bool, weight_ns: Int64 | None = None) -> list[Place]:
         """Where the chosen kernels were launched, heaviest place first.
@@ -71,26 +77,81 @@ class KernelTime:
         weight_ns: what counts for each of all kernels; their durations by default.
         """
         weight = self.kernels.duration_ns if weight_ns is None else weight_ns
-        return places(self.host, self.kernels.origin[chosen], weight[chosen], by_operator=True)
+        return places(self.facts.host, self.kernels.origin[chosen], weight[chosen], by_operator=True)
 
     def ranges(self, chosen: Bool) -> list[Range]:
         """The longest stretches of the chosen kernels on the timeline."""
         return longest(self.kernels.union(chosen), self.device.id)
 
 
-def kernel_time(device: DeviceFacts | None, window: Window, host: Host) -> KernelTime | None:
-    """The device's kernels over the step window; None without a device."""
-    return None if device is None else KernelTime(device, device.kernels, window, host)
+# An empty kernel takes 2 to 3 µs, one that fills the GPU needs some more to ramp up and drain, and one that
+# moves little has its data in the cache. Below this the size is the problem (GD201, GD504), not the rate. A
+# kernel that moves 100 MB takes about this long.
+SHORTEST_NS = 50_000
+
+OPERATORS_SHOWN = 4
 
 
-def stated_peaks(peaks: Peaks) -> list[Evidence]:
-    """The dense matmul rates that the GPU's maker states."""
-    rates = [
-        ("Stated FP32 peak", peaks.fp32),
-        ("Stated TF32 peak", peaks.tf32),
-        ("Stated 16-bit peak", peaks.half),
-    ]
-    return [
-        *([Evidence("Peaks assumed of", peaks.assumed)] if peaks.assumed else []),
-        *(Evidence(label, throughput(rate)) for label, rate in rates if rate),
-    ]
+@dataclass(frozen=True)
+class BelowRoofline:
+    """Operators that take far longer than the stated peaks allow.
+
+    usual: share of the roofline that such operators reach in public traces. chosen: mask of their kernels,
+    shape (k,). free: their time that no other finding has claimed.
+    """
+
+    time: KernelTime
+    operators: list[OperatorTime]
+    usual: float
+    chosen: Bool
+    free: Intervals
+
+    @cached_property
+    def cost_ns(self) -> int:
+        """The free time beyond the usual rate."""
+        left = self.free.total / max(self.time.total_ns(self.chosen), 1)  # neither claimed nor hidden
+        return min(self.free.total, round(left * self.beyond_usual_ns(self.operators)))
+
+    def beyond_usual_ns(self, operators: Sequence[OperatorTime]) -> float:
+        """Time of these operators beyond the usual rate."""
+        return sum(found.time_ns - found.least_ns / self.usual for found in operators)
+
+    def finding(self, title: str, summary: str, fix: Fix, cost: str) -> Finding:
+        """title: up to the share of the time. cost: what the time beyond the usual rate is called."""
+        time, peaks = self.time, self.time.facts.peaks
+        return Finding(
+            title=f"{title} {time.of_window(self.cost_ns)} of the time",
+            summary=summary,
+            fix=fix,
+            cost_ns=self.cost_ns,
+            saving=Saving(0, self.cost_ns, "estimate"),
+            evidence=[
+                time.evidence(cost, self.cost_ns),
+                time.evidence("Kernels of these operators", time.total_ns(self.chosen)),
+                *(operator_evidence(found) for found in self.operators[:OPERATORS_SHOWN]),
+                *(stated_peaks(peaks, memory=True) if peaks is not None else []),
+            ],
+            places=time.places(self.chosen),
+            ranges=time.ranges(self.chosen),
+            claims={time.device.id: self.free},
+        )
+
+
+def below_roofline(
+    time: KernelTime,
+    operators: Sequence[OperatorTime],
+    claimed: Claimed,
+    *,
+    far_below: float,
+    usual: float,
+    without: Bool | None = None,
+) -> BelowRoofline:
+    """Find operators that reach less than `far_below` of the roofline.
+
+    without: mask of kernels to leave out, shape (k,).
+    """
+    slow = [o for o in operators if o.time_ns >= SHORTEST_NS * o.calls and o.reached < far_below]
+    chosen = time.facts.roofline.kernels_of(slow)
+    if without is not None:
+        chosen &= ~without
+    return BelowRoofline(time, slow, usual, chosen, time.free(chosen, claimed))

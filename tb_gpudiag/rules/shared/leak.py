@@ -32,7 +32,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     until_full,
 )
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
-from tb_gpudiag.rules.shared.memory_room import is_large
+from tb_gpudiag.rules.shared.out_of_memory import is_large
 from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, Trigger
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, complement, expand, overlapping, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
-from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable, place_at
 from tb_gpudiag.wording.format import share
@@ -26,14 +26,25 @@ NO_DEVICE = -1
 ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
 """Causes on the way to a launch: from entering its operator to the start of the kernel."""
 
+# From the end of one operator to the kernel of the next takes 5 to 200 us. In a gap over a millisecond the
+# host did something other than launching, and other rules cover that.
+LONGEST_GAP_NS = 1_000_000
+
+# Between two operators Python takes microseconds. Without stacks, a stretch of a millisecond without any
+# operator or call may be Python, a sleep, a lock or another library.
+LONG_STRETCH_NS = 1_000_000
+
+# If more than half of what the host did is invisible, the trace does not show what it did.
+MOSTLY_UNSEEN = 0.5
+
 
 @dataclass(frozen=True)
 class Lost:
     """Lost time in the step window: idle segments of the busiest device, or the main thread's time if there
     is no GPU.
 
-    Columns have shape (s,), are sorted by time and clipped to the window. gap_ns is the length of the gap
-    that contains the segment.
+    Columns have shape (s,), are sorted by time and clipped to the window. gap_ns and trigger are the length
+    of the gap that contains the segment, and what began it.
     """
 
     device: int
@@ -45,6 +56,7 @@ class Lost:
     drained_ns: Int64
     gap: Int64
     gap_ns: Int64
+    trigger: UInt8
     launch: Int64  # launch of the work that ended the gap, or NONE
 
     @property
@@ -54,6 +66,18 @@ class Lost:
     def of(self, *causes: Cause) -> Bool:
         """Mask of the segments with one of these causes, shape (s,)."""
         return np.isin(self.cause, np.array(causes, np.uint8))
+
+    @property
+    def in_short_dry_gaps(self) -> Bool:
+        """Mask of the segments in short launch gaps, shape (s,): the queue ran dry, and the next launch
+        arrived within a millisecond."""
+        dry = np.isin(self.trigger, np.array([Trigger.STARVED, Trigger.DRAINED], np.uint8))
+        return dry & (self.gap_ns <= LONGEST_GAP_NS)
+
+    @property
+    def issuing(self) -> Bool:
+        """Mask of the segments on the way to a launch in short launch gaps, shape (s,)."""
+        return self.of(*ISSUING) & self.in_short_dry_gaps
 
     def total_ns(self, chosen: Bool) -> int:
         return int(self.length_ns[chosen].sum())
@@ -91,20 +115,26 @@ def longest(stretches: Intervals, device: int) -> list[Range]:
     return [Range(int(stretches.start[i]), int(stretches.end[i]), device) for i in order]
 
 
-def lost_time(
-    window: Window,
-    device: DeviceFacts | None,
-    main_thread_spans: CauseSpans,
-    claimed: Claimed = NOTHING_CLAIMED,
-) -> Lost:
-    """Return the device's idle time in the step window, minus claimed time; without a device, the main
-    thread's whole time."""
+def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
+    """Return the busiest device's idle time in the step window, minus claimed time; without a device, the
+    main thread's whole time."""
+    window, device = facts.window, facts.device
     if device is None:
-        spans = main_thread_spans
+        spans = facts.main_thread_spans
         zero, none = np.zeros_like(spans.start_ns), np.full_like(spans.start_ns, NONE)
-        start, end, cause, event = spans.start_ns, spans.end_ns, spans.cause, spans.event
-        whole = zero + window.duration_ns
-        return Lost(NO_DEVICE, window.duration_ns, start, end, cause, event, zero, zero, whole, none)
+        return Lost(
+            device=NO_DEVICE,
+            window_ns=window.duration_ns,
+            start_ns=spans.start_ns,
+            end_ns=spans.end_ns,
+            cause=spans.cause,
+            event=spans.event,
+            drained_ns=zero,
+            gap=zero,
+            gap_ns=zero + window.duration_ns,
+            trigger=np.zeros_like(spans.cause),
+            launch=none,
+        )
     ledger, gaps = device.ledger, device.ledger.gaps
     free = complement(claimed.get(device.id, EMPTY), window.start_ns, window.end_ns)
     segment, stretch = expand(*overlapping(free, ledger.start_ns, ledger.end_ns))
@@ -113,17 +143,37 @@ def lost_time(
     drained_until = (ledger.start_ns + ledger.drained_ns)[segment]
     gap = ledger.gap[segment]
     return Lost(
-        device.id,
-        window.duration_ns,
-        start,
-        end,
-        ledger.cause[segment],
-        ledger.event[segment],
-        np.clip(drained_until - start, 0, end - start),
-        gap,
-        (gaps.end_ns - gaps.start_ns)[gap],
-        gaps.launch[gap],
+        device=device.id,
+        window_ns=window.duration_ns,
+        start_ns=start,
+        end_ns=end,
+        cause=ledger.cause[segment],
+        event=ledger.event[segment],
+        drained_ns=np.clip(drained_until - start, 0, end - start),
+        gap=gap,
+        gap_ns=(gaps.end_ns - gaps.start_ns)[gap],
+        trigger=gaps.trigger[gap],
+        launch=gaps.launch[gap],
     )
+
+
+def unseen(lost: Lost, facts: Facts) -> Bool:
+    """Mask of lost time between calls that may be anything on the host, shape (s,).
+
+    With stacks, nothing is unseen. Without operators, everything between two runtime calls is.
+    """
+    unlocated = lost.of(Cause.PYTHON) & ~located(lost, facts.host)
+    if facts.recorded.stacks:
+        return unlocated & False
+    return unlocated & (lost.length_ns >= LONG_STRETCH_NS) if facts.recorded.operators else unlocated
+
+
+def located(lost: Lost, host: Host) -> Bool:
+    """Mask of lost time for which the trace has a line or an operator, shape (s,)."""
+    found: Bool = lost.event != NONE
+    event = lost.event[found]
+    found[found] = (host.place[event] != NONE) | (host.operator[event] != NONE)
+    return found
 
 
 def host_time(main_thread: CauseSpans, *causes: Cause, at_least_ns: int = 0) -> Intervals:

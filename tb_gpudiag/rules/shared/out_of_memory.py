@@ -1,8 +1,8 @@
-"""A failed allocation in words: what was requested, what was free, and why it did not fit."""
+"""Running out of memory: how much room there is, and in words, what a failed allocation lacked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -11,8 +11,37 @@ from tb_gpudiag.rules.rule import Evidence, Place, place_at
 from tb_gpudiag.wording.kinds import MEMORY_KINDS
 from tb_gpudiag.wording.quantity import number, share_of, size
 
+# Jobs worth profiling run for hours: ten thousand steps of half a second are an hour and a half. Growth is
+# judged by the memory that it takes by then.
+HORIZON_STEPS = 10_000
+
+# Traces do not say how much memory the host has, and the oldest ones do not say it of the GPU. The smallest
+# machines used for training have this much, and growth that fits does no harm.
+USUAL_BYTES = 8 * 2**30
+
 # The allocator asks the driver for 20 MiB at least, and for multiples of 2 MiB above 10 MiB.
 LEAST_SEGMENT_BYTES = 20 << 20
+
+
+def whole_bytes(memory: DeviceMemory) -> int:
+    """Return the capacity; if it is unknown, the peak, but at least USUAL_BYTES."""
+    return memory.capacity_bytes or max(USUAL_BYTES, memory.peak.allocated_bytes)
+
+
+def is_large(memory: DeviceMemory, bytes_per_step: float) -> bool:
+    """Whether growth fills the free memory within the horizon, or USUAL_BYTES if free memory is unknown."""
+    left = memory.capacity_bytes - memory.peak.allocated_bytes if memory.capacity_bytes else USUAL_BYTES
+    return bytes_per_step * HORIZON_STEPS >= left
+
+
+def share_of_memory(
+    memories: Sequence[DeviceMemory], device: int, held_bytes: float, bytes_per_step: float
+) -> float:
+    """Share of the device's memory (NONE: the CPU's) that is held or grows by the horizon, 0 to 1."""
+    memory = next((memory for memory in memories if memory.device == device), None)
+    if memory is None:
+        return 0.0
+    return min(1.0, (held_bytes + bytes_per_step * HORIZON_STEPS) / whole_bytes(memory))
 
 
 def out_of_memory_title(memory: DeviceMemory, failure: Failure) -> str:

@@ -14,7 +14,6 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.loading import batches
 from tb_gpudiag.rules.rule import (
-    NO_GPU,
     NOTHING_CLAIMED,
     Claimed,
     Clear,
@@ -26,11 +25,9 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, speed
-from tb_gpudiag.rules.shared.evidence import per_step, window_time
-from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, longest, lost_time, places
 from tb_gpudiag.wording.format import count, share
-from tb_gpudiag.wording.quantity import duration, number, share_of, size
+from tb_gpudiag.wording.quantity import duration, number, per_step, share_of, size
 
 # The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = 0.02
@@ -71,21 +68,19 @@ class _Copies:
         return subtract(intersect(ran, self.device.busy.copying), claimed.get(self.device.id, EMPTY))
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find time in which the GPU does not compute from a copy to the host until the tensor is back, and time
     lost to tiny copies to the GPU."""
-    device = facts.device
-    if device is None:
-        return NO_GPU
+    device = facts.gpu
     there = in_window(facts.transfers, device.id, facts.window)
     copies = _Copies(facts.host, facts.transfers, facts.window, device, there)
-    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
+    lost = lost_time(facts, claimed)
     trips = _round_trips(copies, lost, claimed, facts.steps.start_ns)
     if trips is not None:
         own, before = trips.claims[device.id], claimed.get(device.id, EMPTY)
         both = union(np.r_[before.start, own.start], np.r_[before.end, own.end])
         claimed = {**claimed, device.id: both}
-        lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
+        lost = lost_time(facts, claimed)
     tiny = _tiny_copies(copies, lost, claimed, len(facts.steps))
     found = [f for f in (trips, tiny) if f is not None]
     return found or Clear("no tensor is copied to the host and back, and tiny copies cost next to nothing")
@@ -116,7 +111,7 @@ def _round_trips(copies: _Copies, lost: Lost, claimed: Claimed, steps_start_ns: 
         "copied back to the GPU. Meanwhile the GPU computes nothing.",
         fix=Fix("Do on the GPU what the host does with these tensors.", _STAY, _URL),
         evidence=[
-            window_time("Time without computing", claim.total, lost.window_ns),
+            Evidence.of_window("Time without computing", claim.total, lost.window_ns),
             Evidence("Round trips", number(len(out), "round trip"), (size(copied, "each way"),)),
         ],
     )
@@ -130,7 +125,7 @@ def _tiny_copies(copies: _Copies, lost: Lost, claimed: Claimed, steps: int) -> F
         return None
     # Idle time after a synchronization belongs to host_sync, whatever ends the gap.
     late = (
-        in_short_dry_gaps(lost, copies.device)
+        lost.in_short_dry_gaps
         & lost.of(*ISSUING)
         & (lost.drained_ns == 0)
         & np.isin(lost.launch, transfers.launch[tiny])
@@ -150,7 +145,7 @@ def _tiny_copies(copies: _Copies, lost: Lost, claimed: Claimed, steps: int) -> F
         "next one.",
         fix=Fix("Pack them into one copy, or create the tensors on the GPU.", _PACK, _URL),
         evidence=[
-            window_time("Time without computing", claim.total, lost.window_ns),
+            Evidence.of_window("Time without computing", claim.total, lost.window_ns),
             Evidence("Idle before tiny copies", duration(lost.total_ns(late))),
             Evidence(
                 "Tiny copies", number(len(tiny), "copy", "copies"), (*per_step(len(tiny), steps), median)
@@ -191,4 +186,4 @@ def _finding(
     )
 
 
-RULE = Rule("GD303", "copy_patterns", "Avoidable copies", check, error_share=0.20)
+RULE = Rule("GD303", "copy_patterns", "Avoidable copies", check, needs_gpu=True, error_share=0.20)

@@ -7,20 +7,8 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract
 from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-)
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.copies import speed
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, share_of, size
@@ -48,11 +36,9 @@ def ahead(batches):
 x = images_uint8.to(device, non_blocking=True).float().div_(255)"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find time in which copies from and to the host run, nothing computes, and no earlier finding claims."""
-    device = facts.device
-    if device is None:
-        return NO_GPU
+    device = facts.gpu
     window, transfers = facts.window, facts.transfers
     chosen = in_window(transfers, device.id, window) & (transfers.to_device | transfers.to_host)
     copying = transfers.ran(chosen, window)
@@ -77,7 +63,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Exposed", cost_ns, window.duration_ns),
+            Evidence.of_window("Exposed", cost_ns, window.duration_ns),
             Evidence("Exposed share", share_of(cost_ns, copying.total, "of the copying time")),
             Evidence("Copies", number(len(copies), "copy", "copies"), (size(copied),)),
             Evidence("Copies to the GPU", share_of(in_ns, all_ns, "of their total time")),
@@ -89,4 +75,4 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     )
 
 
-RULE = Rule("GD304", "exposed_copies", "Exposed copies", check, error_share=0.20)
+RULE = Rule("GD304", "exposed_copies", "Exposed copies", check, needs_gpu=True, error_share=0.20)

@@ -16,24 +16,10 @@ from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Removable,
-    Rule,
-    RuleAnswer,
-    Saving,
-)
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
-from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
-from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS
-from tb_gpudiag.rules.shared.lost_time import Lost, longest, lost_time, places
+from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, Lost, longest, lost_time, places
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number
 from tb_gpudiag.wording.vocabulary import CAUSES
@@ -136,13 +122,11 @@ _KINDS = {
 _READS = np.array([SyncKind.PRINT, SyncKind.CONDITION, SyncKind.ITEM], np.uint8)
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time after synchronizations, each at most as long as the host was blocked: without the
     synchronization, the host would have been that much further ahead."""
-    device = facts.device
-    if device is None:
-        return NO_GPU
-    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
+    device = facts.gpu
+    lost = lost_time(facts, claimed)
     gaps = device.ledger.gaps
     chosen = lost.drained_ns > 0
     cost_ns = int(lost.drained_ns[chosen].sum())
@@ -164,7 +148,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            window_time("Idle after synchronizations", cost_ns, lost.window_ns),
+            Evidence.of_window("Idle after synchronizations", cost_ns, lost.window_ns),
             *_refilling(lost, tasks, cost_ns),
             Evidence("Host blocked", duration(int(blocked_ns.sum()))),
             *(
@@ -205,7 +189,7 @@ def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evi
     parts.append(("Idle until the calls return", int(spent[Cause.SYNC])))
     parts += [(f"Idle during {HOST_TASK_FIXES[task].noun}", ns) for task, ns in tasks.items()]
     parts.sort(key=lambda part: -part[1])
-    return [part_time(label, ns, cost_ns) for label, ns in parts if ns >= max(1, LEAST_PART * cost_ns)]
+    return [Evidence.of_cost(label, ns, cost_ns) for label, ns in parts if ns >= max(1, LEAST_PART * cost_ns)]
 
 
 class _Kind(NamedTuple):
@@ -246,4 +230,4 @@ def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64
     )
 
 
-RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=0.20)
+RULE = Rule("GD301", "host_sync", "Synchronizations", check, needs_gpu=True, error_share=0.20)

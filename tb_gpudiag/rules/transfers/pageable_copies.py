@@ -11,21 +11,8 @@ from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract, union
 from tb_gpudiag.facts.core.transfers import Transfers, in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    NOTHING_CLAIMED,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Removable,
-    Rule,
-    RuleAnswer,
-    Saving,
-)
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_with
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
@@ -43,15 +30,13 @@ buffer = torch.empty(shape, pin_memory=True)
 buffer.copy_(out, non_blocking=True)"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find time in which such copies run exposed, and idle time inside the calls that issue them."""
-    device = facts.device
-    if device is None:
-        return NO_GPU
+    device = facts.gpu
     window, transfers = facts.window, facts.transfers
     large = (transfers.bytes >= LEAST_BYTES) | (transfers.bytes == NONE)
     chosen = transfers.pageable & large & in_window(transfers, device.id, window)
-    lost = lost_time(window, device, facts.main_thread_spans, claimed)
+    lost = lost_time(facts, claimed)
     exposed = intersect(transfers.ran(chosen, window), device.busy.copying)
     exposed = subtract(exposed, claimed.get(device.id, EMPTY))
     issuing = lost.of(Cause.LAUNCH) & np.isin(
@@ -82,7 +67,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         # not a bound: a host that no longer waits for the copies also gets ahead with what follows.
         saving=Saving(round(cost_ns * _faster(copied, copying_ns)), cost_ns, "estimate"),
         evidence=[
-            window_time("Time without computing", cost_ns, lost.window_ns),
+            Evidence.of_window("Time without computing", cost_ns, lost.window_ns),
             Evidence("Exposed copies", duration(exposed.total)),
             Evidence("Idle inside copy calls", duration(lost.total_ns(issuing))),
             Evidence("Pageable copies", number(int(chosen.sum()), "copy", "copies"), (size(copied), *rate)),
@@ -120,4 +105,4 @@ def _faster(copied: int, copying_ns: int) -> float:
     return max(0.0, 1 - copied / PINNED_BYTES_PER_NS / copying_ns)
 
 
-RULE = Rule("GD302", "pageable_copies", "Pageable copies", check, error_share=0.20)
+RULE = Rule("GD302", "pageable_copies", "Pageable copies", check, needs_gpu=True, error_share=0.20)

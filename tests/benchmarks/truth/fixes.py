@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from tb_gpudiag.facts.core.intervals import EMPTY
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.trace.read import read_trace
 from tests.simulator import FAULTS, Fault, Without, simulate
@@ -62,7 +63,7 @@ def fixed_step(fault: Fault, severity: float, seed: int, noise: float) -> FixedS
     free = simulate(job, seed=seed, noise=noise, without=TAKEN_AWAY[fault.rule])
     with TemporaryDirectory() as folder:
         facts = Facts(read_trace(str(faulty.write(Path(folder), gzipped=False))))
-    for found in run_rules(facts).findings:
+    for found in run_rules(facts, RULES).findings:
         if found.rule.id == fault.rule and found.finding.removable is not None:
             most = found.finding.removable.most
             # Of synchronizations, the simulator takes away the waits alone; of no fix, GPU work.

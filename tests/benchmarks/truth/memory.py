@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Finding
 from tb_gpudiag.rules.run import run_rules
 from tests.benchmarks.truth.cases import LEAST_SEVERITY, MOST_SEVERITY, Case
@@ -106,7 +107,7 @@ def score_memory(cases: Iterable[Case]) -> dict[str, MemoryScore]:
 
 def _add(score: MemoryScore, case: Case, run: Simulated, facts: Facts) -> None:
     """Count one diagnosed case."""
-    found = {f.rule.id: f.finding for f in run_rules(facts).findings if f.rule.id.startswith("GD4")}
+    found = {f.rule.id: f.finding for f in run_rules(facts, RULES).findings if f.rule.id.startswith("GD4")}
     where = f"{case.kind} (seed {case.seed}, {case.job.steps} steps)"
     for memory in run.truth.memory:
         finding = found.pop("GD405" if memory.device is None else "GD401", None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
@@ -68,7 +69,7 @@ def compared() -> Iterator[Compared]:
         if not all((SHARED_TRACES / name).is_dir() for name in (pair.before, pair.after)):
             continue
         before, after = (_facts(name) for name in (pair.before, pair.after))
-        (found,) = (f.finding for f in run_rules(before).findings if f.rule.id == pair.rule)
+        (found,) = (f.finding for f in run_rules(before, RULES).findings if f.rule.id == pair.rule)
         assert found.removable is not None
         steps = len(before.steps) * 1e6
         ends = [

@@ -10,10 +10,12 @@ from tempfile import TemporaryDirectory
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import Outcome, RuleFinding, run_rules
+from tests.benchmarks.truth import labels
 from tests.benchmarks.truth.cases import HEALTHY_KIND, Case
-from tests.benchmarks.truth.labels import RULES, Labels, label
+from tests.benchmarks.truth.labels import Labels, label
 from tests.builder import Generation
 from tests.simulator import Simulated
 
@@ -67,7 +69,7 @@ class Score:
     """All cases. confusion: planted cause -> found cause -> ns."""
 
     cases: Counter[str] = field(default_factory=Counter)  # by kind
-    rules: dict[str, RuleScore] = field(default_factory=lambda: {rule: RuleScore() for rule in RULES})
+    rules: dict[str, RuleScore] = field(default_factory=lambda: {rule: RuleScore() for rule in labels.RULES})
     healthy_alarms: int = 0
     confusion: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     wrong: list[str] = field(default_factory=list)  # one line per mistake
@@ -140,7 +142,7 @@ def score_cases(cases: Iterable[Case]) -> Score:
         for case in cases:
             run = case.simulate()
             facts = case.facts(run, Path(folder))
-            score.add(case, run, facts, run_rules(facts))
+            score.add(case, run, facts, run_rules(facts, RULES))
     return score
 
 

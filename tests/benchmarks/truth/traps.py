@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Finding, Severity
 from tb_gpudiag.rules.run import RuleFinding, run_rules
 from tb_gpudiag.wording.quantity import Quantity
@@ -193,7 +194,7 @@ def score_traps(settings: int, seed: int, traps: Iterable[Trap] = TRAPS) -> dict
             for number in range(settings):
                 case = _case(trap, random.Random(f"{seed} {trap.name} {number}"))
                 run = case.simulate()
-                found = run_rules(case.facts(run, Path(folder))).findings
+                found = run_rules(case.facts(run, Path(folder)), RULES).findings
                 mistakes = list(trap.mistakes(case, run, found))
                 score.cases += 1
                 score.right += not mistakes

@@ -14,6 +14,7 @@ import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
@@ -67,7 +68,7 @@ def _assert_unrecorded(facts: Facts, lost_ns: int, launches: int) -> None:
     assert lost_ns <= found[Cause.UNRECORDED] <= lost_ns + launches * 500_000
     for cause in HOST:
         assert found.get(cause, 0) <= whole.get(cause, 0) + 30_000
-    assert all("GD9" in f.rule.id or not f.finding.cost_ns for f in run_rules(facts).findings)
+    assert all("GD9" in f.rule.id or not f.finding.cost_ns for f in run_rules(facts, RULES).findings)
 
 
 @pytest.mark.parametrize("launches", [{2}, {1, 3, 4}])

@@ -10,6 +10,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.peak import Failure
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
@@ -81,7 +82,7 @@ def test_the_verdict_leads_with_why_it_did_not_fit(
     assert verdict.sentence.startswith("GPU 0 ran out of memory: an allocation of ")
     assert why in verdict.sentence
     assert "The largest allocation site, at model.py:1 in forward, held 100 MiB" in plain(verdict.sentence)
-    found = run_rules(facts).findings
+    found = run_rules(facts, RULES).findings
     assert [one.rule.id for one in found[:2]] == ["GD401", "GD402"]  # a leak filled it
     assert found[1].severity is Severity.ERROR
     assert why in found[1].finding.summary

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import WORST_ERROR, trusted_replay, why_not_replayed
 from tb_gpudiag.trace.read import read_trace
@@ -100,7 +101,7 @@ def test_random_delays_on_starts_fail_the_gate(name: str, share: float, tmp_path
     facts = _facts(replace(run, recording=late), tmp_path)
     assert facts.replay.unchanged.window_ns == pytest.approx(facts.replay.measured.window_ns, rel=0.01)
     assert trusted_replay(facts) is None
-    for found in run_rules(facts).findings:
+    for found in run_rules(facts, RULES).findings:
         assert found.finding.saving is None or found.finding.saving.basis != "replayed"
         if found.finding.removable is not None:
             [why] = [e for e in found.finding.evidence if e.label == "Saving not replayed"]
@@ -167,7 +168,7 @@ def test_collectives_that_always_take_as_long_are_explained() -> None:
 def test_waits_for_other_ranks_are_not_explained(length_us: Callable[[int, int], float]) -> None:
     facts = facts_of(_collectives(length_us))
     assert "does not explain" in why_not_replayed(facts.replay)
-    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD102"]
+    [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD102"]
     assert found.saving is not None
     assert found.saving.basis == "at most"
     assert "Saving not replayed" in [evidence.label for evidence in found.evidence]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.memory.host_memory_leak import check as check_host
-from tb_gpudiag.rules.memory.memory_leak import check
+from tb_gpudiag.rules.memory.host_memory_leak import RULE as HOST_LEAK
+from tb_gpudiag.rules.memory.memory_leak import RULE
 from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import size
@@ -67,7 +67,7 @@ def test_a_leak_of_any_size_is_found_in_a_snapshot(kept: int, cut: int, tmp_path
         snapshot.take(kept, "train.py(9): keep")
     if cut:
         snapshot.forget(cut)
-    found = only(check(snapshot.facts(tmp_path)))
+    found = only(RULE.check(snapshot.facts(tmp_path)))
     assert found.cost_bytes_per_step == kept
     assert found.severity == Severity.ERROR
     assert (found.places[0].file, found.places[0].line) == ("train.py", 9)
@@ -81,7 +81,7 @@ def test_a_history_without_frees_of_older_memory_may_show_a_full_buffer(
     for _ in range(10):
         snapshot.train()
         snapshot.take(MIB, "train.py(9): keep")
-    found = only(check(snapshot.facts(tmp_path)))
+    found = only(RULE.check(snapshot.facts(tmp_path)))
     assert found.sure is running
     assert ("seems to grow" in found.title) is not running
 
@@ -96,7 +96,7 @@ def test_a_full_buffer_that_frees_its_oldest_entry_is_not_a_leak(entries: int, t
         snapshot.train()
         snapshot.drop(buffer.pop(0))
         buffer.append(snapshot.take(MIB, "train.py(9): keep"))
-    assert is_clear(check(snapshot.facts(tmp_path)))
+    assert is_clear(RULE.check(snapshot.facts(tmp_path)))
 
 
 def test_too_few_steps_do_not_hide_what_a_line_holds(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_too_few_steps_do_not_hide_what_a_line_holds(tmp_path: Path) -> None:
             snapshot.drop(snapshot.take(MIB, "train.py(5): fit"))
             snapshot.take(64 * MIB, "train.py(9): keep")
         snapshot.train()
-    answer = check(snapshot.facts(tmp_path))
+    answer = RULE.check(snapshot.facts(tmp_path))
     assert isinstance(answer, CannotTell)
     assert "train.py" in answer.reason
     assert str(size(1024 * MIB)) in answer.reason
@@ -121,7 +121,7 @@ def test_optimizer_state_of_the_first_step_shows_the_jobs_beginning(steps: int, 
         if step < steps:
             snapshot.take(512, "train.py(7): fit", *OPTIMIZER)
         snapshot.take(MIB, "train.py(9): keep")
-    found = only(check(snapshot.facts(tmp_path)))
+    found = only(RULE.check(snapshot.facts(tmp_path)))
     assert found.sure is (steps == 1)
 
 
@@ -131,7 +131,7 @@ def test_a_retained_graph_is_sure_whatever_was_freed_before(tmp_path: Path) -> N
         snapshot.train()
         for line in (20, 21):
             snapshot.take(MIB, "train.py(9): evaluate", MODULE, f"model.py({line}): forward")
-    found = only(check(snapshot.facts(tmp_path)))
+    found = only(RULE.check(snapshot.facts(tmp_path)))
     assert found.sure
     assert found.title.endswith("retained autograd graph")
 
@@ -151,7 +151,7 @@ def test_batches_of_changing_sizes_do_not_hide_what_a_line_keeps(seed: int, tmp_
             main.free(before, at=at + 8)
         main.frame("train.py(7): keep", at=at + 40, us=20).op("aten::clone", at=at + 42, us=10)
         main.alloc(MIB // 4, at=at + 45)
-    found = only(check(facts_of(trace, tmp_path)))
+    found = only(RULE.check(facts_of(trace, tmp_path)))
     assert found.cost_bytes_per_step == pytest.approx(MIB // 4, rel=0.1)
     assert found.places[0].line == 7
 
@@ -164,7 +164,7 @@ def test_the_history_of_an_optimizer_is_bounded(tmp_path: Path) -> None:
         snapshot.take(
             MIB, OPTIMIZER[0], f"{TORCH}/optim/lbfgs.py(325): step", f"{TORCH}/_tensor.py(32): wrapped"
         )
-    answer = check(snapshot.facts(tmp_path))
+    answer = RULE.check(snapshot.facts(tmp_path))
     assert isinstance(answer, CannotTell)
     assert "history_size" in answer.reason
 
@@ -177,7 +177,7 @@ def test_outputs_that_a_closure_keeps_are_not_optimizer_state(tmp_path: Path) ->
         snapshot.take(
             MIB, *OPTIMIZER, "lightning/loops/closure.py(130): closure", "model.py(9): training_step"
         )
-    found = only(check(snapshot.facts(tmp_path)))
+    found = only(RULE.check(snapshot.facts(tmp_path)))
     assert found.places[0].line == 9
 
 
@@ -191,7 +191,7 @@ def test_two_leaks_have_a_fix_each(tmp_path: Path) -> None:
         if cache:
             snapshot.drop(cache)
         cache = larger
-    found = only(check(snapshot.facts(tmp_path)))
+    found = only(RULE.check(snapshot.facts(tmp_path)))
     assert found.cost_bytes_per_step == 3 * MIB
     assert found.title.endswith("retained autograd graph and growing cache")
     assert "losses.append" in found.fix.code
@@ -211,6 +211,6 @@ def test_a_few_large_tensors_matter_more_than_many_small_ones(tmp_path: Path) ->
         for part in range(20):
             main.op("aten::clone", at=at + 42 + part, us=0.5)
             main.alloc(64 if part % 10 else 200_000, at=at + 42.2 + part, device=None)
-    found = only(check_host(facts_of(trace, tmp_path)))
+    found = only(HOST_LEAK.check(facts_of(trace, tmp_path)))
     assert ": " not in found.title  # no metric has 200 kB
     assert found.sure

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.memory.memory_fragmentation import check
+from tb_gpudiag.rules.memory.memory_fragmentation import RULE
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import ratio, size
@@ -34,7 +34,7 @@ def test_unused_memory_is_a_warning_or_a_hint_on_a_device_with_room(
     reserved: int, capacity: int, severity: Severity | None, tmp_path: Path
 ) -> None:
     trace = job([0] * 5, taken=PEAK - 8 * MIB, reserved=reserved * MIB, device_bytes=capacity * MIB)
-    answer = check(facts_of(trace, tmp_path))
+    answer = RULE.check(facts_of(trace, tmp_path))
     if severity is None:
         assert is_clear(answer)
         return
@@ -49,7 +49,7 @@ def test_unused_memory_is_a_warning_or_a_hint_on_a_device_with_room(
 
 def test_without_a_capacity_one_gib_counts(tmp_path: Path) -> None:
     trace = job([0] * 5, taken=PEAK, reserved=1_100 * MIB, devices=())
-    found = only(check(facts_of(trace, tmp_path)))
+    found = only(RULE.check(facts_of(trace, tmp_path)))
     assert found.cost_bytes == 1_100 * MIB - PEAK - 8 * MIB
     assert found.severity is Severity.WARNING
 
@@ -57,7 +57,7 @@ def test_without_a_capacity_one_gib_counts(tmp_path: Path) -> None:
 def test_cuda_graphs_are_advised_to_share_a_pool(tmp_path: Path) -> None:
     trace = job([0] * 5, taken=PEAK - 8 * MIB, reserved=80 * MIB, device_bytes=100 * MIB)
     trace.thread().graph_launch([("gemm", 300, 5)], at=290, us=5)
-    assert "graph_pool_handle" in only(check(facts_of(trace, tmp_path))).fix.code
+    assert "graph_pool_handle" in only(RULE.check(facts_of(trace, tmp_path))).fix.code
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_snapshot_tells_fragments_from_one_large_free_block(
         snapshot.segment(segment_mib * MIB)
     for i in range(200):
         snapshot.allocate(12 * MIB, at=i)
-    found = only(check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    found = only(RULE.check(Facts(read_trace(str(snapshot.write(tmp_path))))))
     assert found.cost_bytes == 1_600 * MIB
     assert found.severity is severity
 
@@ -89,7 +89,7 @@ def test_an_allocation_that_fails_despite_enough_unused_memory_is_found(
         if i % 3:
             snapshot.free(piece, at=1_000 + i)
     snapshot.out_of_memory(asked_mib * MIB, at=2_000)
-    answer = check(Facts(read_trace(str(snapshot.write(tmp_path)))))
+    answer = RULE.check(Facts(read_trace(str(snapshot.write(tmp_path)))))
     assert is_clear(answer) is not fires
     if fires:
         found = only(answer)
@@ -102,21 +102,21 @@ def test_an_allocation_that_fails_despite_enough_unused_memory_is_found(
 
 
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(check(facts_of(job([0] * 5, reserved=14 * MIB), tmp_path)))
+    assert is_clear(RULE.check(facts_of(job([0] * 5, reserved=14 * MIB), tmp_path)))
 
 
 def test_cannot_tell_without_memory_gpu_or_totals(tmp_path: Path) -> None:
     for number, trace in enumerate((healthy(), without_gpu(), job([0] * 5, generation="A"))):
-        assert cannot_tell(check(facts_of(trace, tmp_path / str(number))))
+        assert cannot_tell(RULE.check(facts_of(trace, tmp_path / str(number))))
 
 
 def test_a_real_job_with_room_for_more_gets_a_hint(shared_traces: Path) -> None:
     """Reserved is 1.93 times the allocated memory, and two thirds of the GPU are free."""
     (file,) = (SHARED_TRACES / "v100_ddp_memory").iterdir()
-    assert only(check(real_facts(file))).severity is Severity.INFO
+    assert only(RULE.check(real_facts(file))).severity is Severity.INFO
 
 
 @pytest.mark.parametrize("name", ["h100_owlv2", "h100_timesformer", "a100_particle_transformer"])
 def test_real_jobs_that_use_their_memory_are_clear(name: str, shared_traces: Path) -> None:
     (file,) = (SHARED_TRACES / name).iterdir()
-    assert is_clear(check(real_facts(file)))
+    assert is_clear(RULE.check(real_facts(file)))

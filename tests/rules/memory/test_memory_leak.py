@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.memory.memory_leak import check
+from tb_gpudiag.rules.memory.memory_leak import RULE
 from tb_gpudiag.rules.rule import CannotTell, Clear, Severity
 from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
-from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
+from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import number, size
@@ -20,7 +20,7 @@ from tests.simulator import simulate
 
 
 def test_a_floor_that_rises_in_every_step_is_found_with_its_line(tmp_path: Path) -> None:
-    found = only(check(facts_of(job([MIB] * 6), tmp_path)))
+    found = only(RULE.check(facts_of(job([MIB] * 6), tmp_path)))
     assert found.cost_bytes_per_step == MIB
     assert found.cost_bytes == 4 * MIB  # the first step is excused
     assert found.memory_device == 0
@@ -34,7 +34,7 @@ def test_a_floor_that_rises_in_every_step_is_found_with_its_line(tmp_path: Path)
 
 @pytest.mark.parametrize(("kept", "fires"), [(LEAST_BYTES_PER_STEP, True), (LEAST_BYTES_PER_STEP - 1, False)])
 def test_a_few_numbers_per_step_are_not_a_leak(kept: int, fires: bool, tmp_path: Path) -> None:
-    assert is_clear(check(facts_of(job([kept] * 6), tmp_path))) is not fires
+    assert is_clear(RULE.check(facts_of(job([kept] * 6), tmp_path))) is not fires
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_few_numbers_per_step_are_not_a_leak(kept: int, fires: bool, tmp_path:
     ],
 )
 def test_a_plateau_is_not_a_leak(kept: list[int], tmp_path: Path) -> None:
-    assert is_clear(check(facts_of(job(kept), tmp_path)))
+    assert is_clear(RULE.check(facts_of(job(kept), tmp_path)))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -65,30 +65,30 @@ def test_batches_of_changing_sizes_are_not_a_leak(seed: int, steps: int, tmp_pat
         before, batch = batch, main.alloc(draw.randrange(MIB, 8 * MIB), at=at + 7)
         if before:
             main.free(before, at=at + 8)
-    answer = check(facts_of(trace, tmp_path))
+    answer = RULE.check(facts_of(trace, tmp_path))
     assert isinstance(answer, Clear | CannotTell)  # three floors that happen to rise are undecided
     assert steps == 4 or is_clear(answer)
 
 
 def test_a_leak_takes_three_steps_to_find(tmp_path: Path) -> None:
-    answer = check(facts_of(job([MIB, MIB]), tmp_path / "two"))
+    answer = RULE.check(facts_of(job([MIB, MIB]), tmp_path / "two"))
     assert isinstance(answer, CannotTell)
     assert "five steps" in answer.how_to_record
-    of_three = only(check(facts_of(job([MIB] * 3), tmp_path / "three")))
+    of_three = only(RULE.check(facts_of(job([MIB] * 3), tmp_path / "three")))
     assert of_three.cost_bytes_per_step == MIB
     assert "So few steps" in of_three.summary
-    assert isinstance(check(facts_of(job([0, MIB, 0]), tmp_path / "once")), CannotTell)
+    assert isinstance(RULE.check(facts_of(job([0, MIB, 0]), tmp_path / "once")), CannotTell)
 
 
 def test_cannot_tell_without_steps_memory_or_gpu(tmp_path: Path) -> None:
     for i, trace in enumerate((job([MIB] * 2, mark_steps=False), healthy(), without_gpu())):
-        answer = check(facts_of(trace, tmp_path / str(i)))
+        answer = RULE.check(facts_of(trace, tmp_path / str(i)))
         assert isinstance(answer, CannotTell)
-    assert "profile_memory=True" in str(check(facts_of(healthy(), tmp_path)))
+    assert "profile_memory=True" in str(RULE.check(facts_of(healthy(), tmp_path)))
 
 
 def test_the_evidence_has_the_steps_until_memory_is_full(tmp_path: Path) -> None:
-    found = only(check(facts_of(job([MIB] * 6, device_bytes=118 * MIB), tmp_path)))
+    found = only(RULE.check(facts_of(job([MIB] * 6, device_bytes=118 * MIB), tmp_path)))
     # The peak: 8 MiB from before, 6 leaked, and 4 that the last step allocates before its own leak.
     evidence = figures(found)
     assert evidence["Time until full"][0] == number(100, "step")
@@ -101,15 +101,15 @@ def test_the_evidence_has_the_steps_until_memory_is_full(tmp_path: Path) -> None
 def test_a_leak_that_fills_memory_within_the_horizon_is_an_error(steps: float, tmp_path: Path) -> None:
     kept = 64 * 1024
     capacity = 20 * MIB + round(steps * HORIZON_STEPS * kept)
-    found = only(check(facts_of(job([kept] * 6, device_bytes=capacity), tmp_path)))
+    found = only(RULE.check(facts_of(job([kept] * 6, device_bytes=capacity), tmp_path)))
     assert found.severity == (Severity.ERROR if steps < 1 else Severity.WARNING)
 
 
 def test_without_addresses_only_an_even_rise_is_a_leak(tmp_path: Path) -> None:
-    even = check(facts_of(job([MIB] * 6, generation="A"), tmp_path / "even"))
+    even = RULE.check(facts_of(job([MIB] * 6, generation="A"), tmp_path / "even"))
     assert only(even).cost_bytes_per_step == MIB
     uneven = [MIB, 3 * MIB, MIB, 2 * MIB, MIB, 3 * MIB]
-    cannot_say = check(facts_of(job(uneven, generation="A"), tmp_path / "uneven"))
+    cannot_say = RULE.check(facts_of(job(uneven, generation="A"), tmp_path / "uneven"))
     assert isinstance(cannot_say, CannotTell)
     assert "the memory floor rises" in cannot_say.reason
 
@@ -126,20 +126,20 @@ def test_without_addresses_only_an_even_rise_is_a_leak(tmp_path: Path) -> None:
     ],
 )
 def test_the_usual_causes_are_recognized(scenario: str, cause: str, tmp_path: Path) -> None:
-    found = only(check(Facts(read_trace(str(simulate(scenario).write(tmp_path))))))
+    found = only(RULE.check(Facts(read_trace(str(simulate(scenario).write(tmp_path))))))
     assert found.title.partition(": ")[2] == cause
     assert found.fix.code
 
 
 def test_a_leak_of_another_kind_has_no_named_cause(tmp_path: Path) -> None:
-    found = only(check(Facts(read_trace(str(simulate("leak").write(tmp_path))))))
+    found = only(RULE.check(Facts(read_trace(str(simulate("leak").write(tmp_path))))))
     assert ": " not in found.title
 
 
 @pytest.mark.parametrize(("steps", "said"), [(10, True), (11, False)])
 def test_few_steps_are_mentioned_in_the_summary(steps: int, said: bool, tmp_path: Path) -> None:
     """One of the steps is excused."""
-    found = only(check(facts_of(job([MIB] * steps), tmp_path)))
+    found = only(RULE.check(facts_of(job([MIB] * steps), tmp_path)))
     assert ("So few steps" in found.summary) is said
 
 
@@ -189,12 +189,12 @@ def test_a_snapshot_shows_the_cause_by_its_stacks(
             snapshot.free(taken, at=at + 300 * part + 100, stack=["train.py(4): train"])
         for i, stack in enumerate(stacks):
             snapshot.allocate(MIB, at=at + 910 + i, stack=stack)
-    found = only(check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    found = only(RULE.check(Facts(read_trace(str(snapshot.write(tmp_path))))))
     assert found.title.partition(": ")[2] == cause
     assert found.cost_bytes_per_step == len(stacks) * MIB
 
 
 def test_steps_that_are_not_marked_are_inferred(tmp_path: Path) -> None:
-    found = only(check(facts_of(job([MIB] * 6, mark_steps=False), tmp_path)))
+    found = only(RULE.check(facts_of(job([MIB] * 6, mark_steps=False), tmp_path)))
     assert found.cost_bytes_per_step == MIB
     assert "inferred" in str(figures(found)["Growth per step"][-1])

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.memory.memory_peak import check
+from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.memory.memory_peak import RULE
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
@@ -21,7 +22,7 @@ from tests.simulator import simulate
 @pytest.mark.parametrize(("taken", "fires"), [(83, True), (81, False)])
 def test_fires_if_the_peak_leaves_less_than_a_tenth(taken: int, fires: bool, tmp_path: Path) -> None:
     trace = job([0] * 5, start=8 * MIB, taken=taken * MIB, device_bytes=100 * MIB)
-    answer = check(facts_of(trace, tmp_path))
+    answer = RULE.check(facts_of(trace, tmp_path))
     if not fires:
         assert is_clear(answer)
         return
@@ -56,7 +57,7 @@ def test_a_failed_allocation_is_an_error_unless_the_job_went_on(
             },
         }
     )
-    found = only(check(facts_of(trace, tmp_path)))
+    found = only(RULE.check(facts_of(trace, tmp_path)))
     assert found.severity is severity
     assert "ran out of memory" in found.title
     assert ("went on" in found.summary) is (severity is Severity.WARNING)
@@ -70,7 +71,7 @@ def test_a_cache_freed_to_get_memory_is_found(tmp_path: Path) -> None:
             "cudaMalloc", at=220, us=10
         )
         main.alloc(512, at=235, reserved=reserved * MIB)
-        answer = check(facts_of(trace, tmp_path / str(reserved)))
+        answer = RULE.check(facts_of(trace, tmp_path / str(reserved)))
         if fires:
             assert "free its cache 1 time" in only(answer).title
         else:
@@ -78,17 +79,17 @@ def test_a_cache_freed_to_get_memory_is_found(tmp_path: Path) -> None:
 
 
 def test_a_healthy_job_has_room(tmp_path: Path) -> None:
-    assert is_clear(check(facts_of(job([0] * 5), tmp_path)))
+    assert is_clear(RULE.check(facts_of(job([0] * 5), tmp_path)))
 
 
 def test_cannot_tell_without_memory_gpu_or_totals(tmp_path: Path) -> None:
     for number, trace in enumerate((healthy(), without_gpu(), job([0] * 5, generation="A"))):
-        assert cannot_tell(check(facts_of(trace, tmp_path / str(number))))
+        assert cannot_tell(RULE.check(facts_of(trace, tmp_path / str(number))))
 
 
 def test_activations_get_checkpointing_and_smaller_batches(tmp_path: Path) -> None:
     facts = Facts(read_trace(str(simulate("little_room").write(tmp_path))))
-    found = only(check(facts))
+    found = only(RULE.check(facts))
     assert "activations" in found.summary
     assert "checkpoint(" in found.fix.code
     assert "scaled_dot_product_attention" not in found.fix.code  # the job has no attention
@@ -150,7 +151,7 @@ def test_the_advice_fits_what_the_peak_consists_of(
     for step in range(4):
         main.step(step, at=step * 100.0, us=98)
         allocate(main, step * 100.0)
-    code = only(check(facts_of(trace, tmp_path))).fix.code
+    code = only(RULE.check(facts_of(trace, tmp_path))).fix.code
     assert advice in code
     assert other_advice not in code
 
@@ -177,7 +178,7 @@ def test_after_a_leak_filled_the_memory_its_fix_leads(activations: int, tmp_path
     facts = Facts(read_trace(str(snapshot.write(tmp_path))))
     (memory,) = facts.memory
     assert memory.capacity_bytes == (activations + 45) * MIB  # reserved, and what the driver had free
-    found = [one for one in run_rules(facts).findings if one.rule.id in ("GD401", "GD402")]
+    found = [one for one in run_rules(facts, RULES).findings if one.rule.id in ("GD401", "GD402")]
     assert [one.rule.id for one in found] == ["GD401", "GD402"]
     assert [one.severity for one in found] == [Severity.ERROR, Severity.ERROR]
     text = found[1].finding.fix.text

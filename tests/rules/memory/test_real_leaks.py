@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.memory.host_memory_leak import check
+from tb_gpudiag.rules.memory.host_memory_leak import RULE
 from tb_gpudiag.rules.rule import Finding, Severity
 from tb_gpudiag.trace.read import read_trace
 from tests.rules.memory_stage import only
@@ -161,7 +161,7 @@ def recorded(
 def test_a_real_leak_is_found_with_size_line_and_cause(
     step: Callable[[Job], None], cause: str, least_bytes: int, tmp_path: Path, torch: Any
 ) -> None:
-    found = only(check(recorded(torch, step, tmp_path)))
+    found = only(RULE.check(recorded(torch, step, tmp_path)))
     assert least_bytes <= found.cost_bytes_per_step <= 1.5 * least_bytes
     assert found.title.partition(": ")[2] == cause
     assert _is_at(found, step)
@@ -169,14 +169,14 @@ def test_a_real_leak_is_found_with_size_line_and_cause(
 
 def test_a_real_buffer_that_was_full_before_may_look_like_a_leak(tmp_path: Path, torch: Any) -> None:
     """torch's CPU profiler drops the frees of the old entries."""
-    found = only(check(recorded(torch, replaces_the_oldest, tmp_path)))
+    found = only(RULE.check(recorded(torch, replaces_the_oldest, tmp_path)))
     assert not found.sure
     assert found.severity == Severity.WARNING
     assert "before the recording" in found.summary
 
 
 def test_a_real_leaking_hook_is_found(tmp_path: Path, torch: Any) -> None:
-    found = only(check(recorded(torch, keeps_nothing, tmp_path, hook=True)))
+    found = only(RULE.check(recorded(torch, keeps_nothing, tmp_path, hook=True)))
     assert found.cost_bytes_per_step == OUTPUT_BYTES
     assert found.title.endswith("retained module outputs")
 
@@ -187,7 +187,7 @@ def test_a_real_job_that_keeps_nothing_is_clear(
     step: Callable[[Job], None], skip: int, tmp_path: Path, torch: Any
 ) -> None:
     """Recorded from the first step, which allocates the optimizer state, and from a later one."""
-    assert is_clear(check(recorded(torch, step, tmp_path, skip=skip)))
+    assert is_clear(RULE.check(recorded(torch, step, tmp_path, skip=skip)))
 
 
 def _is_at(found: Finding, step: Callable[..., None]) -> bool:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.recording.no_gpu import RULE
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import ABOUT_TIME, run_rules
@@ -42,5 +43,5 @@ def test_an_accelerator_that_is_not_read_is_named_and_nothing_is_said_about_time
     facts = facts_of(trace, tmp_path)
     assert "Ascend NPU" in finding(RULE.check(facts)).title
     assert find_verdict(facts).limiter == "unknown"
-    outcome = run_rules(facts)
+    outcome = run_rules(facts, RULES)
     assert not [f for f in outcome.findings if f.rule.family in ABOUT_TIME]

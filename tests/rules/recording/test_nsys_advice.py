@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Finding, Fix, Severity
 from tb_gpudiag.rules.run import Outcome, run_rules
-from tb_gpudiag.rules.shared.nsys_advice import NSYS_URL, for_recorders
-from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
+from tb_gpudiag.rules.shared.recording_advice import NSYS_URL, PROFILER_URL, for_recorders
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.good_recording import (
@@ -40,7 +40,7 @@ def forward(graph_ms: int) -> Export:
 
 
 def outcome(export: Export, folder: Path) -> Outcome:
-    return run_rules(Facts(read_trace(str(export.write(folder / "report.sqlite")))))
+    return run_rules(Facts(read_trace(str(export.write(folder / "report.sqlite")))), RULES)
 
 
 def test_graphs_as_one_event_hide_their_kernels(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_no_advice_of_a_simulated_report_is_about_torch(name: str, tmp_path: Pat
     gpu = [span for span in recording.gpu if span.kind != "annotation"]
     path = export_of(replace(recording, host=host, gpu=gpu, memory=[], raw=[])).write(tmp_path / "r.sqlite")
     facts = Facts(read_trace(str(path)))
-    found = run_rules(facts)
+    found = run_rules(facts, RULES)
     assert found.findings
     assert found.unchecked
     for f in found.findings:

@@ -33,8 +33,8 @@ def test_claimed_time_is_not_lost_again(trace: TraceBuilder, spans: list[tuple[i
         return
     claimed = union(np.array([a for a, _ in spans], np.int64), np.array([b for _, b in spans], np.int64))
     all_of_it, left = (
-        lost_time(facts.window, facts.device, facts.main_thread_spans),
-        lost_time(facts.window, facts.device, facts.main_thread_spans, {device.id: claimed}),
+        lost_time(facts),
+        lost_time(facts, {device.id: claimed}),
     )
     everything = np.ones(len(all_of_it.start_ns), np.bool_)
     idle = all_of_it.stretches(everything)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.transfers.copy_patterns import RULE
 from tb_gpudiag.wording.format import share
@@ -74,7 +75,7 @@ def test_fires_on_tensors_copied_to_the_host_and_back(tmp_path: Path) -> None:
 def test_other_rules_do_not_count_a_round_trip_again(tmp_path: Path) -> None:
     facts = facts_of(_there_and_back(), tmp_path)
     assert facts.device is not None
-    found = run_rules(facts).findings
+    found = run_rules(facts, RULES).findings
     assert "GD303" in {f.rule.id for f in found}
     idle_or_copying = facts.window.duration_ns - facts.device.busy.computing.total
     assert sum(f.finding.cost_ns for f in found) <= idle_or_copying

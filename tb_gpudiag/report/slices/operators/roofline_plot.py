@@ -22,12 +22,12 @@ def prepare_roofline(facts: Facts) -> tuple[dict[str, npt.NDArray[Any]], Int64]:
     """Return the arrays, and the index of each piece of GPU work's operator in them, or NONE."""
     work = facts.work
     of_work = np.full(len(work), NONE, np.int64)
-    found, device = facts.roofline, facts.device
-    if found is None or device is None:
+    device = facts.device
+    if device is None:
         none = np.zeros(0)
         empty = pack_meta({"points": []})
         return {"roofline_meta": empty, "rate_operations": none, "rate_bytes": none}, of_work
-    kernels = device.kernels
+    found, kernels = facts.roofline, device.kernels
     of_work[np.searchsorted(work.event, kernels.event)] = found.operator
     family = _families(found.operator, kernels.family, kernels.duration_ns, len(found.operators))
     meta: dict[str, Any] = {
