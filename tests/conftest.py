@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Hypothesis fails an example that takes over 200 ms. On a loaded machine that says nothing about the code.
 settings.register_profile("any_machine", deadline=None, max_examples=30)
-settings.register_profile("quick", deadline=None, max_examples=20)  # of `make quick`
+settings.register_profile("quick", deadline=None, max_examples=10)  # of `make quick`
 settings.load_profile("any_machine")
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -34,6 +34,7 @@ def test_diagnose_says_what_is_wrong_with_a_path(tmp_path: Path) -> None:
         tb_gpudiag.diagnose(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_importing_it_imports_nothing_heavy() -> None:
     code = (
         "import sys, tb_gpudiag;"
@@ -43,6 +44,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == ""
 
 
+@pytest.mark.slow
 def test_diagnosing_does_not_import_torch_or_tensorboard(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path)
     code = (

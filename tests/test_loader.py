@@ -16,6 +16,7 @@ from tensorboard.plugins import base_plugin
 from tb_gpudiag.loader import Loader
 
 
+@pytest.mark.slow
 def test_importing_the_loader_imports_nothing_that_may_be_missing() -> None:
     script = """
         import sys

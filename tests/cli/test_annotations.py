@@ -19,6 +19,8 @@ from tests.jobs.compare.sides import finding, trace
 from tests.report.reports import slow_loader
 from tests.simulator import simulate
 
+pytestmark = pytest.mark.slow  # each test runs commands on whole traces
+
 
 def found(**more: Any) -> pb.Finding:
     return pb.Finding(

@@ -118,6 +118,7 @@ def test_several_recordings_are_no_side(fast: str, slow: str, tmp_path: Path) ->
     assert main(["compare", fast, str(folder)]) == 2
 
 
+@pytest.mark.slow
 def test_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, us in (("base", 900), ("candidate", 500)):
         made = TraceBuilder()

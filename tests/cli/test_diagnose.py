@@ -18,6 +18,8 @@ from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
 from tests.wording.plain import plain
 
+pytestmark = pytest.mark.slow  # each test runs commands on whole traces
+
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:

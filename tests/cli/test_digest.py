@@ -29,6 +29,7 @@ def write(folder: Path, *names: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_digest_of_each_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = write(tmp_path / "logs", "a", "b")
     out = tmp_path / "out"
@@ -38,6 +39,7 @@ def test_a_digest_of_each_trace(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = write(tmp_path / "logs", "a", "b")
     out = tmp_path / "out"

@@ -11,6 +11,8 @@ from tb_gpudiag.cli.main import main
 from tests.builder import TraceBuilder
 from tests.simulator.jobs import DistributedJob, simulate_job
 
+pytestmark = pytest.mark.slow  # each test runs commands on whole traces
+
 
 def write(folder: Path, runs: dict[str, float]) -> Path:
     """Write a trace per run, whose GPU waits this long for data in each step of 1,000 µs."""

@@ -11,6 +11,8 @@ import pytest
 from tb_gpudiag.cli.main import main
 from tests.builder.nsys import Export
 
+pytestmark = pytest.mark.slow  # each test runs commands on whole traces
+
 
 @pytest.fixture
 def export(tmp_path: Path) -> Path:

@@ -12,6 +12,8 @@ from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
 from tests.conftest import SHARED_TRACES
 from tests.jobs.history.runs import recording
 
+pytestmark = pytest.mark.slow  # each test runs commands on whole traces
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> str:

@@ -49,6 +49,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert f"usage: gpudiag {command}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_python_dash_m_is_the_command() -> None:
     done = _gpudiag("explain", "GD101")
     assert done.returncode == 0
@@ -56,6 +57,7 @@ def test_python_dash_m_is_the_command() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no limit of this kind")
 def test_too_little_address_space_is_said_before_a_library_crashes(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path)
@@ -66,6 +68,7 @@ def test_too_little_address_space_is_said_before_a_library_crashes(tmp_path: Pat
     assert "614 MB of address space, which is not enough memory" in line
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path)
     command = [sys.executable, "-m", "tb_gpudiag", "diagnose", "--format", "json", str(path)]
@@ -104,6 +107,7 @@ def test_an_interrupt_exits_with_130_without_traceback(
     assert capsys.readouterr().err == "gpudiag: interrupted\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
 def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path)
@@ -147,6 +151,7 @@ sys.exit(main(["diagnose", sys.argv[1], "--format", "json"]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize(
     ("refused_at", "items"),

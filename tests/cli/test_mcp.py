@@ -173,6 +173,7 @@ def test_a_long_list_continues_where_it_ends(tmp_path: Path, in_process: None) -
             assistant.diagnose("../../etc/passwd")
 
 
+@pytest.mark.slow
 def test_without_the_sdk_it_says_what_to_install(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,6 +69,9 @@ class Serve:
         return self.process.returncode, errors
 
 
+pytestmark = pytest.mark.slow  # each test starts a server
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
     slow_loader().write(tmp_path / "log" / "run")

@@ -17,6 +17,8 @@ from tb_gpudiag.service.caches import reuse
 from tb_gpudiag.trace.files.find import TraceFile
 from tests.builder import TraceBuilder
 
+pytestmark = pytest.mark.slow  # each test runs commands on whole traces
+
 THEN_S = 1_700_000_000
 
 

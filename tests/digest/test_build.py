@@ -86,6 +86,7 @@ def test_what_a_rank_did_before_each_collective(tmp_path: Path) -> None:
     assert numbers(found, "step").tolist() == [0, 0]
 
 
+@pytest.mark.slow
 def test_equal_work_has_equal_hashes(tmp_path: Path) -> None:
     def work(order: str, folder: str) -> int:
         trace = TraceBuilder()

@@ -62,6 +62,7 @@ def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         from_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused() -> None:
     with pytest.raises(TooLarge):
         from_bytes(gzip.compress(bytes(MOST_BYTES + 1)))

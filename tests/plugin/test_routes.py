@@ -40,8 +40,10 @@ def test_from_the_list_to_report_timeline_and_gap(diagnosed: Server) -> None:
     gap = timeline["lanes"][0]["box_gap"][-1]
     chain = diagnosed.ready(f"gap?id={id_}&device={device['id']}&gap={gap}")
     assert chain["before"]["name"] == "add"
-    (entry,) = diagnosed.json("traces")["traces"]
-    assert (entry["state"], entry["sentence"]) == ("ready", report["verdict"]["sentence"])
+    shown = [("ready", report["verdict"]["sentence"])]
+    eventually(
+        lambda: [(one["state"], one["sentence"]) for one in diagnosed.json("traces")["traces"]] == shown
+    )
 
 
 def test_a_slice_is_cut_as_asked(diagnosed: Server) -> None:

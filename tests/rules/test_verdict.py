@@ -41,6 +41,7 @@ def test_parts_add_up_to_the_step_window(scenario: str) -> None:
     assert sum(parts.by_limiter.values()) + parts.computing_ns == parts.window_ns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", LIMITERS)
 def test_the_limiter_is_what_was_planted(scenario: str) -> None:
     assert find_verdict(simulated_facts(scenario)).limiter == LIMITERS[scenario]

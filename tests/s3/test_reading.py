@@ -154,7 +154,9 @@ def test_a_store_that_stalls_is_asked_again(
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_store_that_does_not_answer_is_said_to(store: Store, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_is_said_to(
+    store: Store, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remote, "CALL_LIMIT_S", 0.2)
     monkeypatch.setattr(remote, "LIST_LIMIT_S", 0.2)
     store.put(NAME, content)

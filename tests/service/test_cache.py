@@ -296,6 +296,7 @@ def test_a_directory_that_cannot_be_created_is_logged_once(
     assert len(caplog.records) == 1
 
 
+@pytest.mark.slow
 def test_entries_in_temporary_files_are_found_trimmed_and_deleted_at_exit(tmp_path: Path) -> None:
     script = """
         import sys

@@ -19,7 +19,7 @@ from tests.builder import TraceBuilder
 from tests.service.helpers import eventually, hasten, write_trace
 from tests.simulator.jobs import DistributedJob, JobFault, simulate_job
 
-pytestmark = pytest.mark.usefixtures("in_process")
+pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.slow]  # each test analyzes several traces
 
 
 def write(folder: Path, worker: str, kernel_us: float, span: int) -> None:

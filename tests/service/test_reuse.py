@@ -37,6 +37,8 @@ from tests.service.helpers import eventually, hasten
 from tests.simulator import simulate
 from tests.simulator.scenarios import SMALL
 
+pytestmark = pytest.mark.slow  # each test analyzes traces
+
 ROOM = 1 << 30
 US = owner(os.geteuid())
 THEN_S = 1_700_000_000

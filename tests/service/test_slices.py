@@ -28,6 +28,8 @@ from tb_gpudiag.service.slices.slices import COMMAND, Busy, Slices
 from tests.builder import TraceBuilder
 from tests.service.helpers import eventually, trace_file
 
+pytestmark = pytest.mark.slow  # each test starts processes
+
 WHOLE = (None, None, 1024)
 
 

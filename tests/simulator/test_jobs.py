@@ -24,6 +24,7 @@ def job(request: pytest.FixtureRequest) -> DistributedJob:
     return JOBS[request.param]
 
 
+@pytest.mark.slow
 def test_waiting_and_transfer_are_the_kernel_and_the_last_rank_does_not_wait(job: DistributedJob) -> None:
     collectives = simulated_job(job).truth.collectives
     assert len(collectives) >= job.steps
@@ -142,6 +143,7 @@ def test_the_diagnosis_reads_each_rank(job: DistributedJob) -> None:
         assert facts.device.id == rank % job.ranks_per_host
 
 
+@pytest.mark.slow
 def test_the_same_arguments_give_the_same_bytes_and_another_seed_does_not() -> None:
     first = simulate_job(TWO_HOSTS).bytes(3)
     assert simulated_job(TWO_HOSTS).bytes(3) == first
@@ -164,6 +166,7 @@ def test_a_drifting_clock_gains_its_drift() -> None:
     assert clock.offset_at(10**9) - clock.offset_ns == round(clock.drift_ppm * 1_000)
 
 
+@pytest.mark.slow
 def test_files_are_named_and_filled_as_torch_does(tmp_path: Path) -> None:
     run = simulated_job(TWO_HOSTS)
     paths = run.write(tmp_path)
@@ -181,6 +184,7 @@ def test_files_are_named_and_filled_as_torch_does(tmp_path: Path) -> None:
     assert kernels[0]["args"]["Process Group Ranks"] == "[0, 1, 2, 3]"
 
 
+@pytest.mark.slow
 def test_older_traces_lack_sequence_numbers_or_groups() -> None:
     old = simulated_job(replace(JOBS["ddp"], with_groups=False))
     assert b"Process Group" not in old.bytes(0)

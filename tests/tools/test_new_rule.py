@@ -92,6 +92,7 @@ def test_what_cannot_be_used_is_refused(id: str, name: str, why: str) -> None:
         check_id_and_name(REPOSITORY, id, name)
 
 
+@pytest.mark.slow
 def test_a_removed_rules_id_and_name_are_never_used_again(checkout: Path) -> None:
     with (checkout / "tests" / "rules" / "ids.txt").open("a") as ids:
         ids.write("GD298 removed_rule\n")

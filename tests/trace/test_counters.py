@@ -162,6 +162,7 @@ def test_long_names_are_cut_and_credentials_removed() -> None:
     assert not any(secret in counter.name for counter in trace.counters)
 
 
+@pytest.mark.slow
 def test_counters_over_many_chunks() -> None:
     samples = 60_000
     events = ",".join(

@@ -58,6 +58,7 @@ def test_a_bare_list(mend: bool, tmp_path: Path) -> None:
     assert json.loads(_copy(json.dumps(EVENTS).encode(), tmp_path, mend=mend)) == ADDED + EVENTS
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_a_file_cut_off_anywhere_is_closed(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

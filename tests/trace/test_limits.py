@@ -157,6 +157,7 @@ def test_memory_is_bounded_by_the_size_of_a_snapshot(tmp_path: Path, reader: Rea
     assert reader.peak_bytes(path)[0] < ALWAYS_BYTES + MOST_PER_BYTE * DENSE_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [b"{},", b'{"args":{}},', b'{"ph":"X"},'])
 def test_text_that_is_cut_into_small_chunks_is_read_as_a_whole(unit: bytes) -> None:
     """Every value is counted once, wherever the chunks begin."""

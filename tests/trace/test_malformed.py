@@ -142,6 +142,7 @@ def test_repairing_twice_is_repairing_once(text: bytes) -> None:
     assert repaired(repaired(text)) == repaired(text)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))

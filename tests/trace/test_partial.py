@@ -98,6 +98,7 @@ def test_a_file_counts_as_being_written_during_the_grace_period(
     assert read_trace(str(path)).status == status
 
 
+@pytest.mark.slow
 def test_damaged_gzip_is_read_up_to_the_damage(tmp_path: Path) -> None:
     events = [span(f"name{i}", i, args={"x": i * i * 7919 % 1_000_003}) for i in range(20_000)]
     packed = bytearray(gzip.compress(document(*events)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -38,7 +38,7 @@ def test_a_call_without_an_answer_is_repeated_a_bounded_number_of_times() -> Non
 
 
 def test_a_call_that_fails_is_repeated_until_it_works() -> None:
-    answers = iter([OSError("503"), OSError("503"), "content"])
+    answers: Iterator[OSError | str] = iter([OSError("503"), OSError("503"), "content"])
 
     def answer() -> str:
         found = next(answers)

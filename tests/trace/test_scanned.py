@@ -90,6 +90,7 @@ def test_the_scanner_reads_what_torch_writes(generation: Generation) -> None:
             assert scan(json.dumps([event], indent=indent).encode()) is not None, event
 
 
+@pytest.mark.slow
 # Together they have every field of every category that the simulator writes.
 @pytest.mark.parametrize(
     "scenario", ["module_loads", "occupancy", "launch_bound_fixed", "exposed_communication"]
@@ -222,6 +223,7 @@ def event_with(key: str, value: str, category: str, *, argument: bool) -> str:
     return "{" + ", ".join([*entries, f'"args": {arguments}']) + "}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [*EVENT_KEYS, *ARGUMENT_KEYS])
 def test_odd_values(key: str) -> None:
     """All values that the scanner does not leave to DuckDB, in one array: a query takes 10 ms."""
@@ -273,6 +275,7 @@ def test_odd_events(event: str) -> None:
     assert_same(document(span("before"), event, span("after")))
 
 
+@pytest.mark.slow
 def test_broken_utf8() -> None:
     for broken in (
         b"\xff",
@@ -324,6 +327,7 @@ def test_what_the_scanner_gives_up_is_read_by_duckdb() -> None:
     assert part.read + part.malformed == 2
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     changes=st.lists(

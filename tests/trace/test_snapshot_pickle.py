@@ -65,6 +65,7 @@ def test_plain_data_survives_a_round_trip(protocol: int) -> None:
     assert load(pickle.dumps(PLAIN, protocol)) == PLAIN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_many_shared_and_many_different_objects_survive(protocol: int) -> None:
     shared = {"filename": "a.py", "line": 3, "name": "f"}
@@ -198,6 +199,7 @@ def test_a_text_longer_than_the_file_is_cut_off(tmp_path: Path) -> None:
         read_trace(write(b"\x80\x04X\xff\xff\xff\xffabc.", tmp_path))
 
 
+@pytest.mark.slow
 def test_deep_lists_are_harmless(tmp_path: Path) -> None:
     depth = 1_000_000
     with pytest.raises(NotATrace):

@@ -6,6 +6,7 @@ import itertools
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ def test_elements(text: bytes) -> None:
     assert found.open_depth == max([d for at, d in marks[:below] if at >= found.last_end], default=0)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.recursive(
@@ -91,6 +93,7 @@ def test_an_array_has_no_more_elements_than_the_bound(
     assert most_elements(json.dumps(values, separators=separators).encode()) >= len(values)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(st.text('{}[]":\\,a '), st.none() | st.text('{}[]":\\,a') | st.lists(st.just({})))

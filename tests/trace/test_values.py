@@ -34,6 +34,7 @@ def text_of(elements: list[str], separator: str = ",") -> bytes:
     return b'{"traceEvents": [' + separator.join(texts).encode() + b'], "with_stack": 1}'
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     runs=st.lists(ELEMENTS, min_size=1, max_size=12),
@@ -62,6 +63,7 @@ BROKEN = [
 SIMPLE = ["null", "1.5", '"text"', "[]", "[1]"]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     elements=st.lists(st.sampled_from([GOOD, GOOD, GOOD, *SIMPLE, *BROKEN]), min_size=1, max_size=40),
@@ -87,6 +89,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk_bytes", [1 << 22, 700, 7])
 @pytest.mark.parametrize("after", [[], ["null"], ["[]", "1"]])
 @pytest.mark.parametrize("long", LONG.values(), ids=LONG)

@@ -298,6 +298,7 @@ def test_the_helper_has_the_lowest_priority(tmp_path: Path, profiler: FakeProfil
     eventually(lambda: not is_alive(pid))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["diagnosis_handler", "helper"])
 def test_the_training_and_a_helper_that_starts_import_little(module: str) -> None:
     heavy = "{'numpy', 'duckdb', 'pyarrow', 'google', 'fsspec', 'torch', 'tensorboard', 'rich'}"
@@ -306,6 +307,7 @@ def test_the_training_and_a_helper_that_starts_import_little(module: str) -> Non
     assert done.stdout.strip() == ""
 
 
+@pytest.mark.slow
 def test_a_helper_that_ends_is_reported_with_its_own_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -185,6 +185,7 @@ def test_a_removal_that_is_refused_blocks_nothing(made: Uploads, monkeypatch: py
     eventually(lambda: "b.pt.trace.json" in names(), "uploaded")
 
 
+@pytest.mark.slow
 def test_many_recordings_leave_nothing_behind(made: Uploads) -> None:
     kept: list[str] = []
     for number in range(100):
@@ -269,6 +270,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         tb_gpudiag.DiagnosisHandler("log", writer="s3://bucket/run")
 
 
+@pytest.mark.slow
 def test_a_url_of_a_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written by the helper: there is more than one process that can."""
     monkeypatch.setattr(helper_process, "COMMAND", EAGER)

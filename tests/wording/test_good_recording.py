@@ -33,6 +33,7 @@ def test_the_blocks_are_python_and_differ_in_the_options() -> None:
     assert "with_stack" not in RECORDING_FOR_FIGURES
 
 
+@pytest.mark.slow
 def test_explain_prints_it() -> None:
     command = [sys.executable, "-m", "tb_gpudiag", "explain", "GD903"]
     assert RECORDING in subprocess.run(command, capture_output=True, text=True, check=True).stdout

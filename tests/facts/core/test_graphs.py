@@ -71,6 +71,7 @@ def _assert_unrecorded(facts: Facts, lost_ns: int, launches: int) -> None:
     assert all("GD9" in f.rule.id or not f.finding.cost_ns for f in run_rules(facts, RULES).findings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launches", [{2}, {1, 3, 4}])
 @pytest.mark.parametrize("kept", [0, 100, 700])
 def test_dropped_kernels_are_unrecorded_time(launches: set[int], kept: int, tmp_path: Path) -> None:
@@ -79,6 +80,7 @@ def test_dropped_kernels_are_unrecorded_time(launches: set[int], kept: int, tmp_
     _assert_unrecorded(_facts(run, tmp_path / "lost"), lost_ns, len(launches))
 
 
+@pytest.mark.slow
 def test_kernels_dropped_at_random_are_unrecorded_time(tmp_path: Path) -> None:
     draw, run = random.Random(4), simulate(GRAPHS, seed=1)
     lost_ns = _drop(run, lambda launch, _: launch in (1, 3) and draw.random() < 0.3)
@@ -105,6 +107,7 @@ def test_graphs_that_all_lack_the_same_kernels_leave_waits(kept: int, tmp_path: 
     assert Cause.SYNC not in _idle(facts)
 
 
+@pytest.mark.slow
 def test_complete_graphs_lack_nothing(tmp_path: Path) -> None:
     graphs = _facts(simulate(GRAPHS, seed=1), tmp_path).unrecorded_graphs
     assert (graphs.launches, graphs.of) == (0, GRAPHS.steps)

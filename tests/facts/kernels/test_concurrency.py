@@ -86,6 +86,7 @@ SPANS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(SPANS)
 def test_any_kernels_against_a_sum_over_time(spans: list[Span]) -> None:

@@ -58,6 +58,7 @@ def wild_memory(draw: st.DrawFn) -> MemoryEvents:
     )
 
 
+@pytest.mark.slow
 @given(wild_memory())
 @settings(deadline=None)
 def test_invariants_on_any_memory_events(six_steps: Trace, memory: MemoryEvents) -> None:

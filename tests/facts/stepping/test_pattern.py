@@ -68,6 +68,7 @@ def test_a_change_of_level_is_not_a_trend() -> None:
     assert (found.shape, found.at) == (Shape.SLOWER, 10)
 
 
+@pytest.mark.slow
 def test_noise_has_no_pattern_but_slow_steps() -> None:
     """Lengths of independent steps, up to 15% apart: neither a trend, nor a level, nor a period."""
     random = np.random.default_rng(5)
@@ -76,6 +77,7 @@ def test_noise_has_no_pattern_but_slow_steps() -> None:
             assert find_pattern(random.integers(93_000_000, 107_000_000, steps), 0) is None
 
 
+@pytest.mark.slow
 def test_heavy_tailed_steps_are_mostly_single_ones() -> None:
     random = np.random.default_rng(6)
     shapes = [

@@ -136,6 +136,7 @@ JOBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_every_simulated_step_is_found(name: str, tmp_path: Path) -> None:
     run = simulate(JOBS[name])

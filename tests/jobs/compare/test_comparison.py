@@ -63,6 +63,7 @@ def test_noisy_steps_do_not_tell() -> None:
     assert "vary too much" in found.sentence
 
 
+@pytest.mark.slow
 def test_two_halves_of_noise_are_never_different() -> None:
     generator = np.random.default_rng(1)
     verdicts = []
@@ -215,6 +216,7 @@ def stepped(rows: list[dict[str, Any]], id: str, rank: int = 0) -> Digest:
     return digest(steps=steps, id=id, rank=rank)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     base=st.lists(st.lists(STEP, max_size=4), min_size=1, max_size=3),
@@ -235,6 +237,7 @@ def test_parts_add_up_to_the_difference_of_the_mean_step(
     assert moved == pytest.approx(found.mean_step_us.difference, rel=1e-9, abs=1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(durations=st.lists(st.integers(1, 10**6), min_size=1, max_size=20))
 def test_the_other_way_round_is_the_opposite(durations: list[int]) -> None:

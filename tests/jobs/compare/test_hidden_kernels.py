@@ -41,6 +41,7 @@ def test_short_graphs_hide_nothing() -> None:
     assert not [note for note in found.notes if "CUDA graphs" in note]
 
 
+@pytest.mark.real
 def test_a_real_pair() -> None:
     if not REPORTS.is_dir():
         pytest.skip("no real reports")

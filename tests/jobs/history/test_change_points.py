@@ -26,6 +26,7 @@ def test_noise_gives_none(count: int) -> None:
     assert found <= 3  # 1% of 100, and what chance makes of it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [6, 12, 40])
 def test_noise_with_outliers_gives_none(count: int) -> None:
     """Some recordings are of slow moments, such as a checkpoint."""
@@ -36,6 +37,7 @@ def test_noise_with_outliers_gives_none(count: int) -> None:
     assert found <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(3, 3), (4, 2), (5, 5), (20, 20), (36, 4), (6, 60)])
 def test_a_change_is_found_where_it_is(before: int, after: int) -> None:
     values = noise(before + after, 1, 0.005)

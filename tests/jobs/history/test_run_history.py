@@ -50,6 +50,7 @@ def test_a_change_of_the_step_time_in_the_middle() -> None:
     assert "New findings: GD101 name_GD101. Gone findings: GD501 name_GD501." in said
 
 
+@pytest.mark.slow
 def test_noise_changes_nothing() -> None:
     generator = np.random.default_rng(1)
     for _ in range(10):

@@ -19,6 +19,8 @@ from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
 
+pytestmark = pytest.mark.real
+
 DLRM = SHARED_TRACES / "v100_dlrm_8ranks"
 GLOO = SHARED_TRACES / "cpu_torch213" / "gloo2"
 

@@ -18,6 +18,8 @@ from tests.conftest import SHARED_TRACES
 from tests.jobs.ranks.stage import job
 from tests.simulator.jobs.testing import JOBS, rank_digests
 
+pytestmark = pytest.mark.slow  # each test reads a whole job
+
 DLRM = SHARED_TRACES / "v100_dlrm_8ranks"
 GLOO = SHARED_TRACES / "cpu_torch213" / "gloo2"
 

@@ -51,6 +51,7 @@ def test_a_queue_says_how_much_waited_over_the_step_window(tmp_path: Path) -> No
     assert second.mean_depth == pytest.approx(50 / 400)
 
 
+@pytest.mark.slow
 def test_launches_blocked_on_a_full_queue_are_counted_and_shown(tmp_path: Path) -> None:
     report = report_of(full_queue(), tmp_path)
     (queue,) = report.launch_queues

@@ -21,6 +21,8 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
 
+pytestmark = pytest.mark.slow  # each test makes traces of tens of thousands of events
+
 
 @lru_cache(1)
 def _facts(path: Path) -> Facts:

@@ -138,6 +138,7 @@ def random_history(chance: random.Random) -> tuple[SnapshotBuilder, list[tuple[i
     return snapshot, truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_random_histories_agree_with_what_happened(tmp_path: Path, seed: int) -> None:
     snapshot, truth = random_history(random.Random(seed))

@@ -159,6 +159,7 @@ def test_a_queue_lane_shows_its_depth_over_time(tmp_path: Path) -> None:
     assert list(zip(part.time_us, part.low, strict=True)) == [(25, 1), (30, 0), (160, 1)]
 
 
+@pytest.mark.slow
 def test_zoomed_out_a_queue_lane_has_the_extremes_of_each_pixel(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -116,6 +116,7 @@ def test_a_name_that_takes_more_than_half_of_a_merged_box_names_it(
                 assert name == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 100, 1500])
 def test_the_number_of_boxes_depends_on_pixels_not_on_events(width: int) -> None:
     rows = 3
@@ -129,11 +130,13 @@ def test_the_number_of_boxes_depends_on_pixels_not_on_events(width: int) -> None
             assert len(shown) <= rows * (max(width, 32) * 5 + 5)
 
 
+@pytest.mark.slow
 def test_no_event_is_stored_more_than_twice() -> None:
     some = dense(20_000, 2)
     assert len(build_levels(some, 2).key) < 2 * len(some)
 
 
+@pytest.mark.slow
 def test_with_too_many_boxes_the_fullest_rows_lose_detail_first() -> None:
     full = dense(5_000, 20)
     sparse = boxes([(20, i * 250_000, 100_000, 1) for i in range(20)])

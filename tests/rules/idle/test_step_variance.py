@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.idle.step_variance import RULE
 from tb_gpudiag.rules.rule import Severity
@@ -169,6 +171,7 @@ def test_compares_inferred_steps_if_none_were_recorded(tmp_path: Path) -> None:
     assert found.places[0].line == 40
 
 
+@pytest.mark.slow
 def test_a_simulated_job_of_even_steps_is_clear(tmp_path: Path) -> None:
     written = simulate(Job(steps=12)).write(tmp_path)
     assert is_clear(RULE.check(Facts(read_trace(str(written)))))

@@ -50,6 +50,7 @@ def test_no_database_behind_the_header(tmp_path: Path) -> None:
     assert raised.value.where == str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_cut_off(tmp_path: Path, share: float) -> None:
     path = many(tmp_path / "report.sqlite")
@@ -129,6 +130,7 @@ def test_more_events_than_the_limit(tmp_path: Path) -> None:
         read_trace(str(path), limits=Limits(max_events=100))
 
 
+@pytest.mark.slow
 def test_reading_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nsys_database, "_LEAST_S", -1e6)
     path = many(tmp_path / "report.sqlite", 40_000)

@@ -19,6 +19,8 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 from tests.conftest import SHARED_TRACES
 
+pytestmark = pytest.mark.real
+
 REPORTS = SHARED_TRACES.parent / "nsys"
 FILES = sorted(REPORTS.glob("*.sqlite"))
 TABLES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
