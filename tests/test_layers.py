@@ -1,6 +1,6 @@
 """Imports point one way: cli, plugin -> training -> service -> jobs -> digest -> report -> rules -> wording
--> facts -> trace; errors are open to all. Inside a layer, rooms: leaves of facts do not import one another,
-and a rule imports no rule."""
+-> facts -> trace; arrays, errors and the vocabulary are open to all. No layer skips its neighbor. Inside a
+layer, rooms: leaves of facts do not import one another, and a rule imports no rule."""
 
 from __future__ import annotations
 
@@ -117,6 +117,67 @@ def breaches(module: str, tree: ast.AST) -> Iterator[str]:
 def test_imports_point_one_way() -> None:
     found = [breach for module, tree in modules() for breach in breaches(module, tree)]
     assert not found, "\n" + "\n".join(found)
+
+
+KNOWS = {
+    "trace": set(),
+    "facts": {"trace"},
+    "wording": set(),
+    "rules": {"facts", "wording"},
+    "report": {"rules", "facts", "wording"},
+    "digest": {"report", "rules", "facts", "wording"},
+    "jobs": {"digest", "report", "rules", "wording"},
+    "service": {"jobs", "digest", "report", "wording"},
+    "training": {"service", "jobs", "digest", "report", "wording"},
+    "cli": {"training", "service", "jobs", "digest", "report", "wording"},
+}
+"""The layers that each layer reads. It skips none: what lies deeper is behind one of these."""
+
+FILES = "trace.files"
+"""What a path of a log directory is, and its bytes. Whoever lists, copies or serves files asks it."""
+
+REACHES_THROUGH = {
+    ("report.diagnosis", "trace.read"): "the way from a file to its report starts here",
+    ("report.annotate", "trace"): "an annotated trace is a copy of the trace",
+    ("report.slices", "trace.events"): "the timeline and the map of segments draw what was recorded",
+    ("report.building", "trace.events"): "parts of the report say what was recorded",
+    ("digest.building", "trace.events"): "operators of the step window are counted for comparisons",
+    (
+        "rules.recording.secrets_recorded",
+        "trace.credentials",
+    ): "says from which number on credentials go uncounted",
+    ("jobs", "facts.core.intervals"): "arithmetic with intervals of time",
+    ("jobs", "facts.memory.floor"): "the slope of a curve",
+    ("service.analyses", "facts.facts"): "an analysis keeps facts between report and digest",
+    ("cli.scrub", "trace.credentials"): "the command writes a copy of the file without them",
+    ("cli.exported", "trace.nsys"): "the command runs `nsys export` first",
+    ("cli.conditions", "rules.rule"): "`--fail-on` takes severities",
+}
+"""(module or room, what it imports): why it reaches through its neighbor."""
+
+
+def skips(module: str, tree: ast.AST) -> Iterator[tuple[str, tuple[str, str] | None]]:
+    """Imports of layers that the module's layer does not read, each with its entry of REACHES_THROUGH."""
+    own = layer(module)
+    if own is None or module in LAZY:
+        return
+    for name, line in imports(module, tree):
+        other = layer(name) if name.startswith("tb_gpudiag.") else None
+        below = name.removeprefix("tb_gpudiag.")
+        if other is None or other in {own, *KNOWS[own]} or _is_in(below, FILES):
+            continue
+        excuse = next((e for e in REACHES_THROUGH if _is_in(module, e[0]) and _is_in(below, e[1])), None)
+        yield f"tb_gpudiag/{module.replace('.', '/')}.py:{line} imports {name}, past its neighbor", excuse
+
+
+def _is_in(dotted: str, place: str) -> bool:
+    return dotted == place or dotted.startswith(place + ".")
+
+
+def test_no_layer_skips_its_neighbor() -> None:
+    found = [skip for module, tree in modules() for skip in skips(module, tree)]
+    assert not [path for path, excuse in found if excuse is None]
+    assert {excuse for _, excuse in found} == set(REACHES_THROUGH), "delete entries that nothing needs"
 
 
 LEAVES = ("memory", "kernels", "launching", "waiting", "stepping", "replay", "operators")
