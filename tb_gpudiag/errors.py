@@ -12,8 +12,9 @@
     │       └── NoAnswer          a remote store does not answer, or fails for now
     ├── NothingToRead         no trace at the path given
     ├── UsageError            invalid arguments
-    ├── JobFailed             an analysis process was killed or could not start
+    ├── ProcessFailed         a process of this package was killed or could not start
     ├── LimitReached          an analysis reached its limit of time or memory
+    ├── CorruptEntry          a cached result is gone or damaged
     └── Defect                a bug in gpudiag
 
 Each error says what happened, where, and what to do, so that the tab and the command line show the same text.
@@ -118,20 +119,20 @@ class UsageError(GpudiagError):
     """The arguments are invalid."""
 
 
-class JobFailed(GpudiagError):
-    """An analysis process was killed, or could not start or save its result."""
+class ProcessFailed(GpudiagError):
+    """A process of this package was killed, or could not start or save its result."""
 
 
 class LimitReached(GpudiagError):
     """An analysis reached its limit of time or memory."""
 
+
+class CorruptEntry(GpudiagError):
+    """A cached result is gone or damaged, or somebody else wrote it."""
+
     @classmethod
-    def of_memory(cls, limit_mb: int, *, where: str = "") -> LimitReached:
-        return cls(
-            f"The analysis was stopped at its memory limit of {limit_mb} MB.",
-            where=where,
-            remedy="Record fewer steps, or increase GPUDIAG_MEMORY_LIMIT_MB.",
-        )
+    def at(cls, path: object) -> CorruptEntry:
+        return cls("the cached result is gone or damaged", where=str(path))
 
 
 class Defect(GpudiagError):

@@ -28,7 +28,7 @@ from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.roots import roots_from
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import settings_from
-from tb_gpudiag.service.slices.slice_messages import Argument
+from tb_gpudiag.service.slices.slices import Argument
 from tb_gpudiag.training.event_records import TAG
 
 PLUGIN_NAME = "gpudiag"

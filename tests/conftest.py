@@ -7,15 +7,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import _lru_cache_wrapper, cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tb_gpudiag.service.processes import guarded_memory
-
-if TYPE_CHECKING:
-    from tb_gpudiag.training.answers import Answer
+from tb_gpudiag.service.processes import memory_limit
 
 # Hypothesis fails an example that takes over 200 ms. On a loaded machine that says nothing about the code.
 settings.register_profile("any_machine", deadline=None, max_examples=30)
@@ -35,7 +32,7 @@ BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 def unlimited() -> Iterator[None]:
     """Keep commands from limiting the memory of the process: tests that run one share it with all others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guarded_memory, "limit_memory", lambda *_: False)
+        patch.setattr(memory_limit, "limit_memory", lambda *_: False)
         yield
 
 
@@ -54,16 +51,14 @@ def diagnosed_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Helpers that copy to a store are processes as usual.
     """
-    from tb_gpudiag.training.diagnosing import Diagnoses
-    from tb_gpudiag.training.helper_process import HelperProcess
+    from tb_gpudiag.service.processes.child import Child
+    from tb_gpudiag.training import helper
+    from tests.service.in_process import InProcess
 
-    ask, diagnoses = HelperProcess.ask, Diagnoses()
+    def child(module: str, **options: Any) -> Any:
+        return (Child if module.endswith("store") else InProcess)(module, **options)
 
-    def answer(self: HelperProcess, request: dict[str, Any], time_limit_s: float) -> Answer:
-        copies = request["kind"] in ("put", "remove")
-        return ask(self, request, time_limit_s) if copies else diagnoses.answer(request)
-
-    monkeypatch.setattr(HelperProcess, "ask", answer)
+    monkeypatch.setattr(helper, "Child", child)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.builder import TraceBuilder
 from tests.service.helpers import FAKE_WORKER, eventually, is_alive, write_trace
 
@@ -205,7 +205,7 @@ def test_tensorboard_exits_at_once_and_stops_a_running_analysis(
         tmp_path,
         f"""
         from tb_gpudiag.service import service
-        service.Service.__init__.__kwdefaults__["command"] = {FAKE_WORKER!r}
+        service.Service.__init__.__kwdefaults__["module"] = {FAKE_WORKER!r}
         """,
     )
     tensorboard = start(f"--logdir={tmp_path / 'log'}", PYTHONPATH=path, GPUDIAG_TEST_STARTS=str(starts))

@@ -30,7 +30,8 @@ from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.index.run_rows import job_row, run_row
-from tb_gpudiag.service.processes.guarded_memory import MemoryLimit
+from tb_gpudiag.service.processes.memory_limit import MemoryLimit
+from tb_gpudiag.service.settings import command_memory_limit_bytes
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Programs expect a document, even if nothing could be read.
@@ -158,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _diagnose(files: list[TraceFile], result: Result, reader: TraceReader, *, quiet: bool) -> None:
     """Diagnose the files. Keep what an interactive page needs, of a single file."""
-    memory = MemoryLimit()
+    memory = MemoryLimit(command_memory_limit_bytes())
     with progress_bar(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:

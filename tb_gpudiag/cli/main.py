@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.cli.output import DEFECT, LineFormatter, report_bug, tell
 from tb_gpudiag.errors import GpudiagError, is_out_of_memory
-from tb_gpudiag.service.processes.child_process import use_environment, without_collecting
+from tb_gpudiag.service.processes.process_setup import use_environment, without_collecting
 from tb_gpudiag.version import __version__
 
 COMMANDS = {

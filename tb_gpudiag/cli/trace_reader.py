@@ -9,7 +9,8 @@ from tb_gpudiag.cli.output import tell
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report.diagnosis import Progress
-from tb_gpudiag.service.analyses.diagnoses import Diagnosis, Result, diagnose_whole
+from tb_gpudiag.service.analyses.diagnoses import Diagnosis, diagnose_whole
+from tb_gpudiag.service.analyses.task import EntryContent
 from tb_gpudiag.service.caches.claims import claim_of, known_or_claimed
 from tb_gpudiag.service.caches.reuse import Marker, has_sidecar, known_diagnosis, share, write_sidecar
 from tb_gpudiag.service.caches.shared_cache import SharedCache
@@ -64,7 +65,7 @@ class TraceReader:
                 self._write_sidecar(file, result)
         return found
 
-    def _write_sidecar(self, file: TraceFile, result: Result) -> None:
+    def _write_sidecar(self, file: TraceFile, result: EntryContent) -> None:
         try:
             write_sidecar(file, result)
         except GpudiagError as error:

@@ -5,20 +5,14 @@ No file is written, and the content is never in memory as a whole.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-import select
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from tb_gpudiag.errors import JobFailed, LimitReached
-from tb_gpudiag.service.analyses.protocol import error_of
-from tb_gpudiag.service.caches.cache_entry import CorruptEntry
-from tb_gpudiag.service.processes.piped_process import end, start
+from tb_gpudiag.errors import LimitReached, ProcessFailed
+from tb_gpudiag.service.processes.child import Child, ChildEnded
+from tb_gpudiag.service.processes.child_messages import Message
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Each takes one core, and for HTML the memory of the timeline.
@@ -27,13 +21,7 @@ MOST_AT_ONCE = 2
 # Reading the cached result takes a second or two. After that, content comes steadily.
 FIRST_BYTES_WITHIN_S = 60.0
 
-PIECE_BYTES = 256 << 10
-
-COMMAND = (sys.executable, "-m", "tb_gpudiag.service.exporter")
-
-# The line before the content, and the line if the analysis is gone or damaged.
-READY = b"ready\n"
-CORRUPT = b"corrupt\n"
+MODULE = "tb_gpudiag.service.exporter"
 
 FORMATS = {"trace": "json.gz", "html": "html", "markdown": "md", "json": "json"}
 """What can be exported, and the ending of the file's name."""
@@ -47,14 +35,13 @@ class Order:
     file: TraceFile
     format: str
     memory_limit_bytes: int
-    parent: int  # process id of TensorBoard
 
-    def to_line(self) -> bytes:
-        return json.dumps(asdict(self)).encode("ascii") + b"\n"
+    def request(self) -> Message:
+        return Message({"where": self.file.path, "order": asdict(self)})
 
     @classmethod
-    def from_line(cls, line: bytes) -> Order:
-        data = json.loads(line)
+    def of(cls, request: Message) -> Order:
+        data = request.fields["order"]
         return cls(**{**data, "file": TraceFile(**data["file"])})
 
     @property
@@ -69,18 +56,18 @@ class Export:
     """A file as it is made. Iterate over it once, and close it in any case."""
 
     name: str
-    _process: subprocess.Popen[bytes]
+    _first: Message
+    _others: Iterator[Message]
+    _child: Child
     _room: threading.BoundedSemaphore
     _closed: bool = False
 
     def __iter__(self) -> Iterator[bytes]:
-        assert self._process.stdout is not None
         try:
-            while piece := self._process.stdout.read(PIECE_BYTES):
-                yield piece
-            if self._process.wait() != 0:
-                # The response has begun: a broken connection tells the browser that the file is not whole.
-                raise JobFailed("The export ended before the file was complete.")
+            # The response has begun: an error breaks the connection, which tells the browser that the file is
+            # not whole.
+            yield self._first.content
+            yield from (message.content for message in self._others)
         finally:
             self.close()
 
@@ -88,15 +75,14 @@ class Export:
         """End the process."""
         if not self._closed:
             self._closed = True
-            end(self._process)
+            self._child.stop()
             self._room.release()
 
 
 class Exports:
     """Starts the processes, a few at a time."""
 
-    def __init__(self, command: Sequence[str] = COMMAND) -> None:
-        self._command = tuple(command)
+    def __init__(self) -> None:
         self._room = threading.BoundedSemaphore(MOST_AT_ONCE)
 
     def start(self, order: Order) -> Export:
@@ -111,41 +97,15 @@ class Exports:
             raise LimitReached(
                 f"{MOST_AT_ONCE} other files are being exported.", remedy="Try again when they are complete."
             )
-        process = None
+        child = Child(MODULE)
         try:
-            process = self._started(order)
-            self._wait_for_content(process, order)
-        except BaseException:
-            if process is not None:
-                end(process)
+            messages = child.messages(order.request(), FIRST_BYTES_WITHIN_S)
+            return Export(order.name, next(messages), messages, child, self._room)
+        except BaseException as error:
+            child.stop()
             self._room.release()
+            if isinstance(error, ChildEnded | TimeoutError):
+                raise ProcessFailed(
+                    "The process that makes the file ended or hangs.", where=order.file.path
+                ) from error
             raise
-        return Export(order.name, process, self._room)
-
-    def _started(self, order: Order) -> subprocess.Popen[bytes]:
-        try:
-            return start(self._command)
-        except OSError as error:
-            raise JobFailed(
-                f"No process could be started: {error.strerror or error}.",
-                where=order.file.path,
-                remedy="Check whether this machine is out of memory or processes.",
-            ) from error
-
-    def _wait_for_content(self, process: subprocess.Popen[bytes], order: Order) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, which reading from it shows
-            process.stdin.write(order.to_line())
-        line = b""
-        while not line.endswith(b"\n"):
-            readable, _, _ = select.select([process.stdout], [], [], FIRST_BYTES_WITHIN_S)
-            byte = process.stdout.read(1) if readable else b""
-            if not byte:
-                raise JobFailed("The process that makes the file ended or hangs.", where=order.file.path)
-            line += byte
-        if line == READY:
-            return
-        if line == CORRUPT:
-            raise CorruptEntry(order.entry)
-        raise error_of(json.loads(line))

@@ -5,18 +5,17 @@ No request waits for an analysis, a scan or a store: it returns what is known no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tb_gpudiag.errors import GpudiagError, LimitReached, Unreadable, UsageError
+from tb_gpudiag.errors import CorruptEntry, GpudiagError, LimitReached, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service.analyses.analysis_queue import COMMAND, AnalysisQueue
+from tb_gpudiag.service.analyses.analysis_queue import MODULE, AnalysisQueue
 from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key
 from tb_gpudiag.service.analyses.reductions import Reduced, Reductions
+from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.caches.cache import Cache
-from tb_gpudiag.service.caches.cache_entry import CorruptEntry
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.exports import Export, Exports, Order
 from tb_gpudiag.service.index.log_index import LogIndex, TraceEntry
@@ -25,8 +24,7 @@ from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.related import ranks_of, recordings_of
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.service.slices.slice_messages import Argument, Question
-from tb_gpudiag.service.slices.slices import Busy, Slices
+from tb_gpudiag.service.slices.slices import Argument, Question, Slices, SlicesBusy
 from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.version import __version__
 
@@ -46,26 +44,26 @@ class Service:
         settings: Settings,
         *,
         records: RecordReader | None = None,
-        command: Sequence[str] = COMMAND,
+        module: str = MODULE,
     ) -> None:
         self._cache = Cache(settings.cache_directory, settings.cache_bytes)
         self._overview = Overview(
             self._cache,
-            lambda key: self._jobs.state(key),
+            lambda key: self._analyses.state(key),
             lambda ranks, there: self._reductions.known_job(ranks, there),
             SharedCache.of(settings),
         )
-        self._jobs = AnalysisQueue(
+        self._analyses = AnalysisQueue(
             settings,
             self._cache,
             on_change=self._overview.changed,
             on_ready=self._overview.ready,
-            command=command,
+            module=module,
         )
         self._slices = Slices()
         self._exports = Exports()
         self._memory_limit_bytes = settings.memory_limit_bytes
-        self._reductions = Reductions(self._cache, self._jobs)
+        self._reductions = Reductions(self._cache, self._analyses)
         self._records = records
         self._index = LogIndex(roots, records=records, on_change=self._overview.look_up)
         self._index.start()
@@ -77,7 +75,7 @@ class Service:
         self._index.close()
         if self._records is not None:
             self._records.close()
-        self._jobs.close()
+        self._analyses.close()
         self._slices.close()
         self._overview.close()
 
@@ -133,9 +131,7 @@ class Service:
         if entry.record is not None:
             raise _no_trace(entry)
         file, limit = entry.file, self._memory_limit_bytes
-        found = self._result(
-            id_, lambda _, path: self._exports.start(Order(str(path), file, format_, limit, os.getpid()))
-        )
+        found = self._result(id_, lambda _, path: self._exports.start(Order(str(path), file, format_, limit)))
         if isinstance(found, Pending) and isinstance(found.error, LimitReached):
             raise found.error
         return found
@@ -181,7 +177,7 @@ class Service:
     def cancel(self, id_: str) -> bool:
         """Stop the queued or running analysis of this trace. Return False if there is none."""
         entry = self._entries().get(id_)
-        return entry is not None and self._jobs.cancel(diagnosis_key(entry))
+        return entry is not None and self._analyses.cancel(diagnosis_key(entry))
 
     def status(self) -> dict[str, Any]:
         """Return the state of the service, for troubleshooting."""
@@ -190,7 +186,7 @@ class Service:
             "version": __version__,
             "scanned": snapshot.scanned,
             "traces": len(snapshot.entries),
-            "jobs": self._jobs.counts(),
+            "jobs": self._analyses.counts(),
             "cache_bytes": self._cache.size_bytes(),
             "notes": self._overview.notes(),
         }
@@ -209,7 +205,7 @@ class Service:
     def _read_report(self, key: str, _path: Path) -> bytes:
         entry = self._cache.find(key)
         if entry is None:
-            raise CorruptEntry(key)
+            raise CorruptEntry.at(key)
         return entry.report_gz()
 
     def _result(self, id_: str, read: Callable[[str, Path], Found]) -> Found | Pending:
@@ -227,7 +223,7 @@ class Service:
             except CorruptEntry:
                 self._cache.drop(path)
                 self._overview.forget(key)
-            except Busy:
+            except SlicesBusy:
                 return Pending("queued", stage="Many pages are asking for slices.")
             except UsageError:
                 raise
@@ -239,8 +235,7 @@ class Service:
                     "failed",
                     error=Unreadable(f"The cached result cannot be read: {reason}.", where=str(path)),
                 )
-        job = self._jobs.ask(key, trace.file)
-        return Pending(job.state, job.progress, job.stage, job.error)
+        return self._analyses.ask(key, Task(trace.file))
 
 
 def _content(found: Reduced | Pending) -> bytes | Pending:

@@ -3,102 +3,81 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.errors import (
-    Defect,
-    GpudiagError,
-    NothingToRead,
-    is_out_of_memory,
-    without_url_secrets,
-)
+from tb_gpudiag.errors import NothingToRead, without_url_secrets
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
-from tb_gpudiag.service.processes.guarded_memory import MemoryLimit
+from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.training import store
-from tb_gpudiag.training.answers import Answer
 from tb_gpudiag.training.compact_record import compared_steps, figures_of, record_of
 from tb_gpudiag.training.event_records import append_to
+from tb_gpudiag.training.helper import HelperAnswer
 from tb_gpudiag.wording.format import NO_BREAK, count, one_line, share
 
 
-class Diagnoses:
-    """Answers requests for diagnoses, within a limit on memory that the ranks of a machine share."""
-
-    def __init__(self) -> None:
-        named = os.environ.get("LOCAL_WORLD_SIZE", "")  # torchrun sets it
-        ranks_here = max(1, int(named)) if named.isdecimal() else 1
-        self._guard = MemoryLimit(settings_from().memory_limit_bytes // ranks_here)
-
-    def answer(self, request: dict[str, Any]) -> Answer:
-        """Diagnose what the request names. Raises nothing."""
-        if request["kind"] == "list":
-            return store.answer(request)
-        paths = request["paths"]
-        try:
-            with self._guard.watched():
-                if request["kind"] == "job":
-                    return diagnose_job(paths)
-                return diagnose_recording(
-                    paths[0],
-                    url=request["url"],
-                    with_report=request["report"],
-                    with_record=request["record"],
-                    events=request["events"],
-                    step=request["step"],
-                )
-        except GpudiagError as error:
-            return Answer(False, error.what)
-        except Exception as error:  # a bug must not cost the user the other recordings
-            if is_out_of_memory(error):
-                return Answer(False, self._guard.error(paths[0]).what)
-            return Answer(False, Defect.of(error, where=paths[0]).what)
+def answer(request: Message, reply: Reply) -> Message:
+    """Diagnose what the request names, or list a folder of a store: see helper.py."""
+    reply.bound_memory(settings_from().memory_limit_bytes // _ranks_here())
+    fields = request.fields
+    if fields["kind"] == "list":
+        return store.answer(request, reply)
+    if fields["kind"] == "job":
+        return diagnose_job(fields["paths"]).message()
+    return diagnose_recording(fields["where"], fields).message()
 
 
-def diagnose_recording(
-    path: str, *, url: str = "", with_report: bool, with_record: bool, events: str, step: int
-) -> Answer:
+def _ranks_here() -> int:
+    """Return how many ranks share the memory of this machine."""
+    named = os.environ.get("LOCAL_WORLD_SIZE", "")  # torchrun sets it
+    return max(1, int(named)) if named.isdecimal() else 1
+
+
+def diagnose_recording(path: str, wanted: Mapping[str, Any]) -> HelperAnswer:
     """Diagnose one recording.
 
-    url: where a copy of it goes, which the report names; "" if it stays.
-    events: event file to append the record to; "" for none.
+    wanted: `report` and `record`, whether to return them;
+        `url`, where a copy of it goes, which the report names, "" if it stays;
+        `events`, the event file to append the record to, "" for none, and `step`, its step there.
 
     Raises:
         TraceError: the file cannot be read.
     """
     report, digest = digest_file(only_trace(path))
-    report.trace.path = without_url_secrets(url) or report.trace.path
+    report.trace.path = without_url_secrets(wanted["url"]) or report.trace.path
     name = one_line(os.path.basename(path))
     text = _two_lines(name, report.verdict.sentence, report.findings)
     steps = compared_steps(digest)
+    events, with_record = wanted["events"], wanted["record"]
     record, figures = (
         (record_of(report, steps), figures_of(report, steps)) if with_record or events else (b"", {})
     )
     note = ""
     if events:
         try:
-            append_to(events, record, figures, step)
+            append_to(events, record, figures, wanted["step"])
         except OSError as error:
             note = f"no record was written to {events}: {error.strerror or error}"
-    return Answer(
+    return HelperAnswer(
         True,
         text,
         _is_worth_a_look(report.findings),
-        report.SerializeToString() if with_report else b"",
+        report.SerializeToString() if wanted["report"] else b"",
         record if with_record else b"",
         figures,
         note,
     )
 
 
-def diagnose_job(paths: Sequence[str]) -> Answer:
+def diagnose_job(paths: Sequence[str]) -> HelperAnswer:
     """Diagnose the ranks of a job together.
 
     Raises:
@@ -115,7 +94,7 @@ def diagnose_job(paths: Sequence[str]) -> Answer:
         raise NothingToRead(jobs.notes[0] if jobs.notes else "no two files are ranks of one job")
     report = max(jobs.reports, key=lambda report: len(report.ranks))
     text = _two_lines(heading(report), report.verdict.sentence, report.findings)
-    return Answer(True, text, _is_worth_a_look(report.findings))
+    return HelperAnswer(True, text, _is_worth_a_look(report.findings))
 
 
 def _two_lines(name: str, sentence: str, findings: Sequence[pb.Finding]) -> str:

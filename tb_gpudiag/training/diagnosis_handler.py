@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tb_gpudiag.training.answers import Answer
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
 from tb_gpudiag.training.event_records import write_with
+from tb_gpudiag.training.helper import HelperAnswer
 from tb_gpudiag.training.kept_files import KeptFiles
 from tb_gpudiag.training.on_demand import OnDemand
 from tb_gpudiag.training.recording_file import Recording, RecordingFiles
@@ -145,7 +145,7 @@ class DiagnosisHandler:
         if self._uploads is not None:
             self._uploads.diagnosed(recording.path)
 
-    def _settle(self, recording: Recording, answer: Answer) -> None:
+    def _settle(self, recording: Recording, answer: HelperAnswer) -> None:
         """Report a diagnosis. Runs on the queue's thread."""
         self._let_go(recording, found=answer.found if answer.ok else None)
         log_answer(answer)

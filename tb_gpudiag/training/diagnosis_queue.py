@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from tb_gpudiag.training.answers import Answer
-from tb_gpudiag.training.helper_process import HelperProcess
+from tb_gpudiag.training.helper import Helper, HelperAnswer
 from tb_gpudiag.training.rank_files import RankFiles
 from tb_gpudiag.training.recording_file import Recording
 
@@ -43,12 +42,12 @@ class DiagnosisQueue:
     """
 
     def __init__(
-        self, settle: Callable[[Recording, Answer], None], *, with_report: bool, with_record: bool
+        self, settle: Callable[[Recording, HelperAnswer], None], *, with_report: bool, with_record: bool
     ) -> None:
         self._settle = settle
         self._with_report = with_report
         self._with_record = with_record
-        self._helper = HelperProcess()
+        self._helper = Helper("tb_gpudiag.training.diagnosing")
         self._reset()
         self.skipped = 0
 
@@ -157,7 +156,7 @@ class DiagnosisQueue:
     def _diagnose(self, recording: Recording) -> None:
         request = {
             "kind": "diagnose",
-            "paths": [recording.path],
+            "where": recording.path,
             "url": recording.url,
             "report": self._with_report,
             "record": self._with_record,
@@ -171,7 +170,9 @@ class DiagnosisQueue:
             self._count_skipped()
             return
         if not answer.ok:
-            answer = Answer(False, f"{os.path.basename(recording.path)} was not diagnosed: {answer.text}")
+            answer = HelperAnswer(
+                False, f"{os.path.basename(recording.path)} was not diagnosed: {answer.text}"
+            )
         try:
             self._settle(recording, answer)
         except Exception:  # the thread must go on
@@ -195,22 +196,24 @@ class DiagnosisQueue:
     def _names_in(self, folder: str) -> list[str]:
         """List a folder, or the URL of one; nothing if that fails."""
         if "://" in folder:
-            answer = self._helper.ask({"kind": "list", "url": folder}, LIST_LIMIT_S)
+            answer = self._helper.ask({"kind": "list", "where": folder, "url": folder}, LIST_LIMIT_S)
             return list(json.loads(answer.text)) if answer.ok else []
         with contextlib.suppress(OSError):
             return os.listdir(folder)
         return []
 
     def _diagnose_job(self, ranks: RankFiles) -> None:
-        answer = self._helper.ask({"kind": "job", "paths": ranks.paths}, TIME_LIMIT_S)
+        answer = self._helper.ask(
+            {"kind": "job", "where": ranks.paths[0], "paths": ranks.paths}, TIME_LIMIT_S
+        )
         if self._abandoned:
             return
         if not answer.ok:
-            answer = Answer(False, f"the job's ranks were not diagnosed together: {answer.text}")
+            answer = HelperAnswer(False, f"the job's ranks were not diagnosed together: {answer.text}")
         log_answer(answer)
 
 
-def log_answer(answer: Answer) -> None:
+def log_answer(answer: HelperAnswer) -> None:
     """Log a verdict. Without findings it is not a warning."""
     level = logging.INFO if answer.ok and not answer.found else logging.WARNING
     logger.log(level, "gpudiag: %s", answer.text)

@@ -1,38 +1,94 @@
-"""A process next to a training job: `python -m tb_gpudiag.training.helper PARENT [NAME]`.
-
-It diagnoses recordings, or copies them to a store (see serving.py). It lowers its priority before it imports
-much, and exits when stdin ends or the process PARENT does. It never imports torch, so it has no CUDA context.
-"""
+"""The process that works for a training job: it diagnoses recordings, or copies them to a store."""
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
-import os
-import sys
-from pathlib import Path
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from tb_gpudiag.service.processes.child_process import die_with_parent, lower_priority
+from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.service.processes.child import Child, ChildEnded
+from tb_gpudiag.service.processes.child_messages import Message
 
 # The lowest priority: on a busy core, 1.5% of its time.
-NICE: Final = 19
+NICE = 19
+
+# Libraries lose a little memory with each file.
+RENEW_AFTER: Final = 200
 
 
-def main() -> None:
-    """Serve the parent in the background."""
-    faulthandler.enable()
-    # Libraries may print: that must not get between the answers.
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    die_with_parent(int(sys.argv[1]))
-    lower_priority(NICE)
-    with contextlib.suppress(OSError):  # in a session of its own, Linux may schedule it as an equal
-        Path("/proc/self/autogroup").write_text(str(NICE))
-    from tb_gpudiag.training.serving import serve
+@dataclass(frozen=True)
+class HelperAnswer:
+    """Outcome of a request.
 
-    serve(out, *sys.argv[2:])
+    text: for the log; the verdict, or why there is none.
+    found: there is a finding that is worth a look.
+    report, record: serialized Reports, whole and compact, if they were asked for.
+    figures: by tag, for the event file.
+    note: what went wrong and did not keep the diagnosis from being made.
+    """
+
+    ok: bool
+    text: str
+    found: bool = False
+    report: bytes = b""
+    record: bytes = b""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    def message(self) -> Message:
+        """Return the message of an answer that is ok."""
+        fields = {
+            "text": self.text,
+            "found": self.found,
+            "figures": dict(self.figures),
+            "note": self.note,
+            "report_bytes": len(self.report),
+        }
+        return Message(fields, self.report + self.record)
+
+    @classmethod
+    def of(cls, message: Message) -> HelperAnswer:
+        fields, content = message.fields, message.content
+        report, record = content[: fields["report_bytes"]], content[fields["report_bytes"] :]
+        return cls(True, fields["text"], fields["found"], report, record, fields["figures"], fields["note"])
 
 
-if __name__ == "__main__":
-    main()
+class Helper:
+    """A process of lowest priority that is started when it is needed. It never imports torch, so it has no
+    CUDA context.
+
+    `ask` and `stop` belong to one thread. Linux ends the process when that thread ends. module: see Child.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._child = Child(module, nice=NICE)
+        self._asked = 0
+
+    def ask(self, request: dict[str, Any], time_limit_s: float) -> HelperAnswer:
+        """Send a request and wait for the answer. Raises nothing: a process that fails is an answer, too."""
+        if self._asked >= RENEW_AFTER:
+            self.stop()
+        self._asked += 1
+        try:
+            return HelperAnswer.of(self._child.ask(Message(request), time_limit_s))
+        except GpudiagError as error:
+            return HelperAnswer(False, error.what)
+        except TimeoutError:
+            return HelperAnswer(False, f"the helper process took over {time_limit_s:g} s")
+        except ChildEnded as ended:
+            return HelperAnswer(False, f"the helper process ended ({ended})")
+
+    def kill(self) -> None:
+        """End the process at once, from any thread."""
+        self._child.kill()
+
+    def stop(self) -> None:
+        """End the process."""
+        self._asked = 0
+        self._child.stop()
+
+    def forget(self) -> None:
+        """After a fork: the process belongs to the parent."""
+        self._asked = 0
+        self._child.forget()

@@ -1,4 +1,4 @@
-"""Copy recordings to a store (S3 and others) through fsspec. Runs in a helper process: see serving.py."""
+"""Copy recordings to a store (S3 and others) through fsspec, in a helper process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import contextlib
 import importlib.util
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tb_gpudiag.training.answers import Answer
+from tb_gpudiag.errors import Unreadable
+from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.training.helper import HelperAnswer
+
+if TYPE_CHECKING:
+    from tb_gpudiag.service.processes.serving import Reply
 
 # Here, a file appears when all of it has arrived.
 _PUT_IS_ATOMIC: Final = frozenset(
@@ -45,8 +50,17 @@ def lives_in_this_process(url: str) -> bool:
     return _scheme(url) == "memory" or _scheme(url) not in known_implementations
 
 
-def answer(request: dict[str, Any]) -> Answer:
-    """Do what the request asks, with the file at its `url`. Raises nothing."""
+def answer(request: Message, _reply: Reply) -> Message:
+    """Do what the request asks, in a helper process: see helper.py."""
+    return HelperAnswer(True, do(request.fields)).message()
+
+
+def do(request: dict[str, Any]) -> str:
+    """Do what the request asks with the file at its `url`, and return what it asks for.
+
+    Raises:
+        Unreadable: it cannot be done.
+    """
     from tb_gpudiag.trace.files.source import unreadable
 
     url = request["url"]
@@ -54,11 +68,11 @@ def answer(request: dict[str, Any]) -> Answer:
         from fsspec.core import url_to_fs
 
         system, path = url_to_fs(url)
-        return Answer(True, _REQUESTS[request["kind"]](system, path, request))
-    except FileNotFoundError:
-        return Answer(False, "there is no such bucket or folder")
+        return _REQUESTS[request["kind"]](system, path, request)
+    except FileNotFoundError as error:
+        raise Unreadable("there is no such bucket or folder") from error
     except Exception as error:  # back ends raise anything
-        return Answer(False, unreadable(error, url).what)
+        raise unreadable(error, url) from error
 
 
 def _put(system: Any, path: str, request: dict[str, Any]) -> str:

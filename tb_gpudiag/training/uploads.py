@@ -11,13 +11,11 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from tb_gpudiag.errors import without_url_secrets
+from tb_gpudiag.errors import GpudiagError, without_url_secrets
 from tb_gpudiag.training import store
-from tb_gpudiag.training.answers import Answer
-from tb_gpudiag.training.helper_process import HelperProcess
-from tb_gpudiag.training.serving import STORE
+from tb_gpudiag.training.helper import Helper, HelperAnswer
 
 # What waits is on the local disk.
 MOST_WAITING: Final = 8
@@ -65,7 +63,7 @@ class Uploads:
     def __init__(self, url: str) -> None:
         store.check_store(url)
         self._url = url.rstrip("/")
-        self._helper = None if store.lives_in_this_process(url) else HelperProcess(STORE)
+        self._helper = None if store.lives_in_this_process(url) else Helper("tb_gpudiag.training.store")
         self.lost = 0
         self._reset()
 
@@ -232,13 +230,16 @@ class Uploads:
                 self._changed.wait(until_s - now_s)
         return None
 
-    def _ask(self, task: _Task) -> Answer:
-        request: dict[str, Any] = {"kind": task.kind, "path": task.path, "url": self._url_of(task.path)}
-        if self._helper is None:
-            return store.answer(request)
-        return self._helper.ask(request, TIME_LIMIT_S)
+    def _ask(self, task: _Task) -> HelperAnswer:
+        request = {"kind": task.kind, "path": task.path, "url": self._url_of(task.path)}
+        if self._helper is not None:
+            return self._helper.ask(request, TIME_LIMIT_S)
+        try:
+            return HelperAnswer(True, store.do(request))
+        except GpudiagError as error:
+            return HelperAnswer(False, error.what)
 
-    def _settle(self, task: _Task, answer: Answer) -> None:
+    def _settle(self, task: _Task, answer: HelperAnswer) -> None:
         """Take a task off the list if it is done. Otherwise, it gets its next turn after a pause."""
         task.attempts += 1
         done = answer.ok or (task.kind == "put" and not os.path.exists(task.path))  # removed meanwhile

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 
-from tb_gpudiag.service.processes.child_process import NICE
+from tb_gpudiag.service.processes.process_setup import NICE
 from tb_gpudiag.service.settings import WORKERS
 from tests.benchmarks import floor
 from tests.benchmarks.tabs import WIDTH_PX

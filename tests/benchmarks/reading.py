@@ -21,7 +21,7 @@ DIAGNOSE = "whole diagnosis"
 
 # As the command and the analyses of the tab do it, in a process of their own.
 DIAGNOSIS = """
-from tb_gpudiag.service.processes.child_process import use_environment
+from tb_gpudiag.service.processes.process_setup import use_environment
 use_environment()
 from tb_gpudiag.report.diagnosis import diagnose_path  # with all imports
 # measured

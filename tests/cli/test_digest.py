@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digest import Digest, texts
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.errors import JobFailed, NotATrace, Unreadable
+from tb_gpudiag.errors import NotATrace, ProcessFailed, Unreadable
+from tb_gpudiag.service.analyses import digests
 from tb_gpudiag.service.analyses.digests import digest_all
 from tb_gpudiag.service.caches import reuse
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
@@ -78,34 +78,18 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.slow
-def test_a_killed_process_and_a_bad_trace_cost_only_their_own_traces(tmp_path: Path) -> None:
+def test_a_killed_process_and_a_bad_trace_cost_only_their_own_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logs = write(tmp_path / "logs", "a", "deadly")
     (logs / "bad.1.pt.trace.json").write_text("not a trace")
     files = find_traces(str(logs)).files
-    done = {d.file.run: d.error or d.digest for d in digest_all(_deadly(files, tmp_path), processes=2)}
-    assert isinstance(done.pop("deadly"), JobFailed)
+    monkeypatch.setattr(digests, "MODULE", "tests.cli.deadly_digests")
+    done = {d.file.run: d.error or d.digest for d in digest_all(files, processes=2)}
+    assert isinstance(done.pop("deadly"), ProcessFailed)
     assert isinstance(done.pop("."), NotATrace)
     assert isinstance(done.pop("a"), Digest)
     assert not done
-
-
-def _deadly(files: list[TraceFile], folder: Path) -> list[TraceFile]:
-    """Replace one file by one that kills the process that reads it."""
-    return [_Killer(**vars(file)) if file.run == "deadly" else file for file in files]
-
-
-class _Killer(TraceFile):
-    """A file whose path, when another process asks for it, kills that process."""
-
-    def __getattribute__(self, name: str) -> object:
-        if name == "path" and os.environ.get("GPUDIAG_TEST_PARENT") != str(os.getpid()):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().__getattribute__(name)
-
-
-@pytest.fixture(autouse=True)
-def parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUDIAG_TEST_PARENT", str(os.getpid()))
 
 
 def test_what_is_no_digest_is_said(tmp_path: Path) -> None:

@@ -130,11 +130,11 @@ import sys, time
 import numpy as np
 from tb_gpudiag.cli import trace_reader
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.service.processes import guarded_memory
+from tb_gpudiag.cli import diagnose
 from tb_gpudiag.service.processes import memory_limit
 
 memory_limit.REFUSED_AT = {refused_at}
-guarded_memory.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
+diagnose.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
 read = trace_reader.digest_file
 kept = []
 

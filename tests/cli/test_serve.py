@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.report.reports import slow_loader
 
 HOSTS = [

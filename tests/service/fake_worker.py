@@ -1,6 +1,6 @@
 """An analysis process that does what its "trace" says, with the limits of the real one.
 
-The text of the "trace" says what to do. Texts without a branch in `analyze` succeed. Each start adds a line
+The text of the "trace" says what to do. Texts without a branch in `act` succeed. Each start adds a line
 to the file GPUDIAG_TEST_STARTS.
 """
 
@@ -11,21 +11,35 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tb_gpudiag.errors import NoAnswer, NotATrace
-from tb_gpudiag.service.analyses import worker
-from tb_gpudiag.service.analyses.protocol import Task
-from tb_gpudiag.service.analyses.worker import save
+from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.processes import memory_limit
+from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.serving import Reply
 
 
-def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
+def answer(request: Message, reply: Reply) -> Message:
+    task = Task.of(request)
+    # So far above the limit that only the memory watch stops `eat`.
+    memory_limit.REFUSED_AT = 1000
+    reply.bound_memory(task.memory_limit_bytes)
     note_start(Path(task.file.path).name)
-    text = Path(task.file.path).read_text(encoding="utf-8")
-    progress(0.5, "working")
-    word = text.strip()
+    word = Path(task.file.path).read_text(encoding="utf-8").strip()
+    reply.progress(0.5, "working")
+    act(word, task, reply)
+    import numpy as np
+
+    report = f'{{"state":"ready","progress":1.0,"report":{{"text":"{word}"}}}}'
+    summary = {"sentence": word}
+    if word.startswith("saves "):
+        summary["row"] = f'{{"saving_share":{word.removeprefix("saves ")}}}'
+    result = EntryContent(gzip.compress(report.encode()), {"x": np.arange(1000)}, summary)
+    return Message({"draft": str(save(result, task.drafts))})
+
+
+def act(word: str, task: Task, reply: Reply) -> None:
     kept: list[object] = []
     if word == "hang":
         time.sleep(600)
@@ -49,26 +63,19 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     elif word == "stalled":
         from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 
-        progress(0.5, WAITING_FOR_STORE)
+        reply.progress(0.5, WAITING_FOR_STORE)
         time.sleep(600)
     elif word == "patient":
         from tb_gpudiag.service.caches.claims import WAITING
 
         for _ in range(90):
-            progress(0.0, WAITING)
+            reply.progress(0.0, WAITING)
             time.sleep(0.1)
     elif word == "defect":
         raise KeyError("terces"[::-1])
     elif word == "chatter":
         print("no message, and without an end", end="", flush=True)
         sys.stderr.write("x" * 1_000_000)
-    import numpy as np
-
-    report = f'{{"state":"ready","progress":1.0,"report":{{"text":"{word}"}}}}'
-    summary = {"sentence": word}
-    if word.startswith("saves "):
-        summary["row"] = f'{{"saving_share":{word.removeprefix("saves ")}}}'
-    return save(task, gzip.compress(report.encode()), {"x": np.arange(1000)}, summary)
 
 
 def note_start(name: str) -> None:
@@ -76,9 +83,3 @@ def note_start(name: str) -> None:
     if starts:
         with open(starts, "a", encoding="utf-8") as file:
             file.write(f"{os.getpid()} {name}\n")
-
-
-if __name__ == "__main__":
-    # So far above the limit that only the memory watch stops `eat`.
-    memory_limit.REFUSED_AT = 1000
-    worker.main(analyze)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.index import log_index
 from tb_gpudiag.trace.files.find import TraceFile
 
-FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+FAKE_WORKER = "tests.service.fake_worker"
 
 # Much longer than anything here takes on a busy machine. A test that waits this long fails.
 DEADLINE_S = 60.0

@@ -1,66 +1,82 @@
 """Analyses in threads of the tests' process, for tests on results and not on processes.
 
-An analysis process spends half a second of computing on imports. test_jobs.py, test_worker.py, test_slices.py
-and tests/test_plugin_process.py test such processes.
+An analysis process spends half a second of computing on imports. test_analysis_queue.py, test_processes.py,
+test_slices.py and tests/test_plugin_process.py test such processes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
+import importlib
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
-from tb_gpudiag.errors import GpudiagError
-from tb_gpudiag.service.analyses import analysis_queue, worker
-from tb_gpudiag.service.analyses.protocol import Done, Failed, Task
-from tests.service import fake_worker
-from tests.service.helpers import FAKE_WORKER
-
-ANALYSES = {analysis_queue.COMMAND: worker.analyze, FAKE_WORKER: fake_worker.analyze}
+from tb_gpudiag.errors import Defect, GpudiagError
+from tb_gpudiag.service.analyses import analysis_queue
+from tb_gpudiag.service.processes.child_messages import Kind, Message
 
 
-class Analysis:
-    """What `jobs` needs of `subprocess.Popen`, for an analysis in a thread. It cannot be killed: it ends."""
+class InProcess:
+    """Stands in for a Child: answers in a thread. It cannot be killed: it ends."""
 
-    def __init__(self, command: Sequence[str], **_: object) -> None:
-        self._analyze = ANALYSES[tuple(command)]
-        questions, to_it = os.pipe()
-        from_it, answers = os.pipe()
-        self.stdin, self.stdout = os.fdopen(to_it, "wb"), os.fdopen(from_it, "rb")
-        self.stderr = os.fdopen(os.open(os.devnull, os.O_RDONLY), "rb")
-        self._thread = threading.Thread(target=self._run, args=(questions, answers), daemon=True)
-        self._thread.start()
+    last_output = b""
+
+    def __init__(self, module: str, **_: object) -> None:
+        self._answer = importlib.import_module(module).answer
+
+    def ask(self, request: Message, within_s: float | None = None) -> Message:
+        *_, answer = self.messages(request, within_s)
+        return answer
+
+    def messages(self, request: Message, _within_s: float | None = None) -> Iterator[Message]:
+        said: SimpleQueue[Message | GpudiagError] = SimpleQueue()
+
+        def run() -> None:
+            try:
+                said.put(self._answer(request, InProcessReply(said)))
+            except GpudiagError as error:
+                said.put(error)
+            except Exception as error:
+                said.put(Defect.of(error))
+
+        threading.Thread(target=run, daemon=True).start()
+        while True:
+            message = said.get()
+            if isinstance(message, GpudiagError):
+                raise message
+            yield message
+            if message.kind is Kind.ANSWER:
+                return
 
     def kill(self) -> None:
         """Let it end by itself."""
 
-    def wait(self) -> int:
-        self._thread.join()
-        return 0
+    stop = close = forget = kill
 
-    def _run(self, questions: int, answers: int) -> None:
-        with open(questions, "rb") as lines, open(answers, "wb") as out:
-            line = lines.readline()
-            if line:
-                task = Task.from_line(line)
-                reporter = worker.Reporter(out)
-                try:
-                    reporter.say(Done(str(self._analyze(task, reporter.progress))))
-                except GpudiagError as error:
-                    reporter.say(Failed(error))
+
+class InProcessReply:
+    """Stands in for a Reply."""
+
+    def __init__(self, said: SimpleQueue[Any]) -> None:
+        self._said = said
+
+    def progress(self, share: float, stage: str) -> None:
+        self._said.put(Message({"share": share, "stage": stage}, kind=Kind.PROGRESS))
+
+    def bound_memory(self, limit_bytes: int) -> None:
+        """Tests share the process with all others."""
 
 
 @contextlib.contextmanager
 def analyses_in_process() -> Iterator[None]:
     """Start threads and not processes within this block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analysis_queue, "subprocess", SimpleNamespace(Popen=Analysis, PIPE=subprocess.PIPE))
+        patch.setattr(analysis_queue, "Child", InProcess)
         yield
 
 

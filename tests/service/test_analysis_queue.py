@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -16,12 +15,14 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.errors import Defect, JobFailed, LimitReached, NotATrace
+from tb_gpudiag.errors import Defect, LimitReached, NotATrace, ProcessFailed
 from tb_gpudiag.service.analyses import analysis_queue
-from tb_gpudiag.service.analyses.analysis_queue import COMMAND, AnalysisQueue, AnalysisState
-from tb_gpudiag.service.analyses.protocol import Task
+from tb_gpudiag.service.analyses.analysis_queue import MODULE, AnalysisQueue
+from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.caches.cache import Cache
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes import child
+from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.service.settings import MIB, Settings
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, trace_file, write_trace
@@ -32,18 +33,18 @@ pytestmark = pytest.mark.slow  # each test starts processes and waits for them
 class Desk:
     """AnalysisQueue with their own cache, and a list of the processes started."""
 
-    def __init__(self, folder: Path, settings: Settings, command: tuple[str, ...] = FAKE_WORKER) -> None:
+    def __init__(self, folder: Path, settings: Settings, module: str = FAKE_WORKER) -> None:
         self.folder = folder
         self.cache = Cache(settings.cache_directory, settings.cache_bytes)
-        self.jobs = AnalysisQueue(settings, self.cache, command=command)
+        self.analyses = AnalysisQueue(settings, self.cache, module=module)
 
-    def ask(self, name: str, text: str = "fine") -> AnalysisState:
+    def ask(self, name: str, text: str = "fine") -> Pending:
         path = self.folder / f"{name}.pt.trace.json"
         if not path.exists():
             write_trace(self.folder, name, text)
-        return self.jobs.ask(name, trace_file(path))
+        return self.analyses.ask(name, Task(trace_file(path)))
 
-    def failure(self, name: str, text: str) -> AnalysisState:
+    def failure(self, name: str, text: str) -> Pending:
         return eventually(lambda: state if (state := self.ask(name, text)).state == "failed" else None)
 
     def pid(self, name: str) -> int:
@@ -66,14 +67,14 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     monkeypatch.setenv("GPUDIAG_TEST_STARTS", str(tmp_path / "starts"))
     desks = []
 
-    def make(command: tuple[str, ...] = FAKE_WORKER, **settings: Any) -> Desk:
-        made = Desk(tmp_path / "log", Settings(tmp_path / "cache", **settings), command)
+    def make(module: str = FAKE_WORKER, **settings: Any) -> Desk:
+        made = Desk(tmp_path / "log", Settings(tmp_path / "cache", **settings), module)
         desks.append(made)
         return made
 
     yield make
     for made in desks:
-        made.jobs.close()
+        made.analyses.close()
 
 
 def test_the_result_of_an_analysis_is_in_the_cache(desk: Callable[..., Desk]) -> None:
@@ -82,7 +83,7 @@ def test_the_result_of_an_analysis_is_in_the_cache(desk: Callable[..., Desk]) ->
     entry = eventually(lambda: here.cache.find("a"))
     assert entry.summary == {"sentence": "fine"}
     assert entry.arrays()["x"].sum() == 999 * 500
-    eventually(lambda: here.jobs.state("a") is None)
+    eventually(lambda: here.analyses.state("a") is None)
 
 
 def test_progress_and_stage_are_reported(desk: Callable[..., Desk]) -> None:
@@ -98,20 +99,20 @@ def test_at_most_two_run_and_the_latest_request_is_next(desk: Callable[..., Desk
     here.pid("b")
     assert here.ask("c", "hang").state == "queued"
     assert here.ask("d", "hang").state == "queued"
-    assert here.jobs.counts() == {"queued": 2, "running": 2, "failed": 0}
-    here.jobs.cancel("a")
-    eventually(lambda: (state := here.jobs.state("d")) is not None and state.state == "running")
-    assert (state := here.jobs.state("c")) is not None
+    assert here.analyses.counts() == {"queued": 2, "running": 2, "failed": 0}
+    here.analyses.cancel("a")
+    eventually(lambda: (state := here.analyses.state("d")) is not None and state.state == "running")
+    assert (state := here.analyses.state("c")) is not None
     assert state.state == "queued"
 
 
 def test_canceling_kills_the_process_and_leaves_nothing(desk: Callable[..., Desk], tmp_path: Path) -> None:
     here = desk()
     pid = here.pid("a")
-    assert here.jobs.cancel("a")
+    assert here.analyses.cancel("a")
     eventually(lambda: not is_alive(pid))
-    assert here.jobs.state("a") is None
-    assert not here.jobs.cancel("a")
+    assert here.analyses.state("a") is None
+    assert not here.analyses.cancel("a")
     eventually(lambda: not list((tmp_path / "cache" / "drafts").iterdir()))
 
 
@@ -122,7 +123,7 @@ def test_a_job_that_nobody_asks_about_is_stopped(
     pid = here.pid("a")
     monkeypatch.setattr(analysis_queue, "ABANDONED_AFTER_S", 0.2)
     eventually(lambda: not is_alive(pid))
-    eventually(lambda: here.jobs.state("a") is None)
+    eventually(lambda: here.analyses.state("a") is None)
 
 
 @pytest.mark.parametrize("word", ["hang", "stuck"])
@@ -146,7 +147,7 @@ def test_a_process_over_its_memory_limit_is_stopped(desk: Callable[..., Desk], w
 
 def test_a_process_that_crashes_is_a_clear_failure(desk: Callable[..., Desk], tmp_path: Path) -> None:
     error = desk().failure("a", "crash").error
-    assert isinstance(error, JobFailed)
+    assert isinstance(error, ProcessFailed)
     assert f"signal {int(signal.SIGSEGV)}" in error.what
     assert error.remedy
     assert list((tmp_path / "cache" / "drafts").iterdir()) == []
@@ -156,7 +157,7 @@ def test_a_process_that_is_killed_from_outside_is_a_clear_failure(desk: Callable
     here = desk()
     os.kill(here.pid("a"), signal.SIGKILL)
     error = here.failure("a", "hang").error
-    assert isinstance(error, JobFailed)
+    assert isinstance(error, ProcessFailed)
     assert "signal 9" in error.what
 
 
@@ -234,7 +235,7 @@ def test_waiting_for_another_process_is_not_in_the_time_limit(desk: Callable[...
     here.ask("a", "patient")
 
     def done() -> bool:
-        state = here.jobs.state("a")
+        state = here.analyses.state("a")
         assert state is None or state.state != "failed", state
         return here.cache.find("a") is not None
 
@@ -248,8 +249,8 @@ def test_an_analysis_that_waits_for_a_store_lets_others_run(desk: Callable[..., 
     eventually(lambda: here.cache.find("b"))
     eventually(lambda: here.ask("c", "stalled").stage == WAITING_FOR_STORE)
     here.ask("d")
-    assert here.jobs.counts() == {"queued": 1, "running": analysis_queue.MOST_PER_WORKER, "failed": 0}
-    here.jobs.cancel("a")
+    assert here.analyses.counts() == {"queued": 1, "running": analysis_queue.MOST_PER_WORKER, "failed": 0}
+    here.analyses.cancel("a")
     eventually(lambda: here.cache.find("d"))
 
 
@@ -262,8 +263,8 @@ def test_a_store_that_stalls_until_the_time_limit_is_asked_again(
     )
     assert (state.state, state.error) == ("queued", None)
     assert "GPUDIAG_TIME_LIMIT_S" in state.stage
-    assert here.jobs.cancel("a")
-    assert here.jobs.counts() == {"queued": 0, "running": 0, "failed": 0}
+    assert here.analyses.cancel("a")
+    assert here.analyses.counts() == {"queued": 0, "running": 0, "failed": 0}
 
 
 class Clock:
@@ -282,9 +283,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
+@pytest.fixture
+def no_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "PROGRAM", ("/nonexistent/python",))
+
+
+@pytest.mark.usefixtures("no_python")
 def test_the_wait_before_a_retry_grows(desk: Callable[..., Desk], clock: Clock) -> None:
     """A full disk may be freed at any time."""
-    here = desk(command=("/nonexistent/python",))
+    here = desk()
     here.failure("a", "fine")
     for wait_s in (analysis_queue.RETRY_AFTER_S, analysis_queue.RETRY_LATER_S, analysis_queue.RETRY_LATER_S):
         clock.go_on(wait_s - 1)
@@ -307,9 +314,10 @@ def test_a_file_that_crashes_three_processes_is_not_tried_again(
     assert here.ask("a").state == "failed"
 
 
-def test_a_command_that_cannot_be_started_is_a_clear_failure(desk: Callable[..., Desk]) -> None:
-    error = desk(command=("/nonexistent/python",)).failure("a", "fine").error
-    assert isinstance(error, JobFailed)
+@pytest.mark.usefixtures("no_python")
+def test_a_process_that_cannot_be_started_is_a_clear_failure(desk: Callable[..., Desk]) -> None:
+    error = desk().failure("a", "fine").error
+    assert isinstance(error, ProcessFailed)
     assert "could be started" in error.what
 
 
@@ -317,9 +325,9 @@ def test_an_existing_result_is_used(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.ask("a")
     eventually(lambda: here.cache.find("a"))
-    eventually(lambda: here.jobs.state("a") is None)
+    eventually(lambda: here.analyses.state("a") is None)
     here.ask("a")
-    eventually(lambda: here.jobs.state("a") is None)
+    eventually(lambda: here.analyses.state("a") is None)
     assert len(here.starts()) == 1
 
 
@@ -337,7 +345,7 @@ def test_without_a_writable_cache_results_are_in_a_temporary_directory(
     assert entry.path.parent == temporary
     assert entry.path.stat().st_mode & 0o777 == 0o600
     assert "GPUDIAG_CACHE_DIR" in here.cache.note
-    here.jobs.close()
+    here.analyses.close()
 
 
 def test_without_any_writable_directory_the_analysis_fails(
@@ -348,10 +356,10 @@ def test_without_any_writable_directory_the_analysis_fails(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     here = Desk(tmp_path / "log", Settings(tmp_path / "file" / "cache"))
     error = here.failure("a", "fine").error
-    assert isinstance(error, JobFailed)
+    assert isinstance(error, ProcessFailed)
     assert "cannot be saved" in error.what
     assert "GPUDIAG_CACHE_DIR" in error.remedy
-    here.jobs.close()
+    here.analyses.close()
 
 
 @pytest.mark.parametrize(
@@ -371,11 +379,12 @@ def test_the_worker_exits_with_its_parent(tmp_path: Path, word: str) -> None:
         from pathlib import Path
         from tb_gpudiag.service.caches.cache import Cache
         from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
+        from tb_gpudiag.service.analyses.task import Task
         from tb_gpudiag.service.settings import Settings
         from tests.service.helpers import trace_file
-        jobs = AnalysisQueue(Settings(None), Cache(None), command={FAKE_WORKER!r})
+        analyses = AnalysisQueue(Settings(None), Cache(None), module={FAKE_WORKER!r})
         while True:
-            jobs.ask("a", trace_file(Path({str(tmp_path / "a.pt.trace.json")!r})))
+            analyses.ask("a", Task(trace_file(Path({str(tmp_path / "a.pt.trace.json")!r}))))
             time.sleep(0.05)
     """
     starts = tmp_path / "starts"
@@ -392,24 +401,9 @@ def test_the_worker_exits_with_its_parent(tmp_path: Path, word: str) -> None:
     eventually(lambda: not is_alive(int(starts.read_text().split()[0])))
 
 
-def test_the_worker_exits_when_stdin_ends(tmp_path: Path) -> None:
-    """This works on every system, without the signal that Linux sends."""
-    path = write_trace(tmp_path, "a", "hang")
-    task = Task(file=trace_file(path), drafts=[], memory_limit_bytes=1 << 40, parent=os.getpid())
-    with subprocess.Popen(
-        FAKE_WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=worker_environment()
-    ) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        worker.stdin.write(task.to_line())
-        worker.stdin.flush()
-        assert json.loads(worker.stdout.readline())["stage"] == "working"
-        worker.stdin.close()
-        assert worker.wait(60) == 1
-
-
-def test_the_worker_inherits_no_sockets(tmp_path: Path) -> None:
-    script = (
+def test_the_worker_inherits_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "looking.py").write_text(
         "import os, stat, sys; "
         "bad = [n for n in range(3, 256) if os.path.exists(f'/proc/self/fd/{n}') "
         "and stat.S_ISSOCK(os.fstat(n).st_mode)]; "
@@ -419,11 +413,11 @@ def test_the_worker_inherits_no_sockets(tmp_path: Path) -> None:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         os.set_inheritable(listening.fileno(), True)
-        here = Desk(tmp_path, Settings(tmp_path / "cache"), (sys.executable, "-c", script))
+        here = Desk(tmp_path, Settings(tmp_path / "cache"), "looking")
         here.ask("a")
         eventually(lambda: (tmp_path / "found").exists() and (tmp_path / "found").read_text())
     assert (tmp_path / "found").read_text() == "[]"
-    here.jobs.close()
+    here.analyses.close()
 
 
 def test_a_module_in_the_working_directory_is_not_mistaken_for_the_standard_library(
@@ -433,4 +427,4 @@ def test_a_module_in_the_working_directory_is_not_mistaken_for_the_standard_libr
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.chdir(tmp_path)
     # It started and read the file.
-    assert isinstance(desk(command=COMMAND).failure("a", "this is no JSON").error, NotATrace)
+    assert isinstance(desk(module=MODULE).failure("a", "this is no JSON").error, NotATrace)

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.service.caches import cache as cache_module
 from tb_gpudiag.service.caches.cache import Cache, digest_of_code, entry_key
-from tb_gpudiag.service.caches.cache_entry import HEAD, Arrays, CorruptEntry, Entry, write_entry
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.caches.cache_entry import HEAD, Arrays, Entry, write_entry
+from tb_gpudiag.service.processes.process_setup import worker_environment
 
 
 def fill(draft: Path, text: str = "report", numbers: int = 100) -> None:

@@ -17,7 +17,7 @@ from tb_gpudiag.service.caches import claims
 from tb_gpudiag.service.caches.claims import Claim, known_or_claimed
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.trace_content import content_key
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.report.reports import slow_loader
 from tests.service.helpers import eventually
 from tests.service.test_shared_cache import KEY, MARK, put

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.digest.digest import texts
-from tb_gpudiag.errors import JobFailed, NotATrace, UsageError
+from tb_gpudiag.errors import NotATrace, ProcessFailed, UsageError
 from tb_gpudiag.service.analyses.dask_digests import digest_on_cluster
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
@@ -87,7 +87,7 @@ def test_a_lost_scheduler_keeps_what_is_done(cluster: Any, tmp_path: Path) -> No
     assert sorted(d.file.run for d in done) == list("abcdefgh")
     assert done[0].digest is not None
     lost = [d for d in done if d.digest is None]
-    assert all(isinstance(d.error, JobFailed) for d in lost)
+    assert all(isinstance(d.error, ProcessFailed) for d in lost)
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

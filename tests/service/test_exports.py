@@ -2,43 +2,72 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.errors import JobFailed
-from tb_gpudiag.service.exports import MOST_AT_ONCE, READY, Exports, Order
+from tb_gpudiag.errors import NotATrace, ProcessFailed
+from tb_gpudiag.service import exports
+from tb_gpudiag.service.exports import MOST_AT_ONCE, Exports, Order
+from tb_gpudiag.service.processes import child
 from tb_gpudiag.trace.files.find import TraceFile
 
-ORDER = Order("entry", TraceFile("trace.json", ".", "worker", "", 1, 0, "id"), "json", 1 << 30, os.getpid())
+pytestmark = pytest.mark.slow  # each test starts processes
+
+ORDER = Order("entry", TraceFile("trace.json", ".", "worker", "", 1, 0, "id"), "json", 1 << 30)
 
 
-def program(tmp_path: Path, code: str) -> tuple[str, ...]:
-    path = tmp_path / "program.py"
-    path.write_text(code)
-    return sys.executable, "-S", str(path)
+@pytest.fixture
+def acting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Exports]:
+    """Make exports whose process acts like this."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(exports, "MODULE", "acting")
+
+    def make(act: str) -> Exports:
+        code = f"""
+            import os
+            from tb_gpudiag.errors import NotATrace
+            from tb_gpudiag.service.processes.child_messages import Message
+
+            def answer(request, reply):
+                {act}
+        """
+        (tmp_path / "acting.py").write_text(textwrap.dedent(code))
+        return Exports()
+
+    return make
 
 
-def test_content_is_passed_on_as_it_comes(tmp_path: Path) -> None:
-    made = Exports(
-        program(tmp_path, f"import sys; sys.stdin.readline(); print({READY.decode()!r} 'content')")
-    )
+def test_content_is_passed_on_as_it_comes(acting: Callable[[str], Exports]) -> None:
+    made = acting("reply.piece(b'con'); return Message(content=b'tent')")
     for _ in range(MOST_AT_ONCE + 1):
-        assert b"".join(made.start(ORDER)) == b"content" + os.linesep.encode()
+        export = made.start(ORDER)
+        assert export.name == "worker.gpudiag.json"
+        assert list(export) == [b"con", b"tent"]
 
 
-@pytest.mark.parametrize("code", ["", "import os; os.close(0)", "import sys; sys.stdin.readline()"])
-def test_a_process_that_ends_is_an_error_and_leaves_room(tmp_path: Path, code: str) -> None:
-    made = Exports(program(tmp_path, code))
+def test_a_process_that_ends_is_an_error_and_leaves_room(acting: Callable[[str], Exports]) -> None:
+    made = acting("os._exit(0)")
     for _ in range(MOST_AT_ONCE + 1):
-        with pytest.raises(JobFailed, match="ended or hangs"):
+        with pytest.raises(ProcessFailed, match="ended or hangs"):
             made.start(ORDER)
 
 
-def test_a_process_that_cannot_start_is_an_error_and_leaves_room(tmp_path: Path) -> None:
-    made = Exports((str(tmp_path / "none"),))
+def test_an_error_arrives_unchanged(acting: Callable[[str], Exports]) -> None:
+    with pytest.raises(NotATrace, match="no trace"):
+        acting("raise NotATrace('no trace')").start(ORDER)
+
+
+def test_a_file_that_is_not_whole_is_an_error(acting: Callable[[str], Exports]) -> None:
+    with pytest.raises(child.ChildEnded, match="exit code 3"):
+        list(acting("reply.piece(b'con'); os._exit(3)").start(ORDER))
+
+
+def test_a_process_that_cannot_start_is_an_error_and_leaves_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "PROGRAM", ("/nonexistent/python",))
+    made = Exports()
     for _ in range(MOST_AT_ONCE + 1):
-        with pytest.raises(JobFailed, match="No process could be started"):
+        with pytest.raises(ProcessFailed, match="No process could be started"):
             made.start(ORDER)

@@ -16,7 +16,7 @@ from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.analyses.diagnoses import Diagnosis, diagnose_whole
-from tb_gpudiag.service.analyses.protocol import Task
+from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.analyses.tasks import do
 from tb_gpudiag.service.caches.cache_entry import Unpacked
 from tb_gpudiag.service.caches.reuse import (
@@ -114,7 +114,7 @@ def test_a_memory_snapshot_is_shared_too(tmp_path: Path, team: SharedCache) -> N
 def test_a_digest_is_taken_from_a_digest_or_a_diagnosis(log: Path, tmp_path: Path, team: SharedCache) -> None:
     file = only(log)
     own = diagnose_whole(file)
-    task = Task(file, [], 1 << 40, 0, kind="digest", shared=str(tmp_path / "team"))
+    task = Task(file, kind="digest", shared=str(tmp_path / "team"))
     (tmp_path / "team").mkdir()
     first = do(task, lambda share, stage: None)
     assert "origin" not in first.summary

@@ -32,7 +32,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     services = []
 
     def make(log: str = "log") -> Service:
-        service = Service([Root(str(tmp_path / log))], Settings(tmp_path / "cache"), command=FAKE_WORKER)
+        service = Service([Root(str(tmp_path / log))], Settings(tmp_path / "cache"), module=FAKE_WORKER)
         services.append(service)
         eventually(lambda: service.traces().scanned)
         return service
@@ -256,7 +256,7 @@ def test_a_cache_that_cannot_be_written_is_a_problem_in_the_list(
     hasten(monkeypatch)
     write_trace(tmp_path / "log", "a", "hello")
     (tmp_path / "file").write_text("in the way")
-    service = Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "file" / "c"), command=FAKE_WORKER)
+    service = Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "file" / "c"), module=FAKE_WORKER)
     eventually(lambda: service.traces().traces)
     assert text_of(service, only(service).id) == "hello"
     assert ["GPUDIAG_CACHE_DIR" in problem.what for problem in service.traces().problems] == [True]

@@ -18,7 +18,7 @@ import pytest
 from tb_gpudiag.service.caches import shared_cache
 from tb_gpudiag.service.caches.cache_entry import Arrays, write_to
 from tb_gpudiag.service.caches.shared_cache import SharedCache, owner
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes.process_setup import worker_environment
 
 KEY, OTHER = "a" * 32, "b" * 32
 MARK = "c" * 32

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 MOST_FILES = 8
-OUR_PROCESSES = ("tb_gpudiag.service.analyses.worker", "tb_gpudiag.service.slices.cutter", "eager_helper")
+OUR_PROCESSES = ("tb_gpudiag.service.processes",)
 DAY_S = 86_400.0
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from tb_gpudiag import DiagnosisHandler
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.training import helper_process
+from tb_gpudiag.training import helper
 from tests.soak.team import without_place
-from tests.training.stage import EAGER, FakeProfiler
+from tests.training.stage import FakeProfiler
 
 
 def main(folder: Path, contents: list[bytes], every_s: float, keep: int) -> None:
@@ -42,7 +42,7 @@ def main(folder: Path, contents: list[bytes], every_s: float, keep: int) -> None
         counts["reports"] += 1
 
     # On a busy machine, a helper in the background would never have its turn.
-    helper_process.COMMAND = (sys.executable, "-u", EAGER[1])
+    helper.NICE = 0
     made = DiagnosisHandler(folder, on_diagnosis=note, keep=keep)
     draw, weights = random.Random(0), np.ones((64, 64))
     slowest_s, next_s = 0.0, 0.0

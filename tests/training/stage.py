@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +12,10 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.training import helper_process
+from tb_gpudiag.training import helper
 from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 from tests.builder import TraceBuilder
 
-EAGER = (sys.executable, str(Path(__file__).with_name("eager_helper.py")))
 DEADLINE_S = 90.0
 
 
@@ -58,9 +56,9 @@ class Diagnosed:
 
 @contextmanager
 def handler(folder: str | Path, **options: Any) -> Iterator[DiagnosisHandler]:
-    """Handler whose helper runs at normal priority. Closed at the end."""
+    """Handler whose helper runs at normal priority: the lowest one would stall tests on a busy machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(helper_process, "COMMAND", EAGER)
+        patch.setattr(helper, "NICE", 0)
         made = DiagnosisHandler(folder, **options)
         try:
             yield made

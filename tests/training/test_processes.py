@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.training import diagnosis_queue
 from tests.report.reports import slow_loader
 from tests.service.helpers import children, eventually, is_alive

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.training.stage import Diagnosed, handler
 
 pytestmark = pytest.mark.slow

@@ -19,12 +19,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import tb_gpudiag
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.training import helper_process, uploads
+from tb_gpudiag.training import helper, uploads
 from tb_gpudiag.training.uploads import MOST_WAITING, Uploads
 from tests.service.helpers import children, eventually
-from tests.training.stage import EAGER
 
 
 class FailingFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -273,7 +272,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_a_url_of_a_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written by the helper: there is more than one process that can."""
-    monkeypatch.setattr(helper_process, "COMMAND", EAGER)
+    monkeypatch.setattr(helper, "NICE", 0)
     made, before = Uploads(f"file://{tmp_path}/run"), children()
     record(made, "a")
     eventually(lambda: children() - before, "started")

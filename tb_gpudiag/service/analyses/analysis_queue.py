@@ -1,32 +1,29 @@
 """Run analyses, each in its own process: a queue, a limit on how many run at once, and limits on each.
 
 Analyses run in processes because a process does not block the other tabs of TensorBoard, can be killed, and
-frees its memory. `multiprocessing` would run the main script of a program that embeds TensorBoard a second
-time, so this uses `subprocess`. All threads are daemons, so that TensorBoard exits without waiting for them.
+frees its memory. All threads are daemons, so that TensorBoard exits without waiting for them.
 """
 
 from __future__ import annotations
 
 import atexit
-import os
-import subprocess
-import sys
+import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from tb_gpudiag.errors import GpudiagError, JobFailed, LimitReached, NoAnswer
-from tb_gpudiag.service.analyses.process_end import listen, log_last_output, why_no_result
-from tb_gpudiag.service.analyses.protocol import TRANSIENT, Done, Failed, Progress, Task, parse
+from tb_gpudiag.errors import GpudiagError, LimitReached, NoAnswer, ProcessFailed, Unreadable
+from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.cache_entry import Entry
 from tb_gpudiag.service.caches.claims import WAITING as WAITING_FOR_OTHERS
-from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.processes.child import Child, ChildEnded
+from tb_gpudiag.service.processes.child_messages import Kind
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 
 # A visible page asks about every second. A hidden page stops asking, but its user may come back. After this
@@ -52,23 +49,20 @@ MOST_PER_WORKER = 2
 # A file that has crashed this many processes most likely crashes the next one.
 MOST_CRASHES = 3
 
-COMMAND = (sys.executable, "-m", "tb_gpudiag.service.analyses.worker")
+# Errors that are not about the file: trying again later may succeed. After a bug or at a limit, the same file
+# fails again.
+TRANSIENT = (ProcessFailed, Unreadable)
 
+MODULE = "tb_gpudiag.service.analyses.worker"
 
-@dataclass(frozen=True)
-class AnalysisState:
-    """State of an analysis."""
-
-    state: Literal["queued", "running", "failed"]
-    progress: float = 0.0
-    stage: str = ""
-    error: GpudiagError | None = None
+logger = logging.getLogger("tensorboard")
 
 
 @dataclass
-class _Job:
+class _Analysis:
     key: str
-    file: TraceFile
+    task: Task
+    child: Child
     asked_s: float
     state: Literal["queued", "running", "failed", "done"] = "queued"
     progress: float = 0.0
@@ -78,12 +72,7 @@ class _Job:
     ended_s: float = 0.0
     not_before_s: float = 0.0  # when it is tried again
     drafts: list[Path] = field(default_factory=list)
-    process: subprocess.Popen[bytes] | None = None
     stopped: GpudiagError | None = None  # why its process was killed
-    kind: str = "diagnose"  # this and the next three: see Task
-    sources: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
-    records: tuple[tuple[str, int, str], ...] = ()
     failures: int = 0  # of processes for this file, one after another
     crashes: int = 0  # failures without a message
 
@@ -91,8 +80,8 @@ class _Job:
 class AnalysisQueue:
     """Queue of analyses and their processes. Results go into `cache`.
 
-    `on_change(key)` is called whenever the state of a job changes. The lock is held, so it must be fast.
-    `on_ready(key, entry)` is called when a result is there, before `on_change(key)`.
+    on_change(key) is called whenever the state of an analysis changes. The lock is held, so it must be fast.
+    on_ready(key, entry) is called when a result is there, before on_change(key).
     """
 
     def __init__(
@@ -102,100 +91,80 @@ class AnalysisQueue:
         *,
         on_change: Callable[[str], None] = lambda key: None,
         on_ready: Callable[[str, Entry], None] = lambda key, entry: None,
-        command: Sequence[str] = COMMAND,
+        module: str = MODULE,
     ) -> None:
         self._settings = settings
         self._cache = cache
         self._on_change = on_change
         self._on_ready = on_ready
-        self._command = tuple(command)
-        self._jobs: dict[str, _Job] = {}
+        self._module = module
+        self._analyses: dict[str, _Analysis] = {}
         self._changed = threading.Condition()
         self._closed = False
         self._scheduler: threading.Thread | None = None
         atexit.register(self.close)
 
-    def ask(
-        self,
-        key: str,
-        file: TraceFile,
-        kind: str = "diagnose",
-        sources: tuple[str, ...] = (),
-        ids: tuple[str, ...] = (),
-        records: tuple[tuple[str, int, str], ...] = (),
-    ) -> AnalysisState:
-        """Return the state of the analysis of `file`, and queue it if there is none.
+    def ask(self, key: str, task: Task) -> Pending:
+        """Return the state of the analysis that has the result `key`, and queue it if there is none.
 
-        Its result gets the key `key`. The analysis goes on as long as somebody asks.
-        kind, sources, ids, records: see Task.
+        It goes on as long as somebody asks.
         """
         with self._changed:
-            job = self._jobs.get(key)
+            analysis = self._analyses.get(key)
             now_s = time.monotonic()
-            if job is None or _may_be_retried(job, now_s):
-                before = (job.failures, job.crashes) if job else (0, 0)
-                job = self._jobs[key] = _Job(
-                    key,
-                    file,
-                    now_s,
-                    kind=kind,
-                    sources=sources,
-                    ids=ids,
-                    records=records,
-                    failures=before[0],
-                    crashes=before[1],
-                )
+            if analysis is None or _may_be_retried(analysis, now_s):
+                new = _Analysis(key, task, Child(self._module), now_s)
+                if analysis is not None:
+                    new.failures, new.crashes = analysis.failures, analysis.crashes
+                analysis = self._analyses[key] = new
                 if self._scheduler is None and not self._closed:
-                    # It runs as long as this process: Linux kills a worker when the *thread* that started it
-                    # ends.
                     self._scheduler = threading.Thread(
-                        target=self._schedule, name="gpudiag-jobs", daemon=True
+                        target=self._schedule, name="gpudiag-analyses", daemon=True
                     )
                     self._scheduler.start()
-                self._tell(job)
-            job.asked_s = now_s
-            return _state_of(job)
+                self._tell(analysis)
+            analysis.asked_s = now_s
+            return _state_of(analysis)
 
-    def state(self, key: str) -> AnalysisState | None:
-        """Return the state without asking for the result; None if there is no such job."""
+    def state(self, key: str) -> Pending | None:
+        """Return the state without asking for the result; None if there is no such analysis."""
         with self._changed:
-            job = self._jobs.get(key)
-            return _state_of(job) if job is not None else None
+            analysis = self._analyses.get(key)
+            return _state_of(analysis) if analysis is not None else None
 
     def cancel(self, key: str) -> bool:
-        """Stop a queued or running job and forget it. Return False if there is none."""
+        """Stop a queued or running analysis and forget it. Return False if there is none."""
         with self._changed:
-            job = self._jobs.get(key)
-            if job is None or job.state not in ("queued", "running"):
+            analysis = self._analyses.get(key)
+            if analysis is None or analysis.state not in ("queued", "running"):
                 return False
-            self._drop(job)
+            self._drop(analysis)
             return True
 
     def counts(self) -> dict[str, int]:
-        """Return the number of jobs in each state."""
+        """Return the number of analyses in each state."""
         with self._changed:
-            states = [job.state for job in self._jobs.values()]
+            states = [analysis.state for analysis in self._analyses.values()]
         return {state: states.count(state) for state in ("queued", "running", "failed")}
 
     def close(self) -> None:
         """Kill all processes, without waiting for them."""
         with self._changed:
             self._closed = True
-            for job in list(self._jobs.values()):
-                if job.state in ("queued", "running"):
-                    self._drop(job)
+            for analysis in list(self._analyses.values()):
+                if analysis.state in ("queued", "running"):
+                    self._drop(analysis)
             self._changed.notify_all()
 
-    def _drop(self, job: _Job) -> None:
-        job.stopped = JobFailed("The analysis was canceled.", where=job.file.path)
-        if job.process is not None:
-            job.process.kill()
-        self._jobs.pop(job.key, None)
-        self._tell(job)
+    def _drop(self, analysis: _Analysis) -> None:
+        analysis.stopped = ProcessFailed("The analysis was canceled.", where=analysis.task.file.path)
+        analysis.child.close()
+        self._analyses.pop(analysis.key, None)
+        self._tell(analysis)
 
-    def _tell(self, job: _Job) -> None:
+    def _tell(self, analysis: _Analysis) -> None:
         self._changed.notify_all()
-        self._on_change(job.key)
+        self._on_change(analysis.key)
 
     def _schedule(self) -> None:
         while True:
@@ -203,193 +172,177 @@ class AnalysisQueue:
                 if self._closed:
                     return
                 self._enforce()
-                job = self._next()
-                if job is None:
-                    busy = any(job.state in ("queued", "running") for job in self._jobs.values())
+                analysis = self._next()
+                if analysis is None:
+                    busy = any(one.state in ("queued", "running") for one in self._analyses.values())
                     self._changed.wait(TICK_S if busy else None)
                     continue
-                job.state, job.began_s, job.stage = "running", time.monotonic(), "starting"
-                self._tell(job)
-            there = self._cache.find(job.key)
+                analysis.state, analysis.began_s, analysis.stage = "running", time.monotonic(), "starting"
+                self._tell(analysis)
+            there = self._cache.find(analysis.key)
             if there is not None:
                 # The result came after the caller looked into the cache, or from another TensorBoard.
-                self._on_ready(job.key, there)
+                self._on_ready(analysis.key, there)
                 with self._changed:
-                    self._finish(job)
+                    self._finish(analysis)
             else:
-                self._begin(job)
+                threading.Thread(
+                    target=self._run, args=(analysis,), name="gpudiag-analysis", daemon=True
+                ).start()
 
-    def _next(self) -> _Job | None:
-        """Return the queued job that was asked for last; None if there is none or all workers are busy."""
-        running = [job.stage not in WAITING_STAGES for job in self._jobs.values() if job.state == "running"]
+    def _next(self) -> _Analysis | None:
+        """Return the queued analysis that was asked for last; None if there is none or no more may run."""
+        running = [
+            one.stage not in WAITING_STAGES for one in self._analyses.values() if one.state == "running"
+        ]
         now_s = time.monotonic()
-        queued = [job for job in self._jobs.values() if job.state == "queued" and job.not_before_s <= now_s]
+        queued = [
+            one for one in self._analyses.values() if one.state == "queued" and one.not_before_s <= now_s
+        ]
         workers = self._settings.workers
         if sum(running) >= workers or len(running) >= MOST_PER_WORKER * workers or not queued:
             return None
-        return max(queued, key=lambda job: job.asked_s)
+        return max(queued, key=lambda analysis: analysis.asked_s)
 
     def _enforce(self) -> None:
-        """Stop jobs that nobody asks about or that are over their time limit. Forget the oldest failures."""
+        """Stop analyses that nobody asks about or that take too long. Forget the oldest failures."""
         now_s = time.monotonic()
-        for job in list(self._jobs.values()):
-            if job.state in ("queued", "running") and now_s - job.asked_s > ABANDONED_AFTER_S:
-                self._drop(job)
-            elif job.state == "running" and now_s - job.began_s > self._settings.time_limit_s:
-                self._stop_at_time_limit(job)
-        failed = [job for job in self._jobs.values() if job.state == "failed"]
-        for job in failed[: max(0, len(failed) - FAILURES_KEPT)]:
-            del self._jobs[job.key]
+        for analysis in list(self._analyses.values()):
+            if analysis.state in ("queued", "running") and now_s - analysis.asked_s > ABANDONED_AFTER_S:
+                self._drop(analysis)
+            elif analysis.state == "running" and now_s - analysis.began_s > self._settings.time_limit_s:
+                self._stop_at_time_limit(analysis)
+        failed = [key for key, one in self._analyses.items() if one.state == "failed"]
+        for key in failed[: max(0, len(failed) - FAILURES_KEPT)]:
+            del self._analyses[key]
 
-    def _stop_at_time_limit(self, job: _Job) -> None:
-        if job.stopped is None and job.stage == WAITING_FOR_STORE:
-            job.failures += 1
-            job.stopped = NoAnswer(
+    def _stop_at_time_limit(self, analysis: _Analysis) -> None:
+        if analysis.stopped is None and analysis.stage == WAITING_FOR_STORE:
+            analysis.failures += 1
+            analysis.stopped = NoAnswer(
                 f"the store did not send the file within the time limit of {self._settings.time_limit_s:g} s",
-                where=job.file.path,
+                where=analysis.task.file.path,
                 remedy="check the connection, or increase GPUDIAG_TIME_LIMIT_S",
             )
-        elif job.stopped is None:
-            job.stopped = LimitReached(
+        elif analysis.stopped is None:
+            analysis.stopped = LimitReached(
                 f"The analysis was stopped at its time limit of {self._settings.time_limit_s:g} s.",
-                where=job.file.path,
+                where=analysis.task.file.path,
                 remedy="Record fewer steps, or increase GPUDIAG_TIME_LIMIT_S.",
             )
-        if job.process is not None:
-            job.process.kill()
+        analysis.child.close()
 
-    def _begin(self, job: _Job) -> None:
-        job.drafts = self._cache.drafts()
-        task = Task(
-            file=job.file,
-            drafts=[str(draft) for draft in job.drafts],
+    def _run(self, analysis: _Analysis) -> None:
+        """Run the process of an analysis, and settle the analysis when that ends."""
+        analysis.drafts = self._cache.drafts()
+        task = replace(
+            analysis.task,
+            drafts=tuple(map(str, analysis.drafts)),
             memory_limit_bytes=self._settings.memory_limit_bytes,
-            parent=os.getpid(),
-            kind=job.kind,
-            sources=job.sources,
-            ids=job.ids,
-            records=job.records,
             shared=str(self._settings.shared_directory or ""),
         )
+        draft = ""
+        failure: GpudiagError | None = None
         try:
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,  # it ends when we do, and then the worker exits
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=worker_environment(),
-                cwd=os.path.abspath(os.sep),  # it is on Python's path, and must not contain a random.py
-                start_new_session=True,  # Ctrl-C in the terminal is for TensorBoard only
-            )
-        except OSError as error:
-            with self._changed:
-                self._fail(
-                    job,
-                    JobFailed(
-                        f"No analysis process could be started: {error.strerror or error}.",
-                        where=job.file.path,
-                        remedy="Check whether this machine is out of memory or processes.",
-                    ),
-                )
-            return
-        with self._changed:
-            job.process = process
-            if job.stopped is not None:
-                process.kill()
-        threading.Thread(
-            target=self._follow, args=(job, process, task), name="gpudiag-job", daemon=True
-        ).start()
-
-    def _follow(self, job: _Job, process: subprocess.Popen[bytes], task: Task) -> None:
-        """Send the task and read messages until the process ends."""
-        last_output: list[bytes] = []
-        listener = threading.Thread(
-            target=listen, args=(process, last_output), name="gpudiag-stderr", daemon=True
-        )
-        listener.start()
-        outcome: Done | Failed | None = None
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(task.to_line())
-            process.stdin.flush()
-            for message in parse(process.stdout):
-                if isinstance(message, Progress):
-                    with self._changed:
-                        job.progress, job.stage = message.share, message.stage
-                        if job.stage == WAITING_FOR_OTHERS:  # its own time begins after that
-                            job.began_s = time.monotonic()
+            for message in analysis.child.messages(task.request()):
+                if message.kind is Kind.PROGRESS:
+                    self._note_progress(analysis, **message.fields)
                 else:
-                    outcome = message
-        except OSError:  # it ended before it read the task
-            pass
-        code = process.wait()
-        listener.join(1.0)
-        for stream in (process.stdin, process.stdout, process.stderr):
-            try:
-                stream.close()  # type: ignore[union-attr]
-            except OSError:  # the pipe still has text that it did not read
-                pass
-        self._end(job, outcome, code, b"".join(last_output))
-
-    def _end(self, job: _Job, outcome: Done | Failed | None, code: int, last_output: bytes) -> None:
-        """Settle a job whose process has ended with this exit code."""
-        entry = self._keep_result(job, outcome)
+                    draft = message.fields["draft"]
+        except GpudiagError as error:
+            failure = error
+        except ChildEnded as ended:
+            analysis.crashes += analysis.stopped is None
+            failure = _crash(ended, task.file.path)
+        analysis.child.stop()
+        entry = self._keep_result(analysis, draft)
         with self._changed:
-            if job.stopped is not None:
-                self._fail(job, job.stopped)
-            elif entry is not None:
-                self._finish(job)
+            if analysis.stopped is None and entry is not None:
+                self._finish(analysis)
             else:
-                job.crashes += outcome is None
-                self._fail(job, why_no_result(outcome, code, job.file.path))
-        if last_output and job.stopped is None and job.state == "failed":
-            log_last_output(last_output, code)
+                self._fail(analysis, analysis.stopped or failure or _lost(draft))
+        if analysis.stopped is None and analysis.state == "failed":
+            _log_last_output(analysis)
 
-    def _keep_result(self, job: _Job, outcome: Done | Failed | None) -> Entry | None:
-        """Move the result into the cache and delete the other drafts. None if there is no result to keep."""
-        filled = Path(outcome.draft) if isinstance(outcome, Done) and job.stopped is None else None
-        for draft in job.drafts:
-            if draft != filled:
+    def _note_progress(self, analysis: _Analysis, share: float, stage: str) -> None:
+        with self._changed:
+            analysis.progress, analysis.stage = share, stage
+            if stage == WAITING_FOR_OTHERS:  # its own time begins after that
+                analysis.began_s = time.monotonic()
+
+    def _keep_result(self, analysis: _Analysis, filled: str) -> Entry | None:
+        """Move the draft that was filled into the cache, and delete the others. None if there is no result to
+        keep."""
+        kept = None
+        for draft in analysis.drafts:
+            if str(draft) == filled and analysis.stopped is None:
+                kept = draft
+            else:
                 self._cache.discard(draft)
-        if filled is None or filled not in job.drafts:
-            return None
-        entry = self._cache.commit(filled, job.key)
+        entry = self._cache.commit(kept, analysis.key) if kept is not None else None
         if entry is not None:
-            self._on_ready(job.key, entry)
+            self._on_ready(analysis.key, entry)
             self._cache.trim()
         return entry
 
-    def _finish(self, job: _Job) -> None:
-        job.state = "done"
-        if self._jobs.get(job.key) is job:
-            del self._jobs[job.key]
-        self._tell(job)
+    def _finish(self, analysis: _Analysis) -> None:
+        analysis.state = "done"
+        if self._analyses.get(analysis.key) is analysis:
+            del self._analyses[analysis.key]
+        self._tell(analysis)
 
-    def _fail(self, job: _Job, error: GpudiagError) -> None:
-        if isinstance(error, NoAnswer) and self._jobs.get(job.key) is job:
-            self._try_again(job, error)
+    def _fail(self, analysis: _Analysis, error: GpudiagError) -> None:
+        if isinstance(error, NoAnswer) and self._analyses.get(analysis.key) is analysis:
+            self._try_again(analysis, error)
             return
-        job.state, job.error, job.ended_s = "failed", error, time.monotonic()
-        job.failures += isinstance(error, JobFailed)
-        job.process = None
-        self._tell(job)
+        analysis.state, analysis.error, analysis.ended_s = "failed", error, time.monotonic()
+        analysis.failures += isinstance(error, ProcessFailed)
+        self._tell(analysis)
 
-    def _try_again(self, job: _Job, error: NoAnswer) -> None:
-        """Queue a job again whose store may answer later, as long as somebody asks."""
-        pause_s = RETRY_AFTER_S if job.failures < 2 else RETRY_LATER_S
-        job.state, job.progress, job.process, job.stopped = "queued", 0.0, None, None
-        job.stage = f"{error}. It is tried again after {pause_s:g} s."
-        job.not_before_s = time.monotonic() + pause_s
-        self._tell(job)
-
-
-def _state_of(job: _Job) -> AnalysisState:
-    assert job.state != "done"  # finished jobs are removed
-    return AnalysisState(job.state, job.progress, job.stage, job.error)
+    def _try_again(self, analysis: _Analysis, error: NoAnswer) -> None:
+        """Queue an analysis again whose store may answer later, as long as somebody asks."""
+        pause_s = RETRY_AFTER_S if analysis.failures < 2 else RETRY_LATER_S
+        analysis.state, analysis.progress, analysis.stopped = "queued", 0.0, None
+        analysis.child = Child(self._module)
+        analysis.stage = f"{error}. It is tried again after {pause_s:g} s."
+        analysis.not_before_s = time.monotonic() + pause_s
+        self._tell(analysis)
 
 
-def _may_be_retried(job: _Job, now_s: float) -> bool:
-    if job.state != "failed" or not isinstance(job.error, TRANSIENT) or job.crashes >= MOST_CRASHES:
+def _state_of(analysis: _Analysis) -> Pending:
+    assert analysis.state != "done"  # finished analyses are removed
+    return Pending(analysis.state, analysis.progress, analysis.stage, analysis.error)
+
+
+def _may_be_retried(analysis: _Analysis, now_s: float) -> bool:
+    if (
+        analysis.state != "failed"
+        or not isinstance(analysis.error, TRANSIENT)
+        or analysis.crashes >= MOST_CRASHES
+    ):
         return False
-    return now_s - job.ended_s > (RETRY_AFTER_S if job.failures < 2 else RETRY_LATER_S)
+    return now_s - analysis.ended_s > (RETRY_AFTER_S if analysis.failures < 2 else RETRY_LATER_S)
+
+
+def _crash(ended: ChildEnded, where: str) -> ProcessFailed:
+    return ProcessFailed(
+        f"The analysis process ended unexpectedly ({ended}).",
+        where=where,
+        remedy="The system may have run out of memory: close other programs, or record fewer steps. "
+        "TensorBoard's log has the process's last output.",
+    )
+
+
+def _lost(draft: str) -> ProcessFailed:
+    return ProcessFailed(
+        "The result is not where it was saved.",
+        where=draft,
+        remedy="Another program may delete files there: set GPUDIAG_CACHE_DIR to another directory.",
+    )
+
+
+def _log_last_output(analysis: _Analysis) -> None:
+    text = analysis.child.last_output.decode("utf-8", "replace")
+    shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
+    if shown and analysis.error is not None:
+        logger.warning("gpudiag: %s The last output of the process:\n%s", analysis.error.what, shown)

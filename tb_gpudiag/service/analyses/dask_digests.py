@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from tb_gpudiag.errors import GpudiagError, JobFailed, UsageError
+from tb_gpudiag.errors import GpudiagError, ProcessFailed, UsageError
 from tb_gpudiag.service.analyses.digests import Digested, digest_content, outcome
 from tb_gpudiag.trace.files.find import TraceFile
 
@@ -72,7 +72,7 @@ def _of_future(file: TraceFile, future: Any) -> Digested:
     return Digested(
         file,
         None,
-        JobFailed(
+        ProcessFailed(
             f"the Dask worker that read it failed: {reason}",
             where=file.path,
             remedy="see the worker's log; run the command again to try the traces that are missing",
@@ -80,8 +80,8 @@ def _of_future(file: TraceFile, future: Any) -> Digested:
     )
 
 
-def _scheduler_lost(file: TraceFile, address: str, reason: str) -> JobFailed:
-    return JobFailed(
+def _scheduler_lost(file: TraceFile, address: str, reason: str) -> ProcessFailed:
+    return ProcessFailed(
         f"the Dask scheduler {address} was lost before this trace was done: {reason}",
         where=file.path,
         remedy="start it again and run the command again",

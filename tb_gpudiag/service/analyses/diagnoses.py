@@ -6,7 +6,7 @@ import gzip
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from google.protobuf.message import Message
@@ -25,6 +25,7 @@ from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.segment_map import prepare_segments
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.wire import from_json, to_json
+from tb_gpudiag.service.analyses.task import EntryContent
 from tb_gpudiag.service.caches.cache_entry import Unpacked
 from tb_gpudiag.service.index.run_rows import run_row
 from tb_gpudiag.trace.files.find import TraceFile
@@ -36,14 +37,6 @@ DIGEST: Final = "digest"
 _MOST_REPORT_BYTES: Final = 1 << 30
 
 
-class Result(NamedTuple):
-    """Contents of a cache entry: see entry.write_entry."""
-
-    content: bytes
-    arrays: Mapping[str, Any]
-    summary: Mapping[str, str]
-
-
 @dataclass(frozen=True)
 class Diagnosis:
     """A trace's report, digest, and arrays of the page. origin: whose result it is; "" if of this process."""
@@ -53,11 +46,11 @@ class Diagnosis:
     arrays: Mapping[str, Any]
     origin: str = ""
 
-    def result(self) -> Result:
+    def result(self) -> EntryContent:
         """Return the cache entry."""
         arrays = {**self.arrays, DIGEST: np.frombuffer(to_bytes(self.digest), np.uint8)}
         state = pb.ReportState(state="ready", progress=1.0, report=self.report)
-        return Result(zipped(state), arrays, _summary(self.digest, self.origin))
+        return EntryContent(zipped(state), arrays, _summary(self.digest, self.origin))
 
     @property
     def is_final(self) -> bool:
@@ -114,9 +107,9 @@ def digest_in(content: bytes, file: TraceFile) -> Digest:
     return replace(digest, about=about)
 
 
-def digest_result(digest: Digest, origin: str = "") -> Result:
+def digest_result(digest: Digest, origin: str = "") -> EntryContent:
     """Return the cache entry of a digest alone."""
-    return Result(to_bytes(digest), {}, _summary(digest, origin))
+    return EntryContent(to_bytes(digest), {}, _summary(digest, origin))
 
 
 def zipped(message: Message) -> bytes:

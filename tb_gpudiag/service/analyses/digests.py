@@ -1,29 +1,31 @@
 """Digest many traces, in processes on this machine.
 
-A process that dies (killed, or stopped by a limit of the system) costs the traces that it and its neighbors
-were reading: each of them is tried again alone, and the one that kills its process again gets an error.
+A process that dies (killed, or stopped by a limit of the system) costs the trace that it was reading. That
+trace is tried again when all others are done. If it kills its process again, it gets an error.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from queue import SimpleQueue
 from typing import Final
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes
-from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, is_out_of_memory
+from tb_gpudiag.errors import Defect, GpudiagError, ProcessFailed, is_out_of_memory
 from tb_gpudiag.service.caches.claims import claim_of, known_or_claimed
 from tb_gpudiag.service.caches.reuse import known_digest, new_digest, share
 from tb_gpudiag.service.caches.shared_cache import SharedCache
-from tb_gpudiag.service.processes.guarded_memory import MemoryLimit
+from tb_gpudiag.service.processes.child import Child, ChildEnded
+from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.memory_limit import MemoryLimit
+from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
 
@@ -31,7 +33,7 @@ from tb_gpudiag.trace.files.find import TraceFile
 # may be packed ten to one. With less memory than this for each, fewer processes run.
 LEAST_BYTES_EACH: Final = 1 << 30
 
-_guard: MemoryLimit | None = None
+MODULE = "tb_gpudiag.service.analyses.digests"
 
 
 @dataclass(frozen=True)
@@ -50,101 +52,103 @@ def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iter
     """
     count = min(processes or _room(), len(files))
     if count <= 1:
-        for file in files:
-            yield outcome(file, digest_content(file))
-        return
-    yield from _Pool(files, count).run()
+        guard = MemoryLimit(command_memory_limit_bytes())
+        yield from (outcome(file, digest_content(file, guard)) for file in files)
+    else:
+        yield from _Processes(files, count).run()
 
 
-class _Pool:
-    """Processes that digest files. At most as many files are submitted as there are processes, so that it is
-    known which ones a process that died was reading."""
+class _Processes:
+    """Processes that digest files, each one file after another."""
 
-    def __init__(self, files: Sequence[TraceFile], processes: int) -> None:
+    def __init__(self, files: Sequence[TraceFile], count: int) -> None:
         # The largest first, so that none of them is left for the end.
         self._waiting = deque(sorted(files, key=lambda file: -file.size_bytes))
-        self._suspects: deque[TraceFile] = deque()
-        self._processes = processes
-        self._limit_bytes = command_memory_limit_bytes() // processes
+        self._limit_bytes = command_memory_limit_bytes() // count
+        self._children = [Child(MODULE, nice=0) for _ in range(count)]
+        self._done: SimpleQueue[tuple[TraceFile, bytes | GpudiagError | None]] = SimpleQueue()
 
     def run(self) -> Iterator[Digested]:
-        while self._waiting:
-            yield from self._together()
-        while self._suspects:
-            yield self._alone(self._suspects.popleft())
+        left = len(self._waiting)
+        for child in self._children:
+            threading.Thread(target=self._digest, args=(child,), name="gpudiag-digest", daemon=True).start()
+        try:
+            suspects = []
+            for _ in range(left):
+                file, found = self._done.get()
+                if found is None:
+                    suspects.append(file)
+                else:
+                    yield outcome(file, found)
+            for file in suspects:
+                alone = Child(MODULE, nice=0)
+                self._children.append(alone)
+                yield outcome(file, self._asked(alone, file) or _killed(file))
+                alone.stop()
+        finally:
+            for child in self._children:
+                child.close()
 
-    def _together(self) -> Iterator[Digested]:
-        """Digest the waiting files until there are none, or until a process dies."""
-        running: dict[Future[bytes | GpudiagError], TraceFile] = {}
-        with self._executor(self._processes) as pool:
-            while self._waiting or running:
-                try:
-                    while self._waiting and len(running) < self._processes:
-                        future = pool.submit(digest_content, self._waiting[0])
-                        running[future] = self._waiting.popleft()
-                except BrokenProcessPool:
-                    self._suspects += running.values()
-                    return
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    file = running.pop(future)
-                    found = _result(future)
-                    if found is None:
-                        self._suspects.append(file)
-                    else:
-                        yield outcome(file, found)
+    def _digest(self, child: Child) -> None:
+        """Digest files until none is left. Runs on a thread for each process."""
+        with contextlib.suppress(IndexError):
+            while True:
+                file = self._waiting.popleft()
+                self._done.put((file, self._asked(child, file)))
+        child.stop()
 
-    def _alone(self, file: TraceFile) -> Digested:
-        with self._executor(1) as pool, contextlib.suppress(BrokenProcessPool):
-            return outcome(file, pool.submit(digest_content, file).result())
-        killed = JobFailed(
-            "the process that read it was killed",
-            where=file.path,
-            remedy="the machine may be out of memory: close other programs, or record fewer steps",
-        )
-        return Digested(file, None, killed)
-
-    def _executor(self, processes: int) -> ProcessPoolExecutor:
-        # Not fork: threads of DuckDB and Arrow would be cut in two.
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(processes, context, _begin, (self._limit_bytes,))
+    def _asked(self, child: Child, file: TraceFile) -> bytes | GpudiagError | None:
+        """Return the content of a file's digest, or why there is none; None if the process was killed."""
+        fields = {"where": file.path, "file": asdict(file), "memory_limit_bytes": self._limit_bytes}
+        try:
+            return child.ask(Message(fields)).content
+        except GpudiagError as error:
+            return error
+        except ChildEnded:
+            return None
 
 
-def _begin(limit_bytes: int) -> None:
-    global _guard
-    _guard = MemoryLimit(limit_bytes)
+def answer(request: Message, reply: Reply) -> Message:
+    """Digest the file that is asked for, in a process of its own."""
+    reply.bound_memory(request.fields["memory_limit_bytes"])
+    return Message(content=_digest_content(TraceFile(**request.fields["file"])))
 
 
-def digest_content(file: TraceFile) -> bytes | GpudiagError:
-    """Return the content of the file's digest, or why there is none. Share it: see reuse.py."""
-    guard = _guard or MemoryLimit()
-    shared = SharedCache.of(settings_from())
-    claim = claim_of("digest", file, shared)
+def digest_content(file: TraceFile, guard: MemoryLimit | None = None) -> bytes | GpudiagError:
+    """Return the content of the file's digest, or why there is none."""
+    guard = guard or MemoryLimit(command_memory_limit_bytes())
     try:
         with guard.watched():
-            known = known_or_claimed(partial(known_digest, file, shared), claim, lambda *_: None)
-            if known is not None:
-                return known.content
-            result = new_digest(file, marked=shared is not None)
-            if shared is not None:
-                share(result, shared)
-            return result.content
+            return _digest_content(file)
     except GpudiagError as error:
         return error
     except Exception as error:  # a bug must not cost the user the other files
-        if is_out_of_memory(error):
-            return guard.error(file.path)
-        return Defect.of(error, where=file.path)
+        return guard.error(file.path) if is_out_of_memory(error) else Defect.of(error, where=file.path)
+
+
+def _digest_content(file: TraceFile) -> bytes:
+    """Return the content of the file's digest, and share it: see reuse.py."""
+    shared = SharedCache.of(settings_from())
+    claim = claim_of("digest", file, shared)
+    try:
+        known = known_or_claimed(partial(known_digest, file, shared), claim, lambda *_: None)
+        if known is not None:
+            return known.content
+        result = new_digest(file, marked=shared is not None)
+        if shared is not None:
+            share(result, shared)
+        return result.content
     finally:
         if claim is not None:
             claim.release()
 
 
-def _result(future: Future[bytes | GpudiagError]) -> bytes | GpudiagError | None:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return None
+def _killed(file: TraceFile) -> ProcessFailed:
+    return ProcessFailed(
+        "the process that read it was killed",
+        where=file.path,
+        remedy="the machine may be out of memory: close other programs, or record fewer steps",
+    )
 
 
 def outcome(file: TraceFile, found: bytes | GpudiagError) -> Digested:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
@@ -12,9 +13,9 @@ from tb_gpudiag.service.index.log_index import TraceEntry
 
 @dataclass(frozen=True)
 class Pending:
-    """State of an analysis without a result: it is still running, or has failed."""
+    """State of an analysis without a result: it waits, runs, or has failed."""
 
-    state: str  # queued, running, failed
+    state: Literal["queued", "running", "failed"]
     progress: float = 0.0
     stage: str = ""
     error: GpudiagError | None = None

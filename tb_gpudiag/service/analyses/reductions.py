@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.errors import CorruptEntry, GpudiagError
 from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
 from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key
-from tb_gpudiag.service.analyses.protocol import BETWEEN_SIDES
+from tb_gpudiag.service.analyses.task import DigestSource, RecordSource, Task
 from tb_gpudiag.service.caches.cache import Cache, entry_key
-from tb_gpudiag.service.caches.cache_entry import CorruptEntry
 from tb_gpudiag.service.index.log_index import TraceEntry
 from tb_gpudiag.service.index.records import Record
-from tb_gpudiag.trace.files.find import TraceFile
-
-Group = Sequence[TraceEntry]
 
 
 class Reduced(NamedTuple):
@@ -35,26 +31,27 @@ class Reduced(NamedTuple):
 class _Digests:
     """State of the digests of some recordings."""
 
-    paths: list[str]  # cache entries
-    keys: list[str]
-    ids: list[str]
     total: int
-    errors: list[GpudiagError]  # of the recordings that cannot be read
+    keys: list[str] = field(default_factory=list)  # of those that are there
+    sources: list[DigestSource] = field(default_factory=list)
+    errors: list[GpudiagError] = field(default_factory=list)  # of the recordings that cannot be read
     waiting: str = ""  # why one of them has to wait
 
     @property
-    def complete(self) -> bool:
-        return len(self.paths) + len(self.errors) == self.total
+    def done(self) -> int:
+        return len(self.keys) + len(self.errors)
 
 
 class Reductions:
-    """Computes answers on demand. Safe for threads, like the cache and the jobs."""
+    """Computes answers on demand. Safe for threads, like the cache and the queue."""
 
-    def __init__(self, cache: Cache, jobs: AnalysisQueue) -> None:
+    def __init__(self, cache: Cache, analyses: AnalysisQueue) -> None:
         self._cache = cache
-        self._jobs = jobs
+        self._analyses = analyses
 
-    def ask(self, kind: str, groups: Sequence[Group], records: Sequence[Record] = ()) -> Reduced | Pending:
+    def ask(
+        self, kind: str, groups: Sequence[Sequence[TraceEntry]], records: Sequence[Record] = ()
+    ) -> Reduced | Pending:
         """Return the answer, or how far it is.
 
         kind: job, history or compare. groups: one, or two for compare; each has a recording at least, but
@@ -64,27 +61,30 @@ class Reductions:
         waiting = _not_complete(found) or (None if records else _unreadable(found))
         if waiting is not None:
             return waiting
-        sides = [(digests.keys, digests.ids) for digests in found]
+        sides = [(digests.keys, [source.id for source in digests.sources]) for digests in found]
         if records:
             sides.append(([record.file.identity for record in records], [record.id for record in records]))
         key = _key(kind, *sides)
         file = groups[0][0].file if groups[0] else records[0].file
-        return self._kept(key) or self._compute(key, kind, file, found, records)
-
-    def _compute(
-        self, key: str, kind: str, file: TraceFile, found: Sequence[_Digests], records: Sequence[Record]
-    ) -> Pending:
-        sources = [path for digests in found for path in (*digests.paths, BETWEEN_SIDES)]
-        ids = [id_ for digests in found for id_ in (*digests.ids, BETWEEN_SIDES)]
-        carried = tuple(
-            (record.id, record.time_ns, base64.b64encode(record.answer).decode()) for record in records
+        task = Task(
+            file,
+            kind,
+            sides=tuple(tuple(digests.sources) for digests in found),
+            records=tuple(
+                RecordSource(record.id, record.time_ns, base64.b64encode(record.answer).decode())
+                for record in records
+            ),
         )
-        job = self._jobs.ask(key, file, kind, tuple(sources[:-1]), tuple(ids[:-1]), carried)
-        if job.state == "failed":
-            self._drop_damaged([key for digests in found for key in digests.keys])
-        return Pending(job.state, job.progress, job.stage, job.error)
+        return self._kept(key) or self._compute(key, task, [key for digests in found for key in digests.keys])
 
-    def known_job(self, ranks: Group, there: Container[str]) -> Mapping[str, str] | None:
+    def _compute(self, key: str, task: Task, digests: Sequence[str]) -> Pending:
+        state = self._analyses.ask(key, task)
+        if state.state == "failed":
+            for digest in digests:
+                self._kept(digest)  # deletes those that cannot be read, so that they are made again
+        return state
+
+    def known_job(self, ranks: Sequence[TraceEntry], there: Container[str]) -> Mapping[str, str] | None:
         """Return the summary of a job's answer; None if the cache does not have it. Asks for nothing.
 
         there: the keys in the cache.
@@ -98,9 +98,9 @@ class Reductions:
         entry = self._cache.find(key) if key in there else None
         return entry.summary if entry is not None else None
 
-    def _digests(self, group: Group) -> _Digests:
+    def _digests(self, group: Sequence[TraceEntry]) -> _Digests:
         """Return where the digests are, and ask for those that are not there."""
-        found = _Digests([], [], [], len(group), [])
+        found = _Digests(len(group))
         for entry in group:
             diagnosis = diagnosis_key(entry)
             if not diagnosis:  # it is still being written
@@ -108,23 +108,16 @@ class Reductions:
             key = _digest_key(diagnosis)
             path = self._cache.place(key)
             if path is not None:
-                found.paths.append(str(path))
                 found.keys.append(key)
-                found.ids.append(entry.id)
+                found.sources.append(DigestSource(entry.id, str(path)))
                 continue
             whole = self._cache.place(diagnosis)
-            sources = (str(whole),) if whole is not None else ()
-            state = self._jobs.ask(key, entry.file, "digest", sources)
+            state = self._analyses.ask(key, Task(entry.file, "digest", str(whole) if whole else ""))
             if state.state == "failed" and state.error is not None:
                 found.errors.append(state.error)
             elif state.state == "queued" and state.stage:
                 found.waiting = state.stage
         return found
-
-    def _drop_damaged(self, keys: Sequence[str]) -> None:
-        """Delete digests that cannot be read, so that they are made again."""
-        for key in keys:
-            self._kept(key)
 
     def _kept(self, key: str) -> Reduced | None:
         path: Path | None = self._cache.place(key)
@@ -142,10 +135,10 @@ class Reductions:
 
 def _not_complete(found: Sequence[_Digests]) -> Pending | None:
     """Return how far the digests are; None if they are all there or cannot be made."""
-    if all(digests.complete for digests in found):
-        return None
     total = sum(digests.total for digests in found)
-    done = sum(len(digests.paths) + len(digests.errors) for digests in found)
+    done = sum(digests.done for digests in found)
+    if done == total:
+        return None
     waiting = next((f". {digests.waiting}" for digests in found if digests.waiting), "")
     stage = f"{done:,} of {total:,} recordings are analyzed{waiting}"
     return Pending("running", progress=done / (total + 1), stage=stage)
@@ -153,7 +146,7 @@ def _not_complete(found: Sequence[_Digests]) -> Pending | None:
 
 def _unreadable(found: Sequence[_Digests]) -> Pending | None:
     """Return why a side has no digest at all; None if each has one."""
-    empty = next((digests for digests in found if not digests.paths), None)
+    empty = next((digests for digests in found if not digests.keys), None)
     return Pending("failed", error=empty.errors[0]) if empty is not None else None
 
 
@@ -163,4 +156,4 @@ def _digest_key(diagnosis: str) -> str:
 
 def _key(kind: str, *sides: tuple[Sequence[str], Sequence[str]]) -> str:
     """Return the key of an answer about digests with these keys and ids, on one side or two."""
-    return entry_key(kind, *(part for keys, ids in sides for part in (*keys, *ids, BETWEEN_SIDES)))
+    return entry_key(kind, *(part for keys, ids in sides for part in (*keys, *ids, "")))

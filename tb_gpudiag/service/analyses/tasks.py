@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tb_gpudiag.report.diagnosis import Progress
-from tb_gpudiag.service.analyses.diagnoses import DIGEST, Result, diagnose_whole
-from tb_gpudiag.service.analyses.protocol import Task
+from tb_gpudiag.service.analyses.diagnoses import DIGEST, diagnose_whole
+from tb_gpudiag.service.analyses.task import EntryContent, Task
 from tb_gpudiag.service.caches.cache_entry import entry_at
 from tb_gpudiag.service.caches.claims import Claim, claim_of, known_or_claimed
 from tb_gpudiag.service.caches.reuse import (
@@ -29,12 +29,12 @@ LOOK_AT_MOST_S: Final = 30.0
 T = TypeVar("T")
 
 
-def do(task: Task, progress: Progress) -> Result:
+def do(task: Task, progress: Progress) -> EntryContent:
     """Do the task.
 
     Raises:
         TraceError: the file cannot be read.
-        JobFailed: a source is gone.
+        ProcessFailed: a source is gone.
     """
     if task.kind not in _KINDS:
         from tb_gpudiag.service.analyses import joint_tasks  # a diagnosis of one trace needs nothing of jobs/
@@ -43,7 +43,7 @@ def do(task: Task, progress: Progress) -> Result:
     return _KINDS[task.kind](task, progress)
 
 
-def _diagnose(task: Task, progress: Progress) -> Result:
+def _diagnose(task: Task, progress: Progress) -> EntryContent:
     shared = _shared(task)
     claim = claim_of("diagnose", task.file, shared)
     known = known_or_claimed(partial(known_diagnosis, task.file, shared), claim, progress, _soon)
@@ -57,11 +57,10 @@ def _diagnose(task: Task, progress: Progress) -> Result:
         return shown(marker.marked(result, "diagnose") if marker is not None and found.is_final else result)
 
 
-def _digest(task: Task, progress: Progress) -> Result:
-    for path in task.sources:
-        entry = entry_at(path)
-        if entry is not None and DIGEST in entry.columns:
-            return Result(entry.content(DIGEST), {}, without_marks(entry.summary))
+def _digest(task: Task, progress: Progress) -> EntryContent:
+    entry = entry_at(task.diagnosis) if task.diagnosis else None
+    if entry is not None and DIGEST in entry.columns:
+        return EntryContent(entry.content(DIGEST), {}, without_marks(entry.summary))
     shared = _shared(task)
     claim = claim_of("digest", task.file, shared)
     known = known_or_claimed(partial(known_digest, task.file, shared), claim, progress, _soon)
@@ -72,11 +71,11 @@ def _digest(task: Task, progress: Progress) -> Result:
 
 
 @contextlib.contextmanager
-def _until_shared(claim: Claim | None) -> Iterator[Callable[[Result], Result]]:
+def _until_shared(claim: Claim | None) -> Iterator[Callable[[EntryContent], EntryContent]]:
     """Release the claim, but not that of a result to share: TensorBoard does that, which releases it."""
     to_share = False
 
-    def note(result: Result) -> Result:
+    def note(result: EntryContent) -> EntryContent:
         nonlocal to_share
         to_share = bool(result.summary.get("key"))
         return result
@@ -101,4 +100,7 @@ def _soon(look: Callable[[], T | None]) -> T | None:
     return found[0] if found else None
 
 
-_KINDS: Final[Mapping[str, Callable[[Task, Progress], Result]]] = {"diagnose": _diagnose, "digest": _digest}
+_KINDS: Final[Mapping[str, Callable[[Task, Progress], EntryContent]]] = {
+    "diagnose": _diagnose,
+    "digest": _digest,
+}

@@ -25,7 +25,8 @@ from functools import cache
 from pathlib import Path
 
 import tb_gpudiag
-from tb_gpudiag.service.caches.cache_entry import CorruptEntry, Entry, read_entry
+from tb_gpudiag.errors import CorruptEntry
+from tb_gpudiag.service.caches.cache_entry import Entry, read_entry
 from tb_gpudiag.service.caches.private import why_not_private
 from tb_gpudiag.service.settings import CACHE_MB, MIB
 from tb_gpudiag.version import __version__

@@ -24,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.service.caches.private import NotPrivate, create_private, open_private
 from tb_gpudiag.service.settings import MIB
 
@@ -42,10 +43,6 @@ ALIGNMENT = 64
 _TYPE = re.compile(r"[<|][biuf][1248]")
 
 Arrays = dict[str, npt.NDArray[Any]]
-
-
-class CorruptEntry(Exception):
-    """The file is not an entry of this user, or has changed since it was written."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Entry:
         """
         column = self.columns.get(name)
         if column is None:
-            raise CorruptEntry(self.path)
+            raise CorruptEntry.at(self.path)
         with open_entry(self.path) as file:
             return _read(file, column.section, self.path)
 
@@ -111,14 +108,14 @@ class Entry:
         """
         with open_entry(self.path) as file:
             if os.fstat(file.fileno()).st_size != self.size_bytes:
-                raise CorruptEntry(self.path)
+                raise CorruptEntry.at(self.path)
             mapped = memoryview(mmap.mmap(file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))
         arrays: Arrays = {}
         for name, column in self.columns.items():
             place = column.section
             content = mapped[place.offset : place.offset + place.size_bytes]
             if zlib.crc32(content) != place.checksum:
-                raise CorruptEntry(self.path)
+                raise CorruptEntry.at(self.path)
             arrays[name] = np.frombuffer(content, column.type).reshape(column.shape)
         return arrays
 
@@ -213,7 +210,7 @@ def unpack(file: IO[bytes], path: Path, *, summary_only: bool = False) -> Unpack
     if summary_only:
         return Unpacked(b"", {}, entry.summary)
     if entry.size_bytes > ENTRY_BYTES:
-        raise CorruptEntry(path)
+        raise CorruptEntry.at(path)
     arrays = {
         name: np.frombuffer(_read(file, column.section, path, ENTRY_BYTES), column.type).reshape(column.shape)
         for name, column in entry.columns.items()
@@ -224,17 +221,17 @@ def unpack(file: IO[bytes], path: Path, *, summary_only: bool = False) -> Unpack
 def _read_header(file: IO[bytes], path: Path) -> Entry:
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:
-        raise CorruptEntry(path)
+        raise CorruptEntry.at(path)
     magic, length, checksum, size_bytes = HEAD.unpack(head)
     if magic != MAGIC or length > HEADER_BYTES or os.fstat(file.fileno()).st_size != size_bytes:
-        raise CorruptEntry(path)
+        raise CorruptEntry.at(path)
     header = file.read(length)
     if len(header) != length or zlib.crc32(header) != checksum:
-        raise CorruptEntry(path)
+        raise CorruptEntry.at(path)
     try:
         return _parsed(path, size_bytes, header)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptEntry(path) from error
+        raise CorruptEntry.at(path) from error
 
 
 def _header(report: Section, columns: Mapping[str, Column], summary: Mapping[str, str]) -> bytes:
@@ -278,7 +275,7 @@ def _read(file: IO[bytes], section: Section, path: Path, most_bytes: int = REPOR
     file.seek(section.offset)
     content = file.read(min(section.size_bytes, most_bytes))
     if len(content) != section.size_bytes or zlib.crc32(content) != section.checksum:
-        raise CorruptEntry(path)
+        raise CorruptEntry.at(path)
     return content
 
 
@@ -287,7 +284,7 @@ def open_entry(path: Path) -> IO[bytes]:
     try:
         return os.fdopen(open_private(path), "rb")
     except NotPrivate as error:
-        raise CorruptEntry(path) from error
+        raise CorruptEntry.at(path) from error
 
 
 def _aligned(offset: int) -> int:

@@ -11,18 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.errors import TraceError, UsageError
+from tb_gpudiag.errors import CorruptEntry, TraceError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
-from tb_gpudiag.service.analyses.diagnoses import (
-    DIGEST,
-    Diagnosis,
-    Result,
-    diagnosis_in,
-    digest_in,
-    digest_result,
-)
-from tb_gpudiag.service.caches.cache_entry import CorruptEntry, Unpacked, unpack, write_to
+from tb_gpudiag.service.analyses.diagnoses import DIGEST, Diagnosis, diagnosis_in, digest_in, digest_result
+from tb_gpudiag.service.analyses.task import EntryContent
+from tb_gpudiag.service.caches.cache_entry import Unpacked, unpack, write_to
 from tb_gpudiag.service.caches.shared_cache import SharedCache, owner
 from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
 from tb_gpudiag.trace.files.copying import whole_file
@@ -43,7 +37,7 @@ def known_diagnosis(file: TraceFile, shared: SharedCache | None) -> Diagnosis | 
     return None
 
 
-def known_digest(file: TraceFile, shared: SharedCache | None) -> Result | None:
+def known_digest(file: TraceFile, shared: SharedCache | None) -> EntryContent | None:
     """Return the cache entry of the digest that is already known of this trace; None if there is none."""
     for found, origin in _known(file, shared, ("digest", "diagnose")):
         try:
@@ -61,7 +55,7 @@ class Marker:
         self._file = file
         self._before = fingerprint(file) if content_key("", file) else ""
 
-    def marked(self, result: Result, kind: str) -> Result:
+    def marked(self, result: EntryContent, kind: str) -> EntryContent:
         """Return the result with what others recognize the trace by; without, if the trace has changed."""
         if not self._before or fingerprint(self._file) != self._before:
             return result
@@ -69,7 +63,7 @@ class Marker:
         return result._replace(summary={**result.summary, **marks})
 
 
-def new_digest(file: TraceFile, progress: Progress | None = None, *, marked: bool) -> Result:
+def new_digest(file: TraceFile, progress: Progress | None = None, *, marked: bool) -> EntryContent:
     """Diagnose the trace and return the cache entry of its digest.
 
     Raises:
@@ -87,7 +81,7 @@ def without_marks(summary: Mapping[str, str]) -> Mapping[str, str]:
     return {name: value for name, value in summary.items() if name not in ("key", "trace")}
 
 
-def share(result: Result, shared: SharedCache) -> None:
+def share(result: EntryContent, shared: SharedCache) -> None:
     """Put a marked result into the shared cache; nothing else."""
     key = result.summary.get("key")
     if key:
@@ -100,7 +94,7 @@ def has_sidecar(file: TraceFile) -> bool:
     return sidecar is not None and sidecar[0].is_of(content_key("diagnose", file), fingerprint(file))
 
 
-def write_sidecar(file: TraceFile, result: Result) -> Path:
+def write_sidecar(file: TraceFile, result: EntryContent) -> Path:
     """Write a marked result next to the trace, whole or not at all. Return its path.
 
     Raises:

@@ -24,7 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
-from tb_gpudiag.service.caches.cache_entry import CorruptEntry, Unpacked, unpack
+from tb_gpudiag.errors import CorruptEntry
+from tb_gpudiag.service.caches.cache_entry import Unpacked, unpack
 from tb_gpudiag.service.settings import Settings
 
 SUFFIX: Final = ".gpudiag"
@@ -203,7 +204,7 @@ def _opened(path: Path) -> IO[bytes]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise CorruptEntry(path)
+        raise CorruptEntry.at(path)
     return os.fdopen(descriptor, "rb")
 
 

@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service.caches.cache_entry import CorruptEntry, Entry, open_entry
+from tb_gpudiag.service.caches.cache_entry import Entry, open_entry
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
 from tb_gpudiag.service.index.runs import gain_of

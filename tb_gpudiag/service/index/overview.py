@@ -10,7 +10,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service.analyses.analysis_queue import AnalysisState
 from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key, problem
 from tb_gpudiag.service.analyses.reductions import Reduced
 from tb_gpudiag.service.caches.cache import Cache
@@ -47,7 +46,7 @@ class Overview:
     def __init__(
         self,
         cache: Cache,
-        state_of: Callable[[str], AnalysisState | None],
+        state_of: Callable[[str], Pending | None],
         known_job: Callable[[Sequence[TraceEntry], Container[str]], Mapping[str, str] | None],
         shared: SharedCache | None = None,
     ) -> None:
@@ -212,7 +211,7 @@ class Overview:
         """See Analyses."""
         key = self._keys.get(entry.id, "")
         summary = self.summary_of(entry)
-        job = self._state_of(key) if summary is None else None
+        analysis = self._state_of(key) if summary is None else None
         return pb.TraceEntry(
             id=entry.id,
             run=entry.file.run,
@@ -220,8 +219,8 @@ class Overview:
             span=entry.file.span,
             size_bytes=entry.file.size_bytes,
             modified_s=entry.file.modified_ns / 1e9,
-            state="ready" if summary is not None else job.state if job is not None else "new",
-            error=problem(job.error) if job is not None and job.error is not None else None,
+            state="ready" if summary is not None else analysis.state if analysis is not None else "new",
+            error=problem(analysis.error) if analysis is not None and analysis.error is not None else None,
             limiter=summary.get("limiter", "") if summary else "",
             sentence=summary.get("sentence", "") if summary else "",
             writing=entry.writing,

@@ -1,4 +1,4 @@
-"""A limit on the memory of this process while it analyzes a file."""
+"""A limit on the memory of this process while it analyzes files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import contextlib
 import ctypes
 import gc
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from tb_gpudiag.errors import LimitReached
 
 # Memory fills up at a few gigabytes per second, so this is often enough.
 WATCH_EVERY_S = 0.05
@@ -19,6 +23,49 @@ WATCH_EVERY_S = 0.05
 # watch has to come first.
 REFUSED_AT = 2
 RESERVED_BYTES = 1 << 30
+
+_SIGNAL = signal.SIGUSR2
+
+
+class MemoryLimit:
+    """Stops the analysis of a file that takes more memory than the limit, which costs only its own result.
+
+    It raises MemoryError in the main thread, by a signal: that also interrupts waiting for other threads.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._watched = False
+        self._exceeded = False
+        self._lowest = False  # no lower limit of the process was there before
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(_SIGNAL, self._stop)
+            self._lowest = limit_memory(self._limit_bytes, self._tell)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Raise MemoryError if the code inside takes too much."""
+        if self._exceeded:  # by the file before, which is gone now
+            release_memory()
+        self._exceeded = False
+        self._watched = True
+        try:
+            yield
+        finally:
+            self._watched = False
+
+    def error(self, where: str) -> LimitReached:
+        """Return the error for a file that took too much."""
+        return out_of_memory(self._limit_bytes if self._exceeded or self._lowest else 0, where)
+
+    def _tell(self) -> None:
+        if self._watched and not self._exceeded:
+            self._exceeded = True
+            signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        if self._watched:
+            raise MemoryError
 
 
 def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
@@ -39,8 +86,23 @@ def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
     return lowest
 
 
+def out_of_memory(limit_bytes: int, where: str) -> LimitReached:
+    """Return the error for a file that took more than the limit, or than the machine has if that is 0."""
+    if limit_bytes:
+        return LimitReached(
+            f"The analysis was stopped at its memory limit of {limit_bytes >> 20} MB.",
+            where=where,
+            remedy="Record fewer steps, or increase GPUDIAG_MEMORY_LIMIT_MB.",
+        )
+    return LimitReached(
+        "There is not enough memory to diagnose it.",
+        where=where,
+        remedy="Close other programs, raise the limit of this process (ulimit), or record fewer steps.",
+    )
+
+
 def release_memory() -> None:
-    """Give back to the system what is not used any more."""
+    """Return unused memory to the operating system."""
     gc.collect()
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None:  # not before something has been read

@@ -1,22 +1,19 @@
-"""Cut slices of timelines and of memory: `python -m tb_gpudiag.service.slices.cutter`, a process of its own.
+"""Cut slices of timelines and of memory, in a process of its own: see slices.py and processes/.
 
-It reads questions (see slice_messages.py) from stdin until that ends, and answers each on stdout. It maps
-entries of the cache into memory. If somebody cuts such a file off, only this process dies (SIGBUS).
+It maps entries of the cache into memory. If somebody cuts such a file off, only this process dies (SIGBUS).
 """
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import os
-import select
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from google.protobuf.message import Message
+from google.protobuf.message import Message as ProtoMessage
 
-from tb_gpudiag.errors import Defect, GpudiagError, LimitReached, Unreadable
+from tb_gpudiag.errors import CorruptEntry, LimitReached, Unreadable
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.memory_state import slice_memory_state
 from tb_gpudiag.report.slices.operators.call_details import slice_call_details
@@ -31,26 +28,17 @@ from tb_gpudiag.report.slices.timeline_events import event_at, event_details
 from tb_gpudiag.report.slices.timeline_range import range_statistics
 from tb_gpudiag.report.slices.timeline_search import find_events
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.service.caches.cache_entry import Arrays, CorruptEntry, read_entry
-from tb_gpudiag.service.slices.slice_messages import Answer, Question
+from tb_gpudiag.service.caches.cache_entry import Arrays, read_entry
+from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.serving import Reply
 
 # Entries that stay mapped, each with one open file. Their pages belong to the system's cache of files.
 MOST_OPEN = 8
 
-# Without questions, the process exits after this long and gives everything back.
-IDLE_S = 300.0
-
 # Fast: a slice waits for it. Its text has few distinct characters, so more effort saves little.
 GZIP_LEVEL = 1
 
-# Other processes go first: those of TensorBoard's other tabs, and a training job.
-NICE = 5
-
-PIPE_BYTES = 1 << 20
-
-Slicer = Callable[..., Message]
-
-SLICERS: Mapping[str, Slicer] = {
+SLICERS: Mapping[str, Callable[..., ProtoMessage]] = {
     "timeline": slice_timeline,
     "memory": slice_memory,
     "gap": gap_chain,
@@ -70,32 +58,31 @@ SLICERS: Mapping[str, Slicer] = {
 
 
 class Cutter:
-    """Answers questions, and keeps the entries mapped that were asked for last."""
+    """Cuts slices, and keeps the entries mapped that were asked for last."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[str, int, int], Arrays] = OrderedDict()
 
-    def answer(self, question: Question) -> Answer:
-        """Cut a slice. Never raises."""
+    def cut(self, path: str, kind: str, arguments: Sequence[object]) -> bytes:
+        """Return a slice of the entry at this path, as gzipped JSON.
+
+        kind, arguments: a function in SLICERS, and its arguments.
+
+        Raises:
+            GpudiagError: it cannot be cut.
+        """
         try:
-            arrays = self._arrays(Path(question.path))
-            found = SLICERS[question.kind](arrays, *question.arguments)
-            return Answer("ready", gzip.compress(to_json(found).encode("utf-8"), GZIP_LEVEL, mtime=0))
-        except (CorruptEntry, FileNotFoundError):
-            return Answer("corrupt")
-        except GpudiagError as error:
-            return Answer.of_error(error)
+            found = SLICERS[kind](self._arrays(Path(path)), *arguments)
+            return gzip.compress(to_json(found).encode("utf-8"), GZIP_LEVEL, mtime=0)
+        except FileNotFoundError as error:
+            raise CorruptEntry.at(path) from error
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            return Answer.of_error(
-                Unreadable(f"The cached result cannot be read: {reason}.", where=question.path)
-            )
-        except MemoryError:
-            return Answer.of_error(
-                LimitReached("There is not enough memory for this part of the timeline.", remedy="Zoom in.")
-            )
-        except Exception as error:
-            return Answer.of_error(Defect.of(error, remedy="Please report this bug."))
+            raise Unreadable(f"The cached result cannot be read: {reason}.", where=path) from error
+        except MemoryError as error:
+            raise LimitReached(
+                "There is not enough memory for this part of the timeline.", remedy="Zoom in."
+            ) from error
 
     def _arrays(self, path: Path) -> Arrays:
         status = os.lstat(path)
@@ -113,32 +100,10 @@ class Cutter:
         return arrays
 
 
-def main() -> None:
-    """Answer questions until stdin ends or none comes for a while."""
-    # Libraries may print: that must not get between the answers.
-    out = os.dup(1)
-    os.dup2(2, 1)
-    _hold_whole_answers(out)
-    try:
-        os.nice(NICE)
-    except OSError:  # not allowed here
-        pass
-    cutter = Cutter()
-    questions = os.fdopen(0, "rb", buffering=0)  # unbuffered, so that select sees what is unread
-    while select.select([questions], [], [], IDLE_S)[0]:
-        line = questions.readline()
-        if not line:
-            return
-        cutter.answer(Question.from_line(line)).write(out)
+_cutter = Cutter()
 
 
-def _hold_whole_answers(descriptor: int) -> None:
-    """Let the pipe hold a whole slice, so that TensorBoard reads it at once."""
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    except (AttributeError, OSError):  # not on this system, or not allowed here
-        pass
-
-
-if __name__ == "__main__":
-    main()
+def answer(request: Message, _reply: Reply) -> Message:
+    """Cut a slice: see Slices."""
+    fields = request.fields
+    return Message(content=_cutter.cut(fields["where"], fields["kind"], fields["arguments"]))

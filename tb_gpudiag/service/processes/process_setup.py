@@ -77,11 +77,17 @@ def die_with_parent(parent: int) -> None:
             os._exit(1)
 
 
-def lower_priority(nice: int = NICE) -> None:
-    """Take less of the processors than other programs, and be the first to go when memory runs out."""
-    try:
+def lower_priority(nice: int) -> None:
+    """Take less of the processors than other programs, and be the first to go when memory runs out.
+
+    nice: 0 to change nothing, up to 19.
+    """
+    if not nice:
+        return
+    with contextlib.suppress(OSError, AttributeError):  # not on this system, or not allowed here
         os.nice(nice)
-        if sys.platform == "linux":
-            Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
-    except (OSError, AttributeError):  # not on this system, or not allowed here
-        pass
+    if sys.platform == "linux":
+        # In a session of its own, Linux may schedule the process as the equal of all others.
+        for name, value in (("autogroup", str(nice)), ("oom_score_adj", OOM_SCORE_ADJUSTMENT)):
+            with contextlib.suppress(OSError):
+                Path("/proc/self", name).write_text(value)

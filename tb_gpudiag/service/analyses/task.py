@@ -1,0 +1,100 @@
+"""What an analysis process is asked to do, and the result that it saves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tb_gpudiag.errors import ProcessFailed
+from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.trace.files.file_names import TraceFile
+
+
+class DigestSource(NamedTuple):
+    """The cache entry of a digest, and the id of its trace as the page knows it."""
+
+    id: str
+    path: str
+
+
+class RecordSource(NamedTuple):
+    """A recording without a trace: its id, when it was made, and its ReportState in base64."""
+
+    id: str
+    time_ns: int
+    content: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """An analysis. Its result is written to the first of `drafts` that can be created.
+
+    kind: diagnose or digest (the file), job, history or compare (digests).
+    diagnosis: for digest, the cache entry of the diagnosis, which contains the digest; "" if there is none.
+    sides: the digests; for compare, those of the base and those of the candidate. For job, the first one is
+        of a rank of it.
+    records: for history, the recordings without a trace.
+    shared: directory of the shared cache; "" without one.
+    """
+
+    file: TraceFile
+    kind: str = "diagnose"
+    diagnosis: str = ""
+    sides: tuple[tuple[DigestSource, ...], ...] = ()
+    records: tuple[RecordSource, ...] = ()
+    shared: str = ""
+    drafts: tuple[str, ...] = ()
+    memory_limit_bytes: int = 0
+
+    def request(self) -> Message:
+        """Return the message that asks for the analysis."""
+        return Message({"where": self.file.path, "task": asdict(self)})
+
+    @classmethod
+    def of(cls, request: Message) -> Task:
+        """Return the task of a message."""
+        data: dict[str, Any] = request.fields["task"]
+        made = {
+            "file": TraceFile(**data["file"]),
+            "sides": tuple(tuple(DigestSource(*source) for source in side) for side in data["sides"]),
+            "records": tuple(RecordSource(*record) for record in data["records"]),
+            "drafts": tuple(data["drafts"]),
+        }
+        return cls(**{**data, **made})
+
+
+class EntryContent(NamedTuple):
+    """Contents of a cache entry: see cache_entry.write_entry."""
+
+    content: bytes
+    arrays: Mapping[str, Any]
+    summary: Mapping[str, str]
+
+
+def save(result: EntryContent, drafts: tuple[str, ...]) -> Path:
+    """Write the entry to the first draft that can be created, and return that draft.
+
+    Raises:
+        ProcessFailed: none can be created.
+    """
+    from tb_gpudiag.service.caches.cache_entry import (
+        write_entry,  # needs numpy: only who saves does
+    )
+
+    reason = "there is no directory to write to"
+    for draft in map(Path, drafts):
+        try:
+            write_entry(draft, *result)
+            return draft
+        except OSError as error:
+            reason = error.strerror or str(error)
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+    raise ProcessFailed(
+        f"The result cannot be saved: {reason}.",
+        where=drafts[0] if drafts else "",
+        remedy="Free space on that disk, or set GPUDIAG_CACHE_DIR to another directory.",
+    )

@@ -1,0 +1,227 @@
+"""A process of this package that answers requests: start it, ask it, and end it. serving.py is its side.
+
+Not by `multiprocessing`: that would run the main script of a program that embeds TensorBoard a second time.
+Imports the standard library only: the process of a training job uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO, Final
+
+from tb_gpudiag.errors import ProcessFailed
+from tb_gpudiag.service.processes.child_messages import Kind, Message, error_in, take
+from tb_gpudiag.service.processes.process_setup import NICE, worker_environment
+
+PROGRAM = (sys.executable, "-m", "tb_gpudiag.service.processes")
+
+# How much of a child's output is kept for the log.
+LAST_OUTPUT_BYTES: Final = 2000
+
+# A child whose output has ended is about to exit.
+ENDS_WITHIN_S: Final = 2.0
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+class ChildEnded(Exception):
+    """The process ended before it answered. As text: how."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"signal {-code}" if code < 0 else f"exit code {code}")
+
+
+class Child:
+    """One process at a time, started when it is asked and replaced when it has ended.
+
+    All but `close` and `kill` belong to one thread at a time.
+
+    module: its function `answer` answers requests, in the process: see serving.py.
+    nice: how much less of the processors it takes than other programs.
+    idle_s: it exits if nobody asks for this long; 0 for never.
+    ends_with_thread: Linux ends it as soon as the thread that started it ends, however that happens.
+        Otherwise, it ends when it notices that its stdin has ended.
+    """
+
+    def __init__(
+        self, module: str, *, nice: int = NICE, idle_s: float = 0.0, ends_with_thread: bool = True
+    ) -> None:
+        self._module = module
+        self._nice = nice
+        self._idle_s = idle_s
+        self._ends_with_thread = ends_with_thread
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = threading.Event()
+        self.last_output = b""
+
+    def ask(self, request: Message, within_s: float | None = None) -> Message:
+        """Return the answer to a request. See `messages`."""
+        *_, answer = self.messages(request, within_s)
+        return answer
+
+    def messages(self, request: Message, within_s: float | None = None) -> Iterator[Message]:
+        """Send a request, and yield what comes back; the answer is the last.
+
+        within_s: how long the first message may take; None for any time.
+
+        Raises:
+            ProcessFailed: no process can be started.
+            ChildEnded: the process ended, or was killed.
+            TimeoutError: the first message took too long. The process is killed.
+            GpudiagError: that is the answer.
+        """
+        answered = False
+        process = self._running(str(request.fields.get("where", "")))
+        try:
+            for message in self._exchange(process, request.packed(), within_s):
+                answered = message.kind in (Kind.ANSWER, Kind.ERROR)
+                if message.kind in (Kind.ERROR, Kind.LAST_ERROR):
+                    raise error_in(message)
+                yield message
+                if answered:
+                    return
+        finally:
+            if not answered:
+                self.stop()
+
+    def kill(self) -> None:
+        """End the process at once, from any thread."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """End the process at once, from any thread, and start none again."""
+        self._closed.set()
+        self.kill()
+
+    def stop(self) -> int:
+        """End the process. Return its exit code, 0 if none ran."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        # Its stdin may not end: processes that were forked meanwhile have it open, too.
+        process.kill()
+        process.wait()
+        self._keep_output(process)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        return process.returncode
+
+    def forget(self) -> None:
+        """Leave the process to the parent, after a fork."""
+        self._process = None
+
+    def _running(self, where: str) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.stop()
+        if self._closed.is_set():
+            raise ChildEnded(-signal.SIGKILL)
+        parent = os.getpid() if self._ends_with_thread else 0
+        try:
+            process = subprocess.Popen(
+                [*PROGRAM, self._module, str(parent), str(self._nice), str(self._idle_s)],
+                stdin=subprocess.PIPE,  # it ends when we do, and then the process exits
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env=worker_environment(),
+                cwd=os.path.abspath(os.sep),  # it is on Python's path, and must not contain a random.py
+                start_new_session=True,  # Ctrl-C in the terminal is for us only
+            )
+        except OSError as error:
+            raise ProcessFailed(
+                f"No process could be started: {error.strerror or error}.",
+                where=where,
+                remedy="Check whether this machine is out of memory or processes.",
+            ) from error
+        for stream in (process.stdin, process.stderr):
+            os.set_blocking(_descriptor(stream), False)
+        self.last_output = b""
+        self._process = process
+        if self._closed.is_set():  # meanwhile
+            process.kill()
+        return process
+
+    def _exchange(
+        self, process: subprocess.Popen[bytes], request: bytes, within_s: float | None
+    ) -> Iterator[Message]:
+        """Write the request, and yield messages. Never blocks on either, and reads stderr meanwhile."""
+        to_it, from_it, output = map(_descriptor, (process.stdin, process.stdout, process.stderr))
+        unsent = memoryview(request)
+        received = bytearray()
+        end_s = None if within_s is None else time.monotonic() + within_s
+        # Not select(): TensorBoard may have thousands of files open.
+        with selectors.PollSelector() as pipes:
+            pipes.register(to_it, selectors.EVENT_WRITE)
+            pipes.register(from_it, selectors.EVENT_READ)
+            pipes.register(output, selectors.EVENT_READ)
+            while ready := _ready(pipes, end_s):
+                if to_it in ready:
+                    unsent = unsent[_written(to_it, unsent) :]
+                    if not unsent:
+                        pipes.unregister(to_it)
+                if output in ready and not self._keep_output(process):
+                    pipes.unregister(output)
+                if from_it in ready:
+                    received += self._read(process)
+                    while (message := _taken(received)) is not None:
+                        end_s = None
+                        yield message
+        raise TimeoutError
+
+    def _read(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Return what the process has sent."""
+        content = os.read(_descriptor(process.stdout), _PIECE_BYTES)
+        if content:
+            return content
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDS_WITHIN_S)  # before stop() kills it: why it ended is in its exit code
+        raise ChildEnded(self.stop())
+
+    def _keep_output(self, process: subprocess.Popen[bytes]) -> bool:
+        """Keep the end of what the process has printed. Return whether it may print more."""
+        with contextlib.suppress(BlockingIOError):
+            while content := os.read(_descriptor(process.stderr), 65536):
+                self.last_output = (self.last_output + content)[-LAST_OUTPUT_BYTES:]
+            return False
+        return True
+
+
+def _descriptor(stream: IO[bytes] | None) -> int:
+    assert stream is not None
+    return stream.fileno()
+
+
+def _ready(pipes: selectors.BaseSelector, end_s: float | None) -> set[int]:
+    """Wait until some pipes are ready, and return them; none at the end of the time."""
+    rest_s = None if end_s is None else max(0.0, end_s - time.monotonic())
+    return {key.fd for key, _ in pipes.select(rest_s)}
+
+
+def _written(descriptor: int, content: memoryview) -> int:
+    """Write as much as fits. Of a process that has ended, all counts as written: reading shows the end."""
+    try:
+        return os.write(descriptor, content)
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:
+        return len(content)
+
+
+def _taken(received: bytearray) -> Message | None:
+    try:
+        return take(received)
+    except ValueError as error:
+        raise ChildEnded(0) from error

@@ -1,0 +1,141 @@
+"""The child's side of child.py: `python -m tb_gpudiag.service.processes MODULE PARENT NICE IDLE_S`.
+
+It lowers its priority before it imports MODULE, which has `answer(request, reply)`, and answers requests with
+that until stdin ends. With the process PARENT, it ends in any case: see Child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from typing import Final, NoReturn
+
+from tb_gpudiag.errors import Defect, GpudiagError, is_out_of_memory
+from tb_gpudiag.service.processes.child_messages import Kind, Message, of_error, take
+from tb_gpudiag.service.processes.memory_limit import limit_memory, out_of_memory
+from tb_gpudiag.service.processes.process_setup import die_with_parent, lower_priority, without_collecting
+
+# More often than a progress bar can show is useless.
+SAY_EVERY_S: Final = 0.1
+
+PIPE_BYTES: Final = 1 << 20
+
+AnswerRequest = Callable[[Message, "Reply"], Message]
+
+
+class Reply:
+    """Sends messages to the parent, and exits if that no longer reads them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+        self._said_s = 0.0
+        self._stage = ""
+        self._limit_bytes = 0
+        self._lowest = True
+        self.where = ""  # what the current request is about
+
+    def progress(self, share: float, stage: str) -> None:
+        """Report the share of the work that is done, from 0 to 1. Call it as often as you like."""
+        now_s = time.monotonic()
+        if stage != self._stage or now_s - self._said_s >= SAY_EVERY_S:
+            self._stage, self._said_s = stage, now_s
+            fields = {"share": min(max(share, 0.0), 1.0), "stage": stage}
+            self.send(Message(fields, kind=Kind.PROGRESS))
+
+    def piece(self, content: bytes) -> None:
+        """Send a part of a file."""
+        self.send(Message(content=content, kind=Kind.PIECE))
+
+    def bound_memory(self, limit_bytes: int) -> None:
+        """From now on, end this process with an error if it takes more. The first limit counts."""
+        if not self._limit_bytes:
+            self._limit_bytes = limit_bytes
+            self._lowest = limit_memory(limit_bytes, self._exceeded)
+
+    def end_without_memory(self) -> NoReturn:
+        """Answer that memory ran out, and end: what is left of the libraries may not work."""
+        self._end(of_error(out_of_memory(self._limit_bytes if self._lowest else 0, self.where)))
+
+    def send(self, message: Message) -> None:
+        """Send a message."""
+        with self._lock:
+            unsent = memoryview(message.packed())
+            try:
+                while unsent:
+                    unsent = unsent[os.write(self._descriptor, unsent) :]
+            except OSError:
+                os._exit(1)
+
+    def _exceeded(self) -> None:
+        self._end(of_error(out_of_memory(self._limit_bytes, self.where)))
+
+    def _end(self, message: Message) -> NoReturn:
+        self.send(replace(message, kind=Kind.LAST_ERROR))
+        os._exit(1)
+
+
+def main() -> None:
+    """Answer requests until stdin ends or, with IDLE_S, none comes for a while."""
+    module, parent, nice, idle_s = sys.argv[1:]
+    faulthandler.enable()
+    # Libraries may print: that must not get between the messages.
+    reply = Reply(_widened(os.dup(1)))
+    os.dup2(2, 1)
+    if int(parent):
+        die_with_parent(int(parent))
+    lower_priority(int(nice))
+    requests: SimpleQueue[Message] = SimpleQueue()
+    threading.Thread(target=_read, args=(requests,), name="gpudiag-requests", daemon=True).start()
+    with without_collecting():
+        answer: AnswerRequest = importlib.import_module(module).answer
+    with contextlib.suppress(Empty):
+        while True:
+            serve(answer, requests.get(timeout=float(idle_s) or None), reply)
+    # Not sys.exit: the reading thread never ends, and there is nothing to clean up.
+    os._exit(0)
+
+
+def serve(answer: AnswerRequest, request: Message, reply: Reply) -> None:
+    """Answer one request, whatever happens."""
+    reply.where = str(request.fields.get("where", ""))
+    try:
+        reply.send(answer(request, reply))
+    except GpudiagError as error:
+        reply.send(of_error(error))
+    except Exception as error:
+        if is_out_of_memory(error):
+            reply.end_without_memory()
+        # Log the place, not the message: that may contain anything from the trace.
+        traceback.print_tb(error.__traceback__)
+        remedy = "Please report this bug. TensorBoard's log has the details."
+        reply.send(of_error(Defect.of(error, where=reply.where, remedy=remedy)))
+
+
+def _widened(pipe: int) -> int:
+    """Let the pipe hold a whole slice, so that TensorBoard reads it at once."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # not on this system, or not allowed here
+        import fcntl
+
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return pipe
+
+
+def _read(requests: SimpleQueue[Message]) -> None:
+    """Read requests until the parent ends, however that happens. Then, exit."""
+    received = bytearray()
+    with contextlib.suppress(Exception):
+        while content := os.read(0, 1 << 20):
+            received += content
+            while (request := take(received)) is not None:
+                requests.put(request)
+    os._exit(0)

@@ -1,0 +1,16 @@
+"""A process that digests files, and is killed by one."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tb_gpudiag.service.analyses import digests
+from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.serving import Reply
+
+
+def answer(request: Message, reply: Reply) -> Message:
+    if request.fields["file"]["run"] == "deadly":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return digests.answer(request, reply)
