@@ -19,9 +19,10 @@ from tb_gpudiag.facts.core.first_run import first_run
 from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, WholeGraphs, unrecorded_graphs, whole_graphs
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.host import Host, find_main_thread
+from tb_gpudiag.facts.core.idle import find_gpu_times
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
-from tb_gpudiag.facts.core.ledger import Account, step_account
+from tb_gpudiag.facts.core.ledger import Account, GpuTime
 from tb_gpudiag.facts.core.links import Links, find_links
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.core.recording import (
@@ -34,7 +35,7 @@ from tb_gpudiag.facts.core.recording import (
 )
 from tb_gpudiag.facts.core.steady import Steady, steady_part
 from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
-from tb_gpudiag.facts.device_facts import DeviceFacts, GpuTime, allocator_idle_ns, find_gpu_times
+from tb_gpudiag.facts.device_facts import DeviceFacts, allocator_idle_ns
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
@@ -89,17 +90,17 @@ class Facts:
     @cached_property
     def recorded_window(self) -> Window:
         """All recorded steps with the GPU work that they launched: see step_window."""
-        ends_ns = self.events.end_ns[self.work.event]
-        return step_window(self.recorded_steps, self.recording, self.work.launch_start_ns, ends_ns)
+        work = self.work
+        return step_window(self.recorded_steps, self.recording, work.launch_start_ns, work.end_ns)
 
     @cached_property
     def transfers(self) -> Transfers:
-        return find_transfers(self.events, self.work)
+        return find_transfers(self.work)
 
     @cached_property
     def queues(self) -> list[Queue]:
         """The launch queue of every stream that has one, by device and stream."""
-        return stream_queues(self.events, self.work, self.recording)
+        return stream_queues(self.work, self.recording)
 
     # core: the host
 
@@ -120,7 +121,7 @@ class Facts:
     @cached_property
     def links(self) -> Links:
         """Pairs of events of which the first leads to the second."""
-        return find_links(self.events, self.work, self.host_time.blocking)
+        return find_links(self.work, self.host_time.blocking)
 
     # core: GPUs
 
@@ -132,21 +133,21 @@ class Facts:
     @cached_property
     def unrecorded_graphs(self) -> UnrecordedGraphs:
         """CUDA graph launches of the recording with missing kernels."""
-        return unrecorded_graphs(self.events, self.work, self.recorded_steps, self.recording.end_ns)
+        return unrecorded_graphs(self.work, self.recorded_steps, self.recording.end_ns)
 
     @cached_property
     def whole_graphs(self) -> WholeGraphs:
         """CUDA graphs of the busiest device that were recorded as one event each."""
         if self.device is None:
             return WholeGraphs()
-        return whole_graphs(self.events, self.work, self.device.id, self.window)
+        return whole_graphs(self.work, self.device.id, self.window)
 
     @cached_property
     def gpu_times(self) -> list[GpuTime]:
         """Busy and idle time of every device with work of some duration, the busiest first."""
         window = self.recorded_window
         holes = self.unrecorded_graphs.holes
-        return find_gpu_times(self.events, self.work, self.communication, window, self.host_time, holes)
+        return find_gpu_times(self.work, self.communication, window, self.host_time, holes)
 
     # stepping
 
@@ -156,9 +157,8 @@ class Facts:
         steps, or no clear repetition."""
         if not self.gpu_times or len(self.recorded_steps):
             return None
-        busy, ledger = self.gpu_times[0].busy, self.gpu_times[0].ledger
         window = self.recorded_window
-        return infer_steps(self.events, self.work, self.transfers, self.host, busy, ledger, window)
+        return infer_steps(self.work, self.transfers, self.host, self.gpu_times[0], window)
 
     @cached_property
     def steady(self) -> Steady:
@@ -167,7 +167,7 @@ class Facts:
             return Steady(self.recorded_window, self.recorded_steps)
         repeats = self.inferred_steps is not None and self.inferred_steps.are_steps
         ledger = self.gpu_times[0].ledger
-        return steady_part(self.recorded_window, self.recorded_steps, repeats, self.work, self.events, ledger)
+        return steady_part(self.recorded_window, self.recorded_steps, repeats, self.work, ledger)
 
     @property
     def window(self) -> Window:
@@ -189,16 +189,9 @@ class Facts:
     @cached_property
     def step_times(self) -> StepTimes | None:
         """The recorded steps, else the inferred ones, made comparable; None without either."""
-        busy, ledger = (self.device.busy, self.device.ledger) if self.device is not None else (None, None)
-        return find_step_times(
-            self.recorded_steps,
-            self.inferred_steps,
-            self.events,
-            self.work,
-            busy,
-            ledger,
-            self.main_thread_spans,
-        )
+        time = self.gpu_times[0] if self.gpu_times else None
+        steps, inferred = self.recorded_steps, self.inferred_steps
+        return find_step_times(steps, inferred, self.work, time, self.main_thread_spans)
 
     # devices in the step window
 
@@ -224,12 +217,12 @@ class Facts:
         if found.name or found.compute_capability or found.architecture:
             return found
         events = self.events
-        used = np.unique(events.name[self.work.event[events.device[self.work.event] == device]])
+        used = np.unique(events.name[self.work.event[self.work.device == device]])
         return of_architecture(found, amd_architecture(events.names[i] for i in used))
 
     def account(self, device: DeviceFacts) -> Account:
         """The device's time step by step."""
-        return step_account(device.busy, device.ledger, self.steps, self.window)
+        return device.time.of_steps(self.steps, self.window)
 
     # launching
 
@@ -249,7 +242,7 @@ class Facts:
     @cached_property
     def launched(self) -> Bool:
         """Mask of the work whose launch belongs to the step window, shape (g,)."""
-        return launched_in(self.events, self.work, self.window, by_steps=len(self.steps) > 0)
+        return launched_in(self.work, self.window, by_steps=len(self.steps) > 0)
 
     @cached_property
     def launch_modes(self) -> LaunchModes:
@@ -311,7 +304,7 @@ class Facts:
             return []
         ended_by = self.device.ledger.gaps.ended_by[gaps]
         ended_by = ended_by[ended_by != NONE]
-        return count_awaited(self.events, self.stream_waits.awaited(self.events, self.work, ended_by))
+        return count_awaited(self.events, self.stream_waits.awaited(self.work, ended_by))
 
     @cached_property
     def small_operators(self) -> Bool:
@@ -340,9 +333,7 @@ class Facts:
     @cached_property
     def replay(self) -> Replay:
         blocking, full_queue = self.host_time.blocking, self.host_time.full_queue.call
-        return Replay(
-            self.events, self.work, self.communication, blocking, full_queue, self.steps, self.window
-        )
+        return Replay(self.work, self.communication, blocking, full_queue, self.steps, self.window)
 
     # operators
 

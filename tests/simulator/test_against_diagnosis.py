@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.ledger import step_account
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Severity
@@ -41,7 +40,7 @@ def test_every_step_agrees(diagnosed: tuple[Simulated, Facts]) -> None:
     run, facts = diagnosed
     device = facts.device
     assert device is not None
-    account = step_account(device.busy, device.ledger, facts.recorded_steps, facts.recorded_window)
+    account = device.time.of_steps(facts.recorded_steps, facts.recorded_window)
     assert account.names == [step.name for step in run.truth.steps]
     for number, step in enumerate(run.truth.steps):
         assert account.end_ns[number] - account.start_ns[number] == step.duration_ns

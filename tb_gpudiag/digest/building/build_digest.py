@@ -57,7 +57,7 @@ def _steps(facts: Facts, left_out: list[str]) -> tuple[pa.Table, str]:
         names, steady, basis = [""], np.ones(1, np.bool_), "none"
     else:
         names, start, end = found.times.names, found.times.start_ns, found.times.end_ns
-        steady = found.host_start_ns >= window.start_ns
+        steady = found.on_host.start_ns >= window.start_ns
         basis = "recorded" if len(facts.recorded_steps) else "inferred"
     if len(start) > MOST_STEPS:
         left_out.append(f"{len(start) - MOST_STEPS:,} of {len(start):,} steps")

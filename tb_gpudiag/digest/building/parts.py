@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
-from tb_gpudiag.facts.core.intervals import Intervals, coverage, union
-from tb_gpudiag.facts.core.ledger import Account, account_of
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint, time_by_cause
+from tb_gpudiag.facts.core.intervals import Intervals, union
+from tb_gpudiag.facts.core.ledger import Account
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collective_calls import on_cpu
@@ -25,7 +25,7 @@ def part_columns(device: DeviceFacts | None, main_thread: CauseSpans, start: Int
     zero = np.zeros(len(start), np.int64)
     none = np.zeros((len(start), len(Cause)), np.int64)
     account = (
-        account_of([""] * len(start), start, end, device.busy, device.ledger)
+        device.time.account([""] * len(start), start, end)
         if device is not None
         else Account([], start, end, zero, zero, zero, none)
     )
@@ -49,13 +49,8 @@ def waiting_marked(facts: Facts, main_thread: CauseSpans) -> CauseSpans:
 
 def _host_time(main_thread: CauseSpans, start: Int64, end: Int64) -> Int64:
     """Return what the main thread did in each stretch, shape (k, causes)."""
-    spent = np.zeros((len(start), len(Cause)), np.int64)
-    for cause in Cause:
-        some = main_thread.cause == cause
-        spent[:, cause] = coverage(
-            Intervals(main_thread.start_ns[some], main_thread.end_ns[some]), start, end
-        )
-    return spent
+    time = Intervals(main_thread.start_ns, main_thread.end_ns)
+    return time_by_cause(time, main_thread.cause, start, end)
 
 
 def lists(values: Int64) -> pa.ListArray:

@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int32, Int64, UInt8
-from tb_gpudiag.facts.core.intervals import Intervals, distinct, expand, overlapping
+from tb_gpudiag.facts.core.intervals import Intervals, coverage, distinct, expand, overlapping
 
 
 class Cause(IntEnum):
@@ -91,6 +91,17 @@ class CauseSpans:
             np.concatenate([p.event for p in parts]),
             np.concatenate([p.thread for p in parts]),
         )
+
+
+def time_by_cause(time: Intervals, cause: UInt8, start: Int64, end: Int64) -> Int64:
+    """Return how much of each stretch [start, end) the intervals of each cause cover, shape (k, causes).
+
+    cause: of each interval; intervals do not overlap and are in order."""
+    spent = np.zeros((len(start), len(Cause)), np.int64)
+    for one in Cause:
+        some = cause == one
+        spent[:, one] = coverage(Intervals(time.start[some], time.end[some]), start, end)
+    return spent
 
 
 def repaint(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
@@ -17,10 +17,6 @@ from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 # Once a context exists, device queries and stream creation take 1-100 us in public traces. The call that
 # creates the context or loads a library takes 10 ms to 30 s.
 ONE_TIME_NS = 1_000_000
-
-# A launch call takes 3-20 us. On an idle GPU, a first launch of a kernel that takes a hundred times that
-# loads the kernel's module: CUDA loads lazily from 11.7 on.
-LOADING_CALL_NS = 1_000_000
 
 # A process's first cudaMalloc or cudaFree sets up the driver's memory (cudaFree(0) is a common way to create
 # the context). Later ones take up to a few milliseconds.
@@ -51,8 +47,8 @@ def first_run(host: Host, work: Work, steps: Steps) -> Bool:
         return found
     found[long[match_some(events, INITIALIZING_CALL, long)]] = True
     found[_first_allocator_calls(events, calls)] = True
-    loads = _loads(events, work, long)
-    if not _recurs(events, loads, work, steps):
+    loads = _loads(work, long)
+    if not _recurs(loads, work, steps):
         found[loads] = True
     if not found.any():
         return found
@@ -60,23 +56,20 @@ def first_run(host: Host, work: Work, steps: Steps) -> Bool:
     return host.tree.under(found)
 
 
-def _loads(events: Events, work: Work, long: Int64) -> Int64:
+def _loads(work: Work, long: Int64) -> Int64:
     """Long calls that load GPU code: module loads, and the first launch of a kernel."""
-    first_use = np.zeros(len(events), np.bool_)
-    first_use[work.launch[work.first_use & (work.launch != NONE)]] = True
-    lazily = first_use[long] & (events.duration_ns[long] >= LOADING_CALL_NS)
-    return long[match_some(events, MODULE_LOAD_CALL, long) | lazily]
+    return long[match_some(work.events, MODULE_LOAD_CALL, long) | work.loads_module[long]]
 
 
-def _recurs(events: Events, loads: Int64, work: Work, steps: Steps) -> bool:
+def _recurs(loads: Int64, work: Work, steps: Steps) -> bool:
+    events = work.events
     if not len(loads):
         return False
     spent_ns = events.duration_ns[loads]
     if len(steps):
         late = events.start_ns[loads] >= np.sort(steps.start_ns)[len(steps) // 2]
         return int(spent_ns[late].sum()) >= ONE_TIME_NS
-    launched = np.flatnonzero(work.launch != NONE)
-    launched = launched[np.argsort(work.launch_start_ns[launched], kind="stable")]
+    launched = work.by_launch
     second_half = launched[len(launched) // 2 :]
     if not len(second_half) or work.first_use[second_half].mean() >= COLD_FIRST_USES:
         return False

@@ -58,19 +58,19 @@ class _Launch:
     names: Names
 
 
-def unrecorded_graphs(events: Events, work: Work, steps: Steps, end_ns: int) -> UnrecordedGraphs:
+def unrecorded_graphs(work: Work, steps: Steps, end_ns: int) -> UnrecordedGraphs:
     """Find the graph launches with missing kernels. end_ns: the recording's end."""
-    launches = _launches(events, work)
+    launches = _launches(work)
     if not launches:
         return UnrecordedGraphs()
-    usual = _usual(events, launches, steps)
+    usual = _usual(work.events, launches, steps)
     lacking = {i for i, launch in enumerate(launches) if launch.names != usual[i]}
-    lacking |= _smaller_than_captured(events, work, launches)
-    waits, queues = _Waits(events, work), _queues(events, work)
+    lacking |= _smaller_than_captured(work, launches)
+    waits, queues = _Waits(work), _queues(work)
     if not lacking:  # otherwise these waits may be for the launches that were found already
-        lacking = waits.long_after(launches) | _late_followers(events, work, launches, queues)
+        lacking = waits.long_after(launches) | _late_followers(work, launches, queues)
     lacking |= {i for i, launch in enumerate(launches) if waits.went_on_after(launch.call)}
-    holes = list(_holes(events, work, launches, usual, sorted(lacking), waits, queues, end_ns))
+    holes = list(_holes(work, launches, usual, sorted(lacking), waits, queues, end_ns))
     start, end = np.array(holes, np.int64).reshape(-1, 2).T
     kernels = sum(len(launches[i].work) for i in lacking)
     return UnrecordedGraphs(len(lacking), len(launches), kernels, union(start, end))
@@ -81,8 +81,9 @@ def _calls(events: Events) -> Bool:
     return found
 
 
-def _launches(events: Events, work: Work) -> list[_Launch]:
+def _launches(work: Work) -> list[_Launch]:
     """Return the graph launches in order. A driver's call inside a runtime's is part of it."""
+    events = work.events
     calls = np.flatnonzero(_calls(events) & match(events, api_calls.GRAPH_LAUNCH))
     calls = calls[np.lexsort((-events.end_ns[calls], events.start_ns[calls], events.thread[calls]))]
     order = np.argsort(work.launch, kind="stable")
@@ -145,15 +146,16 @@ def _contains(fuller: Names, own: Names) -> bool:
     return all(name in rest for name in own)
 
 
-def _smaller_than_captured(events: Events, work: Work, launches: list[_Launch]) -> set[int]:
+def _smaller_than_captured(work: Work, launches: list[_Launch]) -> set[int]:
     """Find the launches with fewer kernels than every graph that the recording shows being captured."""
+    events = work.events
     calls = _calls(events)
     begins = np.flatnonzero(calls & match(events, api_calls.CAPTURE_BEGIN))
     ends = np.flatnonzero(calls & match(events, api_calls.CAPTURE_END))
     if not len(begins) or events.start_ns[begins].min() > events.start_ns[launches[0].call]:
         return set()
     captured = calls & match(events, api_calls.LAUNCH_CALL) & ~match(events, api_calls.GRAPH_LAUNCH)
-    captured[work.launch[work.launch != NONE]] = False  # it ran at once
+    captured[work.launch[work.linked]] = False  # it ran at once
     sizes = []
     for begin in begins.tolist():
         own = ends[
@@ -167,12 +169,11 @@ def _smaller_than_captured(events: Events, work: Work, launches: list[_Launch]) 
     return {i for i, launch in enumerate(launches) if len(launch.work) < least}
 
 
-def _late_followers(
-    events: Events, work: Work, launches: list[_Launch], queues: dict[int, _Queue]
-) -> set[int]:
+def _late_followers(work: Work, launches: list[_Launch], queues: dict[int, _Queue]) -> set[int]:
     """Find the launches after which the next work on the stream was queued, and started only long after the
     last recorded work had ended."""
-    ends = np.sort(events.end_ns[work.event])
+    events = work.events
+    ends = np.sort(work.end_ns)
     found = set()
     for i, launch in enumerate(launches):
         if not len(launch.work):
@@ -180,7 +181,7 @@ def _late_followers(
         queue = queues[int(events.stream[work.event[launch.work[0]]])]
         following = queue.first_after(int(events.end_ns[launch.call]))
         if following != NONE:
-            start = int(events.start_ns[work.event[following]])
+            start = int(work.start_ns[following])
             last = int(np.searchsorted(ends, start, side="right")) - 1
             if start - max(int(ends[max(last, 0)]), int(work.launch_end_ns[following])) >= UNRECORDED_NS:
                 found.add(i)
@@ -190,7 +191,8 @@ def _late_followers(
 class _Waits:
     """Synchronizations of the device or a stream, in order of start."""
 
-    def __init__(self, events: Events, work: Work) -> None:
+    def __init__(self, work: Work) -> None:
+        events = work.events
         calls = _calls(events)
         waits = match(events, api_calls.DEVICE_WAIT) | match(events, api_calls.STREAM_WAIT)
         self._found = np.flatnonzero(calls & waits)
@@ -198,7 +200,7 @@ class _Waits:
         self._launching = np.sort(
             events.start_ns[np.flatnonzero(calls & match(events, api_calls.LAUNCH_CALL))]
         )
-        self._ends = np.sort(events.end_ns[work.event])
+        self._ends = np.sort(work.end_ns)
         self._events = events
 
     def end_after(self, time_ns: int, otherwise: int) -> int:
@@ -238,7 +240,8 @@ class _Waits:
 class _Queue:
     """Linked work in order of launch: when all before a launch had ended, and when work after it began."""
 
-    def __init__(self, events: Events, work: Work, chosen: Int64) -> None:
+    def __init__(self, work: Work, chosen: Int64) -> None:
+        events = work.events
         self._work = chosen
         self._launched = work.launch_start_ns[chosen]
         event = work.event[chosen]
@@ -260,17 +263,15 @@ class _Queue:
         return int(self._begins[at]) if at < len(self._begins) else otherwise
 
 
-def _queues(events: Events, work: Work) -> dict[int, _Queue]:
+def _queues(work: Work) -> dict[int, _Queue]:
     """Return the queue of each stream, and that of all streams together as NONE."""
-    linked = np.flatnonzero(work.launch != NONE)
-    linked = linked[np.argsort(work.launch_start_ns[linked], kind="stable")]
-    stream = events.stream[work.event[linked]]
-    queues = {one: _Queue(events, work, linked[stream == one]) for one in np.unique(stream).tolist()}
-    return {**queues, NONE: _Queue(events, work, linked)}
+    linked = work.by_launch
+    stream = work.events.stream[work.event[linked]]
+    queues = {one: _Queue(work, linked[stream == one]) for one in np.unique(stream).tolist()}
+    return {**queues, NONE: _Queue(work, linked)}
 
 
 def _holes(
-    events: Events,
     work: Work,
     launches: list[_Launch],
     usual: list[Names],
@@ -284,9 +285,10 @@ def _holes(
     It begins when the call returns and the work before it on its stream has ended. It ends as soon as later
     work of its stream begins, a synchronization returns, or a launch with all kernels would have ended.
     """
+    events = work.events
     if not lacking:
         return
-    start, end = events.start_ns[work.event], events.end_ns[work.event]
+    start, end = work.start_ns, work.end_ns
     stream_of: dict[Names, int] = {}
     lengths: dict[Names, list[int]] = defaultdict(list)
     for launch, names in zip(launches, usual, strict=True):
@@ -317,9 +319,10 @@ class WholeGraphs:
     times: Intervals = EMPTY
 
 
-def whole_graphs(events: Events, work: Work, device: int, window: Window) -> WholeGraphs:
+def whole_graphs(work: Work, device: int, window: Window) -> WholeGraphs:
     """Find the graphs of a device that were recorded as one event each."""
-    chosen = work.event[(events.device[work.event] == device) & match_some(events, WHOLE_GRAPH, work.event)]
+    events = work.events
+    chosen = work.event[(work.device == device) & match_some(events, WHOLE_GRAPH, work.event)]
     inside = (events.end_ns[chosen] > window.start_ns) & (events.start_ns[chosen] < window.end_ns)
     chosen = chosen[inside]
     times = clip(union(events.start_ns[chosen], events.end_ns[chosen]), window.start_ns, window.end_ns)

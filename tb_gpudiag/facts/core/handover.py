@@ -14,7 +14,6 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.threads import NOTHING
-from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
@@ -41,14 +40,14 @@ class HostTime:
         self.main = main
         self._host = host
         self._events = host.events
-        self._threads = _launching_threads(host.events, work, main)
-        self._blocking, self._blocking_event = _blocking_calls(host.events, work)
+        self._threads = _launching_threads(work, main)
+        self._blocking, self._blocking_event = _blocking_calls(work)
         # A copy call that returned only when the copy ended was a wait, whatever its name says.
         self._cause = host.cause.copy()
         waited = self._blocking_event[host.cause[self._blocking_event] == Cause.LAUNCH]
         self._cause[waited] = Cause.SYNC
         # Blocking on a full queue is not launching either: the GPU of that queue has enough work.
-        self.full_queue: FullQueue = full_queue(host.events, work, self._blocking_event)
+        self.full_queue: FullQueue = full_queue(work, self._blocking_event)
         held = self.full_queue.call
         self._cause[held[host.cause[held] == Cause.LAUNCH]] = Cause.QUEUED
         self.first_run = first_run
@@ -180,10 +179,11 @@ class HostTime:
         return event, found
 
 
-def _launching_threads(events: Events, work: Work, main: int) -> list[int]:
+def _launching_threads(work: Work, main: int) -> list[int]:
     """Return the threads to hand over to: the main one first, then those with most launches (without a GPU,
     with most operators)."""
-    working = work.launch[work.launch != NONE]
+    events = work.events
+    working = work.launch[work.linked]
     if not len(working):
         working = events.where(Category.CPU_OP)
     threads, count = np.unique(events.thread[working], return_counts=True)
@@ -191,14 +191,15 @@ def _launching_threads(events: Events, work: Work, main: int) -> list[int]:
     return [main, *busiest][:_MOST_THREADS]
 
 
-def _blocking_calls(events: Events, work: Work) -> tuple[Intervals, Int64]:
+def _blocking_calls(work: Work) -> tuple[Intervals, Int64]:
     """Find the calls that waited for the GPU, in order of their end: those that block by name, and copies
     that returned only when the copy was done (to or from pageable memory)."""
+    events = work.events
     calls = events.where(*CALL_CATEGORIES)
     blocking = np.zeros(len(events), np.bool_)
     blocking[calls[match_some(events, BLOCKING_CALL, calls)]] = True
-    copies = (events.category[work.event] == Category.MEMCPY) & (work.launch != NONE)
-    waited = copies & (work.launch_end_ns >= events.end_ns[work.event])
+    copies = (events.category[work.event] == Category.MEMCPY) & work.linked
+    waited = copies & (work.launch_end_ns >= work.end_ns)
     blocking[work.launch[waited]] = True
     calls = np.flatnonzero(blocking)
     calls = calls[np.argsort(events.end_ns[calls], kind="stable")]

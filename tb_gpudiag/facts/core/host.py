@@ -262,7 +262,7 @@ def find_main_thread(host: Host, steps: Steps, work: Work) -> int:
     events, spans = host.events, host.tree.spans
     marks = spans[events.category[spans] == Category.USER_ANNOTATION]
     step_marks = marks[np.isin(events.start_ns[marks], steps.start_ns)]
-    launches = work.launch[work.launch != NONE]
+    launches = work.launch[work.linked]
     for chosen in (step_marks, launches, spans):
         if len(chosen):
             return int(np.bincount(events.thread[chosen]).argmax())

@@ -17,11 +17,10 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, Trigger, repaint
-from tb_gpudiag.facts.core.first_run import LOADING_CALL_NS
 from tb_gpudiag.facts.core.handover import HostTime
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, complement, coverage
+from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage
 from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
-from tb_gpudiag.facts.core.ledger import Gaps, Ledger
+from tb_gpudiag.facts.core.ledger import Gaps, GpuTime, Ledger
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import COPY_CALL
@@ -38,20 +37,33 @@ TIMESTAMP_NOISE_NS = 2_000
 _REFILL = np.array([Cause.SYNC, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 
 
-def build_ledger(
-    events: Events, work: Work, busy: Busy, window: Window, host: HostTime, in_graphs: Intervals = EMPTY
-) -> Ledger:
-    """Build the ledger of one device.
+def find_gpu_times(
+    work: Work,
+    communication: Bool,
+    window: Window,
+    host_time: HostTime,
+    in_graphs: Intervals,
+) -> list[GpuTime]:
+    """Find the devices with work of some duration, the busiest first.
 
-    work: may contain other devices' work too: only `busy.work` counts. in_graphs: when kernels of CUDA graphs
-    may have run that the trace lacks.
-    """
+    communication: mask of communication kernels, shape (n,). window: idle time is found in it and in the GPU
+    span. in_graphs: when kernels of CUDA graphs may have run that the trace lacks."""
+    found = []
+    for device in np.unique(work.device).tolist():
+        busy = Busy(work.events, work.event[work.device == device], communication)
+        if busy.all.total:
+            ledger = _build_ledger(work, busy, window, host_time, in_graphs)
+            found.append(GpuTime(device, busy, ledger))
+    return sorted(found, key=lambda time: -time.busy.all.total)
+
+
+def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, in_graphs: Intervals) -> Ledger:
+    """Build the ledger of the device with this busy time. work: of all devices."""
+    events = work.events
     span = busy.span
-    if not len(busy.work):
-        span = Window(window.start_ns, window.start_ns)
     low, high = min(span.start_ns, window.start_ns), max(span.end_ns, window.end_ns)
     start, end = complement(busy.all, low, high)
-    ended_by, launch = _ended_by(events, work, busy, end)
+    ended_by, launch = _ended_by(work, busy, end)
     known = launch != NONE
     called = _at(events.start_ns, launch, end)
     returned = _at(events.end_ns, launch, end)
@@ -60,19 +72,19 @@ def build_ledger(
     there = known & (returned <= start)
     late = trailing | (known & ~there)
 
+    def spans_of(chosen: Bool, start: Int64, end: Int64, cause: UInt8) -> CauseSpans:
+        """Attribute these parts of the chosen gaps to the launches that ended them."""
+        some = np.flatnonzero(chosen & (end > start))
+        event = launch[some]
+        thread = _at(events.thread, event, event).astype(np.int32)
+        return CauseSpans(start[some], end[some], cause[some], some.astype(np.int64), event, thread)
+
+    in_call, issued = (np.maximum(start, called), np.minimum(returned, end)), np.maximum(start, returned)
     fixed = [
-        _spans(start, end, unlinked, Cause.UNLINKED, launch, events),
-        _by_turnaround(start, end, there, launch, events),
-        _in_call(
-            np.maximum(start, called),
-            np.minimum(returned, end),
-            known & late,
-            launch,
-            events,
-            work,
-            host,
-        ),
-        _by_turnaround(np.maximum(start, returned), end, known & late, launch, events),
+        spans_of(unlinked, start, end, np.full(len(start), Cause.UNLINKED, np.uint8)),
+        spans_of(there, start, end, _after_launch(start, end)),
+        spans_of(known & late, *in_call, _in_call(launch, work, host)),
+        spans_of(known & late, issued, end, _after_launch(issued, end)),
     ]
     until = np.where(trailing, end, np.minimum(called, end))
     thread = _at(events.thread, launch, np.full(len(start), host.main)).astype(np.int32)
@@ -97,9 +109,10 @@ def build_ledger(
     return Ledger(start, end, cause, gap, spans.event, drained, in_graph, gaps)
 
 
-def _ended_by(events: Events, work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:
+def _ended_by(work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:
     """Find the GPU event that starts as each gap ends (a linked one, if several start together), and its
     launch."""
+    events = work.events
     launch_of = np.full(len(events), NONE, np.int64)
     launch_of[work.event] = work.launch
     own = busy.work[np.lexsort((launch_of[busy.work] == NONE, events.start_ns[busy.work]))]
@@ -121,33 +134,26 @@ def _at(column: npt.NDArray[Any], index: Int64, otherwise: Int64) -> Int64:
     return found
 
 
-def _spans(
-    start: Int64, end: Int64, chosen: Bool, cause: Cause | UInt8, launch: Int64, events: Events
-) -> CauseSpans:
-    some = np.flatnonzero(chosen & (end > start))
-    event = launch[some]
-    cause_of = np.full(len(start), cause, np.uint8) if isinstance(cause, Cause) else cause
-    thread = _at(events.thread, event, event).astype(np.int32)
-    return CauseSpans(start[some], end[some], cause_of[some], some.astype(np.int64), event, thread)
-
-
-def _in_call(
-    start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work, host: HostTime
-) -> CauseSpans:
-    """Attribute the time inside launch calls.
+def _in_call(launch: Int64, work: Work, host: HostTime) -> UInt8:
+    """Return the cause of the time inside each launch call, shape of `launch`.
 
     A call that blocked on a full queue had work before it that waited for something. Another long call, if it
     is the kernel's first use, loaded the kernel's module (CUDA loads lazily since 11.7). The length of the
     call decides, not the idle time in it: loading may begin while earlier work runs.
     """
-    first_use = np.zeros(len(events), np.bool_)
-    first_use[work.launch[work.first_use & (work.launch != NONE)]] = True
     none = np.zeros(len(launch), np.int64)
-    loading = (_at(events.duration_ns, launch, none) > LOADING_CALL_NS) & (_at(first_use, launch, none) > 0)
-    cause = np.where(loading, np.uint8(Cause.COMPILE), np.uint8(Cause.LAUNCH)).astype(np.uint8)
+    loading = _at(work.loads_module, launch, none) > 0
+    cause: UInt8 = np.where(loading, np.uint8(Cause.COMPILE), np.uint8(Cause.LAUNCH))
     cause[_at(host.first_run, launch, none) > 0] = Cause.INITIALIZATION
     cause[np.isin(launch, host.full_queue.call)] = Cause.QUEUED
-    return _spans(start, end, chosen, cause, launch, events)
+    return cause
+
+
+def _after_launch(start: Int64, end: Int64) -> UInt8:
+    """Return the cause of the time between each launch and its work: a bare turnaround is latency; longer
+    work waited for something."""
+    cause: UInt8 = np.where(end - start <= TURNAROUND_NS, np.uint8(Cause.LATENCY), np.uint8(Cause.QUEUED))
+    return cause
 
 
 def _mark_unrecorded(spans: CauseSpans, busy: Busy, events: Events) -> CauseSpans:
@@ -161,15 +167,6 @@ def _mark_unrecorded(spans: CauseSpans, busy: Busy, events: Events) -> CauseSpan
     waits |= copies & (spans.cause == Cause.LAUNCH)
     found = waits & (length >= UNRECORDED_NS) & (before <= LITTLE_BUSY * length)
     return replace(spans, cause=np.where(found, np.uint8(Cause.UNRECORDED), spans.cause))
-
-
-def _by_turnaround(start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events) -> CauseSpans:
-    """Attribute the time from launch to start: a bare turnaround is latency; longer work waited for
-    something."""
-    cause = np.where(end - start <= TURNAROUND_NS, np.uint8(Cause.LATENCY), np.uint8(Cause.QUEUED)).astype(
-        np.uint8
-    )
-    return _spans(start, end, chosen, cause, launch, events)
 
 
 def _drained(spans: CauseSpans, gaps: Gaps) -> Int64:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
@@ -21,6 +22,11 @@ TURNAROUND_NS = 20_000
 UNRECORDED_NS = 1_000_000
 
 
+# A launch call takes 3-20 us. On an idle GPU, a first launch of a kernel that takes a hundred times that
+# loads the kernel's module: CUDA loads lazily from 11.7 on.
+LOADING_CALL_NS = 1_000_000
+
+
 @dataclass(frozen=True)
 class Work:
     """GPU work of all devices in order of start. Shape (g,) each. A graph's kernels share one launch.
@@ -31,6 +37,7 @@ class Work:
     operator, stack and shapes, but does not say when the work was launched.
     """
 
+    events: Events
     event: Int64
     launch: Int64
     origin: Int64
@@ -41,6 +48,42 @@ class Work:
 
     def __len__(self) -> int:
         return len(self.event)
+
+    @cached_property
+    def linked(self) -> Bool:
+        """Mask of the work with a launch."""
+        linked: Bool = self.launch != NONE
+        return linked
+
+    @cached_property
+    def by_launch(self) -> Int64:
+        """Indices of the work with a launch, in order of launch."""
+        linked = np.flatnonzero(self.linked)
+        return linked[np.argsort(self.launch_start_ns[linked], kind="stable")]
+
+    @cached_property
+    def device(self) -> Int32:
+        return self.events.device[self.event]
+
+    @cached_property
+    def stream_key(self) -> Int64:
+        """Device and stream in one number, so that grouping sorts plain integers."""
+        return (self.device.astype(np.int64) << 32) + self.events.stream[self.event]
+
+    @cached_property
+    def loads_module(self) -> Bool:
+        """Mask of the long calls that launched a kernel for the first time, shape (n,) over all events."""
+        found = np.zeros(len(self.events), np.bool_)
+        found[self.launch[self.first_use & self.linked]] = True
+        return found & (self.events.duration_ns >= LOADING_CALL_NS)
+
+    @cached_property
+    def start_ns(self) -> Int64:
+        return self.events.start_ns[self.event]
+
+    @cached_property
+    def end_ns(self) -> Int64:
+        return self.events.end_ns[self.event]
 
 
 def join_launches(events: Events) -> Work:
@@ -64,13 +107,14 @@ def join_launches(events: Events) -> Work:
     first_use[np.unique(events.name[work], return_index=True)[1]] = True
     first_use &= events.category[work] == Category.KERNEL
     return Work(
-        work,
-        launch,
-        _origins(events, work, launch),
-        start,
-        end,
-        _empty_queue(events, work, start, end),
-        first_use,
+        events,
+        event=work,
+        launch=launch,
+        origin=_origins(events, work, launch),
+        launch_start_ns=start,
+        launch_end_ns=end,
+        empty_queue=_empty_queue(events, work, start, end),
+        first_use=first_use,
     )
 
 
@@ -130,17 +174,17 @@ def _names_operators(events: Events, work: Int64, launch: Int64, named: Int64, l
     return bool(differ.any() or (named[lone] != NONE).all())
 
 
-def launched_in(events: Events, work: Work, window: Window, *, by_steps: bool) -> Bool:
+def launched_in(work: Work, window: Window, *, by_steps: bool) -> Bool:
     """Mask of the work whose launch belongs to the window, shape (g,).
 
     by_steps: the window consists of steps. Then a launch belongs to it if the call begins in it. Otherwise
     the window begins and ends where the GPU's work does, and a launch belongs to it with any of its work.
     """
     begun = (work.launch_start_ns >= window.start_ns) & (work.launch_start_ns < window.end_ns)
-    found: Bool = (work.launch != NONE) & begun
+    found: Bool = work.linked & begun
     if not by_steps:
-        runs = (events.end_ns[work.event] > window.start_ns) & (events.start_ns[work.event] < window.end_ns)
-        found |= (work.launch != NONE) & runs
+        runs = (work.end_ns > window.start_ns) & (work.start_ns < window.end_ns)
+        found |= work.linked & runs
     return found
 
 

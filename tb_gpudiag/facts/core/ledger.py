@@ -11,7 +11,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64, UInt8
 from tb_gpudiag.facts.core.busy import Busy
-from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.core.causes import Cause, Trigger, time_by_cause
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
 from tb_gpudiag.facts.core.recording import Steps
 
@@ -95,31 +95,34 @@ class Account:
     idle_ns: Int64
 
 
-def step_account(busy: Busy, ledger: Ledger, steps: Steps, window: Window) -> Account:
-    """Split the window into its steps; no slices without steps."""
-    order = np.argsort(steps.start_ns, kind="stable")
-    start = steps.start_ns[order]
-    end = np.r_[start[1:], np.int64(window.end_ns)][: len(start)]
-    return account_of([steps.names[i] for i in order], start, end, busy, ledger)
+@dataclass(frozen=True)
+class GpuTime:
+    """Busy and idle time of one device over the recorded window."""
 
+    device: int
+    busy: Busy
+    ledger: Ledger
 
-def window_account(busy: Busy, ledger: Ledger, window: Window) -> Account:
-    """Return the window as one slice."""
-    return account_of([""], np.array([window.start_ns]), np.array([window.end_ns]), busy, ledger)
+    def account(self, names: list[str], start_ns: Int64, end_ns: Int64) -> Account:
+        """Account for any stretches [start, end), each with its name."""
+        idle = Intervals(self.ledger.start_ns, self.ledger.end_ns)
+        return Account(
+            names,
+            start_ns,
+            end_ns,
+            coverage(self.busy.computing, start_ns, end_ns),
+            coverage(self.busy.communicating, start_ns, end_ns),
+            coverage(self.busy.copying, start_ns, end_ns),
+            time_by_cause(idle, self.ledger.cause, start_ns, end_ns),
+        )
 
+    def of_window(self, window: Window) -> Account:
+        """Account for the window as one slice."""
+        return self.account([""], np.array([window.start_ns]), np.array([window.end_ns]))
 
-def account_of(names: list[str], start: Int64, end: Int64, busy: Busy, ledger: Ledger) -> Account:
-    """Account for any stretches [start, end) of the step window, each with its name."""
-    idle = np.zeros((len(start), len(Cause)), np.int64)
-    for cause in Cause:
-        some = ledger.cause == cause
-        idle[:, cause] = coverage(Intervals(ledger.start_ns[some], ledger.end_ns[some]), start, end)
-    return Account(
-        names,
-        start,
-        end,
-        coverage(busy.computing, start, end),
-        coverage(busy.communicating, start, end),
-        coverage(busy.copying, start, end),
-        idle,
-    )
+    def of_steps(self, steps: Steps, window: Window) -> Account:
+        """Split the window into its steps; no slices without steps."""
+        order = np.argsort(steps.start_ns, kind="stable")
+        start_ns = steps.start_ns[order]
+        end_ns = np.r_[start_ns[1:], np.int64(window.end_ns)][: len(order)]
+        return self.account([steps.names[i] for i in order], start_ns, end_ns)

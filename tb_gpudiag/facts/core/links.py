@@ -37,14 +37,14 @@ class Links(NamedTuple):
     kind: UInt8  # LinkKind
 
 
-def find_links(events: Events, work: Work, blocking: Int64) -> Links:
+def find_links(work: Work, blocking: Int64) -> Links:
     """Find what launches, releases and backward operators link. blocking: the calls that wait for the GPU,
     shape (b,)."""
-    linked = work.launch != NONE
+    linked = work.linked
     pairs = (
         (LinkKind.LAUNCH, work.launch[linked], work.event[linked]),
-        (LinkKind.RELEASE, *_releases(events, work, blocking)),
-        (LinkKind.BACKWARD, *_backward(events)),
+        (LinkKind.RELEASE, *_releases(work, blocking)),
+        (LinkKind.BACKWARD, *_backward(work.events)),
     )
     return Links(
         np.concatenate([first for _, first, _ in pairs]).astype(np.int64),
@@ -53,17 +53,18 @@ def find_links(events: Events, work: Work, blocking: Int64) -> Links:
     )
 
 
-def _releases(events: Events, work: Work, blocking: Int64) -> tuple[Int64, Int64]:
+def _releases(work: Work, blocking: Int64) -> tuple[Int64, Int64]:
     """Match each wait to the GPU work that ended last before it returned: a copy that blocks, to the copy."""
+    events = work.events
     if not len(work) or not len(blocking):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    ends = events.end_ns[work.event]
+    ends = work.end_ns
     order = np.argsort(ends, kind="stable")
     returns = events.end_ns[blocking]
     at = np.searchsorted(ends[order], returns + _CLOCK_NS, side="right") - 1
     released_by = np.where(at >= 0, work.event[order[np.maximum(at, 0)]], NONE)
     own = np.full(len(events), NONE, np.int64)
-    linked = (work.launch != NONE) & (work.launch_end_ns + _CLOCK_NS >= ends)
+    linked = work.linked & (work.launch_end_ns + _CLOCK_NS >= ends)
     own[work.launch[linked]] = work.event[linked]
     released_by = np.where(own[blocking] != NONE, own[blocking], released_by)
     waited = (released_by != NONE) & (events.end_ns[released_by] > events.start_ns[blocking])

@@ -25,7 +25,6 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import Window, distinct
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.trace.events import Events
 
 # CUDA queues about this many launches before the next one blocks (1,024 on the GPUs that were measured).
 QUEUE_LIMIT = 1_024
@@ -99,16 +98,16 @@ class Queue:
         )
 
 
-def stream_queues(events: Events, work: Work, recording: Window) -> list[Queue]:
+def stream_queues(work: Work, recording: Window) -> list[Queue]:
     """Return the queue of every stream that has one, by device and stream."""
-    begun = events.start_ns[work.event]
-    linked = work.launch != NONE
+    events = work.events
+    begun = work.start_ns
+    linked = work.linked
     # In order of start, so that the first one of each call is the one that begins first.
     first = np.zeros(len(work), np.bool_)
     first[np.flatnonzero(linked)[np.unique(work.launch[linked], return_index=True)[1]]] = True
     issued = np.minimum(np.where(linked, work.launch_end_ns, recording.start_ns), begun)
-    # Both numbers in one, so that grouping sorts plain integers.
-    stream = (events.device[work.event].astype(np.int64) << 32) + events.stream[work.event]
+    stream = work.stream_key
     order = np.argsort(stream, kind="stable")
     borders = np.flatnonzero(np.r_[True, stream[order][1:] != stream[order][:-1], True])
     found = []
@@ -128,17 +127,18 @@ def _before_any_launch(linked: Bool) -> Bool:
     return before if linked.any() else np.zeros_like(before)
 
 
-def full_queue(events: Events, work: Work, blocking: Int64) -> FullQueue:
+def full_queue(work: Work, blocking: Int64) -> FullQueue:
     """Find the launch calls that blocked on a full queue.
 
     blocking: event indices of the calls that wait for the GPU anyway (handover.HostTime.blocking).
     """
-    linked = work.launch != NONE
+    events = work.events
+    linked = work.linked
     calls = distinct(work.launch[linked])
     start, duration = events.start_ns[calls], events.duration_ns[calls]
     if not len(calls):
         return FullQueue(calls, duration)
-    ends = np.sort(events.end_ns[work.event[linked]])
+    ends = np.sort(work.end_ns[linked])
     done = np.searchsorted(ends, start)
     outstanding = np.searchsorted(np.sort(work.launch_start_ns[linked]), start) - done
     usual = float(np.median(duration))

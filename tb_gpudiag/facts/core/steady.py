@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.recording import Steps
-from tb_gpudiag.trace.events import Events
 
 # A first step that takes twice the median of the others is far outside the spread of steady steps, and first
 # steps that compile or set up take 10 to 100 times as long.
@@ -57,25 +56,18 @@ def leading_slow_steps(length_ns: Int64) -> tuple[int, int]:
     return 0, int(np.median(length_ns))
 
 
-def steady_part(
-    recorded: Window,
-    steps: Steps,
-    repeats: bool,
-    work: Work,
-    events: Events,
-    ledger: Ledger,
-) -> Steady:
+def steady_part(recorded: Window, steps: Steps, repeats: bool, work: Work, ledger: Ledger) -> Steady:
     """Find the steady part of one device's recording.
 
     recorded: the step window of all steps, or the whole recording. repeats: whether steps were inferred from
     repetition. ledger: the device's idle time over `recorded`.
     """
     if len(steps):
-        return _of_steps(recorded, steps, work, events, ledger)
-    return _without_steps(recorded, steps, repeats, work, events, ledger)
+        return _of_steps(recorded, steps, work, ledger)
+    return _without_steps(recorded, steps, repeats, work, ledger)
 
 
-def _of_steps(recorded: Window, steps: Steps, work: Work, events: Events, ledger: Ledger) -> Steady:
+def _of_steps(recorded: Window, steps: Steps, work: Work, ledger: Ledger) -> Steady:
     order = np.argsort(steps.start_ns, kind="stable")
     start = steps.start_ns[order]
     end = np.r_[start[1:], np.int64(recorded.end_ns)]
@@ -85,7 +77,7 @@ def _of_steps(recorded: Window, steps: Steps, work: Work, events: Events, ledger
         return Steady(recorded, steps, only_first_run=only)
     first = int(np.argmin(spoiled))  # the first step that is not
     if len(start) - first >= FEWEST_STEPS:
-        done = _completed(start[first:], recorded.end_ns, work, events)
+        done = _completed(start[first:], recorded.end_ns, work)
         first += leading_slow_steps(np.diff(done))[0]
     if not first:
         return Steady(recorded, steps)
@@ -100,26 +92,18 @@ def _of_steps(recorded: Window, steps: Steps, work: Work, events: Events, ledger
     )
 
 
-def _completed(start: Int64, end_ns: int, work: Work, events: Events) -> Int64:
+def _completed(start: Int64, end_ns: int, work: Work) -> Int64:
     """Return when the GPU had finished the work launched before each step began, and before the last one
     ended, shape (k + 1,)."""
-    linked = np.flatnonzero(work.launch != NONE)
-    linked = linked[np.argsort(work.launch_start_ns[linked], kind="stable")]
-    done = np.r_[start[0], np.maximum.accumulate(np.maximum(events.end_ns[work.event[linked]], start[0]))]
+    linked = work.by_launch
+    done = np.r_[start[0], np.maximum.accumulate(np.maximum(work.end_ns[linked], start[0]))]
     borders = np.r_[start, np.int64(end_ns)]
     found: Int64 = np.maximum(done[np.searchsorted(work.launch_start_ns[linked], borders)], borders[0])
     return found
 
 
-def _without_steps(
-    recorded: Window,
-    steps: Steps,
-    repeats: bool,
-    work: Work,
-    events: Events,
-    ledger: Ledger,
-) -> Steady:
-    last_ns = int(events.end_ns[work.event].max(initial=recorded.start_ns))
+def _without_steps(recorded: Window, steps: Steps, repeats: bool, work: Work, ledger: Ledger) -> Steady:
+    last_ns = int(work.end_ns.max(initial=recorded.start_ns))
     end_ns = last_ns if recorded.start_ns < last_ns < recorded.end_ns else recorded.end_ns
     begins_ns = _spoiled_until(ledger, recorded)
     first_run_ns = _idle(ledger, recorded, Cause.INITIALIZATION)
@@ -131,15 +115,19 @@ def _without_steps(
 
 def _spoiled_until(ledger: Ledger, recorded: Window) -> int:
     """Return the end of the last long stretch of first-run or unrecorded idle time."""
-    chosen = np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8)) & ~ledger.in_graph
+    chosen = _not_steady(ledger)
     length = np.where(chosen, ledger.inside(recorded), 0)
     if length.sum() < SPOILED_SHARE * recorded.duration_ns:
         return recorded.start_ns
     return int(ledger.end_ns[chosen & (length >= SPOILED_SHARE * length.max(initial=0))].max())
 
 
+def _not_steady(ledger: Ledger) -> Bool:
+    return np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8)) & ~ledger.in_graph
+
+
 def _spoiled(ledger: Ledger, start: Int64, end: Int64) -> Bool:
-    chosen = np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8)) & ~ledger.in_graph
+    chosen = _not_steady(ledger)
     spent = coverage(Intervals(ledger.start_ns[chosen], ledger.end_ns[chosen]), start, end)
     spoiled: Bool = spent >= np.maximum(SPOILED_SHARE * (end - start), 1)
     return spoiled

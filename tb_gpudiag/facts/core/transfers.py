@@ -10,7 +10,6 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import gpu_copies
 from tb_gpudiag.vocabulary.recorded import Category
 
@@ -35,8 +34,9 @@ class Transfers:
         return clip(union(self.start_ns[chosen], self.end_ns[chosen]), window.start_ns, window.end_ns)
 
 
-def find_transfers(events: Events, work: Work) -> Transfers:
+def find_transfers(work: Work) -> Transfers:
     """Find the copies. Only their names contain direction and kind of memory."""
+    events = work.events
     some = np.flatnonzero(events.category[work.event] == Category.MEMCPY)
     event, launch = work.event[some], work.launch[some]
     return Transfers(

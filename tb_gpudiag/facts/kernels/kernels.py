@@ -35,10 +35,9 @@ class Kernels:
     Spans are clipped to the window. Copies and memsets are of the family COPY.
     """
 
-    def __init__(
-        self, events: Events, work: Int64, window: Window, joined: Work, multiprocessors: int
-    ) -> None:
-        """joined: work of all devices with its launches. multiprocessors: of the device, 0 if not known."""
+    def __init__(self, work: Int64, window: Window, joined: Work, multiprocessors: int) -> None:
+        """work: the device's. joined: of all devices with its launches. multiprocessors: 0 if not known."""
+        events = joined.events
         start, end = events.start_ns[work], events.end_ns[work]
         inside = (end > window.start_ns) & (start < window.end_ns)
         self.device = int(events.device[work[0]]) if len(work) else NONE

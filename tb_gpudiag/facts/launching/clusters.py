@@ -55,8 +55,8 @@ def find_clusters(
     """
     events = host.events
     some = np.flatnonzero(
-        (work.launch != NONE)
-        & (events.device[work.event] == device)
+        work.linked
+        & (work.device == device)
         & (work.launch_start_ns >= window.start_ns)
         & (work.launch_start_ns < window.end_ns)
     )

@@ -111,7 +111,7 @@ def _on_the_way(
 ) -> tuple[Int64, Int64]:
     """Return the dispatch and the Python time before each call, shape of `calls` each."""
     events = host.events
-    every = distinct(work.launch[work.launch != NONE])
+    every = distinct(work.launch[work.linked])
     every = every[np.lexsort((events.start_ns[every], events.thread[every]))]
     in_call = events.among(*CALL_CATEGORIES)
     dispatch_ns, python_ns = np.zeros(len(calls), np.int64), np.zeros(len(calls), np.int64)

@@ -19,7 +19,7 @@ def same_shapes(host: Host, work: Work, steps: Steps) -> bool | None:
     or more the first one does not count, because it creates what the others reuse.
     """
     events = host.events
-    calls = distinct(work.launch[work.launch != NONE])
+    calls = distinct(work.launch[work.linked])
     calls = calls[host.operator[calls] != NONE]
     operator = host.operator[calls]
     order = np.argsort(steps.start_ns, kind="stable")[1 if len(steps) > 2 else 0 :]

@@ -47,15 +47,14 @@ class HeldOut:
     unexplained: Intervals
 
 
-def hold_out(
-    events: Events, work: Work, communication: Bool, calls: Calls, streams: Streams, part: Int64
-) -> HeldOut:
+def hold_out(work: Work, communication: Bool, calls: Calls, streams: Streams, part: Int64) -> HeldOut:
     """Fit the figures to the even parts and predict the odd ones, and the other way round.
 
     communication: mask of communication kernels, shape (n,). part: number of the part in which each work was
     launched, shape (g,); NONE outside the step window.
     """
-    start, end = events.start_ns[work.event], events.end_ns[work.event]
+    events = work.events
+    start, end = work.start_ns, work.end_ns
     previous, call, other = _previous(streams), streams.call, streams.other
     since_previous = np.where(previous == NONE, 0, start - end[previous])
     since_other = np.where(other == NONE, 0, start - end[other])
@@ -78,7 +77,7 @@ def hold_out(
     )
     turnaround = _of_other_half(since_previous, followed, half, (by_kind, same_call.astype(np.int64)), own)
     handshake = _of_other_half(since_other, pulled, half, (by_kind, of_any), nothing)
-    linked = work.launch != NONE
+    linked = work.linked
     predicted = replace(
         streams,
         latency_ns=np.where(linked, latency, streams.latency_ns),
@@ -95,7 +94,7 @@ def hold_out(
     )
     off = (part != NONE) & linked & (np.abs(start - expected) > TURNAROUND_NS)
     waits = _waits_too_long(events, calls)
-    ranks = _waits_for_other_ranks(events, work, communication, streams, part)
+    ranks = _waits_for_other_ranks(work, communication, streams, part)
     unexplained = union(
         np.r_[np.minimum(start, expected)[off], calls.inside_from_ns[waits], ranks.start],
         np.r_[np.maximum(start, expected)[off], calls.end_ns[waits], ranks.end],
@@ -156,9 +155,7 @@ def _waits_too_long(events: Events, calls: Calls) -> Bool:
     return found
 
 
-def _waits_for_other_ranks(
-    events: Events, work: Work, communication: Bool, streams: Streams, part: Int64
-) -> Intervals:
+def _waits_for_other_ranks(work: Work, communication: Bool, streams: Streams, part: Int64) -> Intervals:
     """Find the exposed time by which collectives took longer than their shortest counterparts in the other
     half.
 
@@ -166,7 +163,7 @@ def _waits_for_other_ranks(
     parts have different numbers of collectives, nothing shows how long one takes without a wait.
     """
     kernel = communication[work.event]
-    start, end = events.start_ns[work.event], events.end_ns[work.event]
+    start, end = work.start_ns, work.end_ns
     own = np.flatnonzero(kernel & (part != NONE))
     own = own[np.lexsort((streams.call[own], part[own]))]
     length = end[own] - start[own]

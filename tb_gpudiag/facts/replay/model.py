@@ -12,7 +12,6 @@ from tb_gpudiag.facts.core.intervals import distinct, numbered
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
-from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
@@ -85,12 +84,13 @@ class Streams:
         return found
 
 
-def calls_of(events: Events, work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
+def calls_of(work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
     """Build the line of calls, with what each of them waited for.
 
     blocking, full_queue: as for replay.Replay. marks: times of step starts, and the end of the last step.
     """
-    launches = distinct(work.launch[work.launch != NONE])
+    events = work.events
+    launches = distinct(work.launch[work.linked])
     event = np.union1d(launches, blocking)
     event = np.r_[np.full(len(marks), NONE, np.int64), event]
     start = np.where(event == NONE, 0, events.start_ns[event])
@@ -99,11 +99,11 @@ def calls_of(events: Events, work: Work, blocking: Int64, full_queue: Int64, mar
     order = np.argsort(start, kind="stable")
     event, start, end = event[order], start[order], end[order]
     before = np.r_[start[:1], end[:-1]]
-    target = _last_ended(events, work, end, np.isin(event, blocking) | np.isin(event, full_queue))
-    target = _recorded(events, work, event, start, end, target)
-    waited_until = np.where(target == NONE, start, events.end_ns[work.event[target]] if len(work) else start)
+    target = _last_ended(work, end, np.isin(event, blocking) | np.isin(event, full_queue))
+    target = _recorded(work, event, start, end, target)
+    waited_until = np.where(target == NONE, start, work.end_ns[target] if len(work) else start)
     inside_from = np.clip(waited_until, start, end)
-    limit_work, limit_call = _full_queue(events, work, event, end)
+    limit_work, limit_call = _full_queue(work, event, end)
     return Calls(
         event,
         start,
@@ -118,30 +118,28 @@ def calls_of(events: Events, work: Work, blocking: Int64, full_queue: Int64, mar
     )
 
 
-def _last_ended(events: Events, work: Work, time: Int64, chosen: Bool) -> Int64:
+def _last_ended(work: Work, time: Int64, chosen: Bool) -> Int64:
     """Find the work that had ended last by each chosen time; NONE elsewhere."""
     found = np.full(len(time), NONE, np.int64)
     if len(work):
-        ends = events.end_ns[work.event]
+        ends = work.end_ns
         by_end = np.argsort(ends, kind="stable")
         at = np.searchsorted(ends[by_end], time[chosen] + NOISE_NS, side="right") - 1
         found[chosen] = np.where(at < 0, NONE, by_end[np.maximum(at, 0)])
     return found
 
 
-def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64, target: Int64) -> Int64:
+def _recorded(work: Work, event: Int64, start: Int64, end: Int64, target: Int64) -> Int64:
     """Correct the targets of waits for events that had happened already, whose end does not show what they
     were for: the target is the last work launched before the thread recorded an event. Without one, the
     target remains."""
+    events = work.events
     is_call = event != NONE
     waits = is_call & (target != NONE)
     waits[is_call] &= match_some(events, EVENT_WAIT, event[is_call])
-    waits[waits] = (events.end_ns[work.event[target[waits]]] <= start[waits]) | (
-        end[waits] - start[waits] <= AT_ONCE_NS
-    )
+    waits[waits] = (work.end_ns[target[waits]] <= start[waits]) | (end[waits] - start[waits] <= AT_ONCE_NS)
     records = np.flatnonzero(match(events, EVENT_RECORD) & events.among(*CALL_CATEGORIES))
-    linked = np.flatnonzero(work.launch != NONE)
-    linked = linked[np.argsort(work.launch_start_ns[linked], kind="stable")]
+    linked = work.by_launch
     found: Int64 = target.copy()
     for thread in np.unique(events.thread[event[waits]]):
         own = np.flatnonzero(waits)
@@ -152,17 +150,17 @@ def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64
         last = np.searchsorted(work.launch_start_ns[linked], recorded, side="right") - 1
         own, about = own[last >= 0], linked[last[last >= 0]]
         # Work that had not ended when the wait was over was not its target.
-        ended = events.end_ns[work.event[about]] <= start[own] + NOISE_NS
+        ended = work.end_ns[about] <= start[own] + NOISE_NS
         found[own[ended]] = about[ended]
     return found
 
 
-def _full_queue(events: Events, work: Work, event: Int64, end: Int64) -> tuple[Int64, Int64]:
+def _full_queue(work: Work, event: Int64, end: Int64) -> tuple[Int64, Int64]:
     """Find, for each launch, the last work of the launch QUEUE_LIMIT before it, and that launch's place in
     the line."""
     target, call = np.full(len(event), NONE, np.int64), np.full(len(event), NONE, np.int64)
-    linked = np.flatnonzero(work.launch != NONE)
-    last = np.full(len(events), NONE, np.int64)
+    linked = np.flatnonzero(work.linked)
+    last = np.full(len(work.events), NONE, np.int64)
     last[work.launch[linked]] = linked  # in order of start: the last one stays
     place = np.flatnonzero(event != NONE)
     place = place[last[event[place]] != NONE]
@@ -171,19 +169,17 @@ def _full_queue(events: Events, work: Work, event: Int64, end: Int64) -> tuple[I
     late, early = place[QUEUE_LIMIT:], place[:-QUEUE_LIMIT]
     needed = last[event[early]]
     # Where that work had not ended, the queue was longer.
-    held = events.end_ns[work.event[needed]] <= end[late] + NOISE_NS
+    held = work.end_ns[needed] <= end[late] + NOISE_NS
     target[late[held]], call[late[held]] = needed[held], early[held]
     return target, call
 
 
-def streams_of(events: Events, work: Work, calls: Calls) -> Streams:
+def streams_of(work: Work, calls: Calls) -> Streams:
     """Group the work by stream, with what each kernel or copy was seen to wait for."""
-    start, end = events.start_ns[work.event], events.end_ns[work.event]
+    start, end = work.start_ns, work.end_ns
     call = _call_of(work, calls, start)
     delay = start - calls.start_ns[call] if len(work) else start
-    # Both numbers in one, so that grouping sorts plain integers.
-    stream = (events.device[work.event].astype(np.int64) << 32) + events.stream[work.event]
-    number = numbered(stream)[1]
+    number = numbered(work.stream_key)[1]
     order = np.argsort(number, kind="stable")
     same = np.r_[False, number[order][1:] == number[order][:-1]] if len(work) else np.zeros(0, np.bool_)
     previous = np.full(len(work), NONE, np.int64)
@@ -220,7 +216,7 @@ def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:
     began."""
     found = np.maximum(np.searchsorted(calls.start_ns, start, side="right") - 1, 0)
     by_event = np.argsort(calls.event, kind="stable")
-    linked = work.launch != NONE
+    linked = work.linked
     found[linked] = by_event[np.searchsorted(calls.event[by_event], work.launch[linked])]
     return found.astype(np.int64)
 

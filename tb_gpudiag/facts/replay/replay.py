@@ -23,7 +23,6 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, Calls, Streams, calls_of, streams_of
 from tb_gpudiag.facts.replay.simulation import NEVER, simulate
-from tb_gpudiag.trace.events import Events
 
 # Parts of a step window of fewer than two steps: half of them predict the others.
 PARTS = 10
@@ -57,7 +56,6 @@ class Replay:
 
     def __init__(
         self,
-        events: Events,
         work: Work,
         communication: Bool,
         blocking: Int64,
@@ -74,12 +72,11 @@ class Replay:
         marks = np.sort(steps.start_ns) if len(steps) else np.array([window.start_ns])
         host_end = int(steps.end_ns.max()) if len(steps) else window.end_ns
         self._window = window
-        self._events = events
         self._work = work
         self._communication = communication
         self._marks = np.r_[marks, host_end]
-        self._calls: Calls = calls_of(events, work, blocking, full_queue, self._marks)
-        self._streams: Streams = streams_of(events, work, self._calls)
+        self._calls: Calls = calls_of(work, blocking, full_queue, self._marks)
+        self._streams: Streams = streams_of(work, self._calls)
         self._in_steps = self._streams.launched_before(self._calls, host_end)
 
     @property
@@ -109,7 +106,7 @@ class Replay:
             self._calls.target,
         )
         predicted = self._progress(begun, ends)
-        recorded = self._progress(self._calls.start_ns, self._events.end_ns[self._work.event])
+        recorded = self._progress(self._calls.start_ns, self._work.end_ns)
         off_ns = np.abs(np.diff(predicted) - np.diff(recorded)).sum()
         return float(off_ns) / self._window.duration_ns if self._window.duration_ns else 0.0
 
@@ -145,7 +142,7 @@ class Replay:
     @cached_property
     def _held_out(self) -> HeldOut:
         work, streams = self._work, self._streams
-        return hold_out(self._events, work, self._communication, self._calls, streams, self._part)
+        return hold_out(work, self._communication, self._calls, streams, self._part)
 
     def _progress(self, begun: Int64, ends: Int64) -> Int64:
         """Return when host and GPU were done with what the recording launched before each border, shape
@@ -184,12 +181,12 @@ class Replay:
         No nanosecond of host time or waiting shortens the window by more than one, and the GPU's work stays:
         the window is at least as long as the busiest stream's work.
         """
-        calls, work = self._calls, self._work.event
+        calls, work = self._calls, self._work
         unblocked = np.isin(calls.event, np.array(change.unblocked, np.int64)) & (calls.event != NONE)
         removed_ns = change.share * self._inside(change.host.start, change.host.end)
         removed_ns += self._inside(calls.start_ns[unblocked], calls.end_ns[unblocked])
-        start, end = self._events.start_ns[work], self._events.end_ns[work]
-        gone = np.isin(self._work.launch, np.array(change.dropped, np.int64)) & (self._work.launch != NONE)
+        start, end = work.start_ns, work.end_ns
+        gone = np.isin(work.launch, np.array(change.dropped, np.int64)) & work.linked
         # With the work, the turnaround before it vanishes.
         removed_ns += self._inside(start[gone] - HANDSHAKE_NS, end[gone])
         end = np.where(gone, start, end)

@@ -8,11 +8,10 @@ from enum import Enum
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.ledger import Account, Ledger, account_of
+from tb_gpudiag.facts.core.ledger import Account, GpuTime
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.core.transfers import Transfers
@@ -71,17 +70,11 @@ class _Calls:
 
 
 def infer_steps(
-    events: Events,
-    work: Work,
-    transfers: Transfers,
-    host: Host,
-    busy: Busy,
-    ledger: Ledger,
-    window: Window,
+    work: Work, transfers: Transfers, host: Host, time: GpuTime, window: Window
 ) -> InferredSteps | None:
-    """Infer the steps in the window of the device with this work and ledger; None if its launches do not
-    clearly repeat."""
-    calls = _calls(events, work, transfers, busy)
+    """Infer the steps in the window of a device; None if its launches do not clearly repeat."""
+    events = work.events
+    calls = _calls(work, transfers, time.device)
     if calls is None:
         return None
     pause = np.r_[0, calls.start_ns[1:] - calls.end_ns[:-1]]
@@ -90,14 +83,13 @@ def infer_steps(
         return None
     start, end = (np.clip(at, window.start_ns, window.end_ns) for at in _in_time(events, calls, found))
     evidence, inside = _evidence(events, host, calls, found)
-    account = account_of([f"inferred {i}" for i in range(1, len(start) + 1)], start, end, busy, ledger)
+    account = time.account([f"inferred {i}" for i in range(1, len(start) + 1)], start, end)
     return InferredSteps(found.period, start, end, account, evidence, inside)
 
 
-def _calls(events: Events, work: Work, transfers: Transfers, busy: Busy) -> _Calls | None:
-    on_device = np.zeros(len(events), np.bool_)
-    on_device[busy.work] = True
-    own = np.flatnonzero(on_device[work.event] & (work.launch != NONE))
+def _calls(work: Work, transfers: Transfers, device: int) -> _Calls | None:
+    events = work.events
+    own = np.flatnonzero((work.device == device) & work.linked)
     if not len(own):
         return None
     own = own[np.lexsort((work.launch[own], work.launch_start_ns[own]))]

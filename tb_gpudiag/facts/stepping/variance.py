@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.busy import Busy
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.causes import CauseSpans, time_by_cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.ledger import Account, Ledger, account_of
+from tb_gpudiag.facts.core.ledger import Account, GpuTime
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import HostTree
@@ -30,74 +29,61 @@ class StepTimes:
     times: with a GPU from completion to completion, because a host that runs ahead does not show how long
     steps take. The first one begins when work queued before the recording is done, as far as the trace shows
     it.
-    host_start_ns, host_end_ns: when the host ran each.
+    on_host: the steps as the host ran them.
     work: how many pieces of GPU work each launched.
     """
 
     times: Account
-    host_start_ns: Int64
-    host_end_ns: Int64
+    on_host: Steps
     work: Int64
 
     def __len__(self) -> int:
-        return len(self.host_start_ns)
-
-    @property
-    def on_host(self) -> Steps:
-        """The steps as the host ran them."""
-        return Steps(self.times.names, self.host_start_ns, self.host_end_ns)
+        return len(self.on_host)
 
 
 def find_step_times(
     steps: Steps,
     inferred: InferredSteps | None,
-    events: Events,
     work: Work,
-    busy: Busy | None,
-    ledger: Ledger | None,
+    time: GpuTime | None,
     main_thread: CauseSpans,
 ) -> StepTimes | None:
     """Return the recorded steps, else the inferred ones where they are steps; None without either.
 
-    busy, ledger: the busiest device's; None without a GPU. main_thread: what the main thread did.
+    time: the busiest device's; None without a GPU. main_thread: what the main thread did.
     """
     if len(steps):
         order = np.argsort(steps.start_ns, kind="stable")
-        names, start = [steps.names[i] for i in order], steps.start_ns[order]
+        start = steps.start_ns[order]
         end = np.r_[start[1:], steps.end_ns[order][-1:]]
+        steps = Steps([steps.names[i] for i in order], start, end)
     elif inferred is not None and inferred.are_steps:
-        names, start, end = inferred.account.names, inferred.start_ns, inferred.end_ns
+        steps = Steps(inferred.account.names, inferred.start_ns, inferred.end_ns)
     else:
         return None
-    if busy is None or ledger is None:
-        return on_host(names, start, end, main_thread)
-    return completions(names, start, end, events, work, busy, ledger)
+    return _on_host(steps, main_thread) if time is None else _on_device(steps, work, time)
 
 
-def completions(
-    names: list[str], start: Int64, end: Int64, events: Events, work: Work, busy: Busy, ledger: Ledger
-) -> StepTimes:
-    """Measure the steps that the host ran in [start, end), in order and disjoint, on the device of this
-    work."""
-    on_device = np.zeros(len(events), np.bool_)
-    on_device[busy.work] = True
-    own = np.flatnonzero(on_device[work.event] & (work.launch != NONE))
-    own = own[np.argsort(work.launch_start_ns[own], kind="stable")]
+def _on_device(steps: Steps, work: Work, time: GpuTime) -> StepTimes:
+    """Measure the steps that the host ran, in order and disjoint, on this device."""
+    start, end = steps.start_ns, steps.end_ns
+    own = work.by_launch[work.device[work.by_launch] == time.device]
     launched = work.launch_start_ns[own]
-    done = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(events.end_ns[work.event[own]])]
+    done = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(work.end_ns[own])]
     first, after = np.searchsorted(launched, start), np.searchsorted(launched, end)
     before = done[first]
     # If there is something else between two steps, the second one begins no earlier than on the host.
     before = np.where(np.r_[True, start[1:] > end[:-1]], np.maximum(before, start), before)
-    before[0] = max(before[0], _queued_before(events, work, on_device, own[first[0] : after[0]]))
-    times = account_of(names, before, np.maximum(done[after], before), busy, ledger)
-    return StepTimes(times, start, end, after - first)
+    before[0] = max(before[0], _queued_before(work, time.device, own[first[0] : after[0]]))
+    times = time.account(steps.names, before, np.maximum(done[after], before))
+    return StepTimes(times, steps, after - first)
 
 
-def _queued_before(events: Events, work: Work, on_device: Bool, own: Int64) -> int:
+def _queued_before(work: Work, device: int, own: Int64) -> int:
     """Return when the work from before the recording was done that precedes this work on its stream: other
     streams may run ahead."""
-    queued, ours = work.event[on_device[work.event] & (work.launch == NONE)], work.event[own]
+    events = work.events
+    queued, ours = work.event[(work.device == device) & ~work.linked], work.event[own]
     streams, of_ours = np.unique(events.stream[ours], return_inverse=True)
     if not len(streams):
         return 0
@@ -108,20 +94,17 @@ def _queued_before(events: Events, work: Work, on_device: Bool, own: Int64) -> i
     return int(events.end_ns[queued[before]].max(initial=0))
 
 
-def on_host(names: list[str], start: Int64, end: Int64, pieces: CauseSpans) -> StepTimes:
+def _on_host(steps: Steps, spans: CauseSpans) -> StepTimes:
     """Measure the steps of a trace without a GPU: the main thread's time by cause."""
-    spent = np.zeros((len(start), len(Cause)), np.int64)
-    for cause in Cause:
-        some = pieces.cause == cause
-        spent[:, cause] = coverage(Intervals(pieces.start_ns[some], pieces.end_ns[some]), start, end)
-    zero = np.zeros(len(start), np.int64)
-    return StepTimes(Account(names, start, end, zero, zero, zero, spent), start, end, zero)
+    start, end, zero = steps.start_ns, steps.end_ns, np.zeros(len(steps), np.int64)
+    spent = time_by_cause(Intervals(spans.start_ns, spans.end_ns), spans.cause, start, end)
+    return StepTimes(Account(steps.names, start, end, zero, zero, zero, spent), steps, zero)
 
 
 def optimizer_only_in(host: Host, steps: StepTimes, chosen: Bool) -> bool:
     """Return whether an optimizer ran in chosen steps and in no others. chosen: mask of steps, shape (k,)."""
     start_ns = host.events.start_ns[match(host.events, OPTIMIZER_STEP)]
-    step = np.searchsorted(steps.host_start_ns, start_ns, side="right") - 1
+    step = np.searchsorted(steps.on_host.start_ns, start_ns, side="right") - 1
     step = step[step >= 0]
     return bool(len(step) and chosen[step].all())
 
@@ -134,8 +117,8 @@ def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]
     """
     events, tree = host.events, host.tree
     spans = tree.spans[~match(events, STEP)[tree.spans]]
-    step = np.searchsorted(steps.host_start_ns, events.start_ns[spans], side="right") - 1
-    inside = (step >= 0) & (events.end_ns[spans] <= steps.host_end_ns[np.maximum(step, 0)])
+    step = np.searchsorted(steps.on_host.start_ns, events.start_ns[spans], side="right") - 1
+    inside = (step >= 0) & (events.end_ns[spans] <= steps.on_host.end_ns[np.maximum(step, 0)])
     spans, step = spans[inside], step[inside]
     elsewhere = np.zeros(len(events.names), np.bool_)
     elsewhere[events.name[spans[~chosen[step]]]] = True

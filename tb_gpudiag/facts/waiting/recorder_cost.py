@@ -88,7 +88,7 @@ def recorder_cost(host: Host, work: Work, main_thread: int, waiting: Int64) -> R
     waiting: event indices of the calls in which the host waited for the GPU.
     """
     events = host.events
-    launching = np.unique(events.thread[work.launch[work.launch != NONE]])
+    launching = np.unique(events.thread[work.launch[work.linked]])
     on_thread = np.isin(events.thread, np.append(launching, main_thread))
     frame = on_thread & (events.category == Category.PYTHON_FUNCTION)
     operator = on_thread & (events.category == Category.CPU_OP)

@@ -30,20 +30,21 @@ class StreamWaits:
     made_ns: Int64
     record_ns: Int64
 
-    def awaited(self, events: Events, work: Work, chosen: Int64) -> Int64:
+    def awaited(self, work: Work, chosen: Int64) -> Int64:
         """Return the event of the GPU work that each chosen work had to wait for, or NONE; shape of `chosen`.
 
         chosen: events of linked work. The wait was made after the launch before it on its stream, and the
         awaited work is the last one that was launched on the other stream before the event.
         """
+        events = work.events
         found = np.full(len(chosen), NONE, np.int64)
         if not len(self.event) or not len(chosen):
             return found
         order = np.argsort(work.event, kind="stable")
         chosen = order[np.searchsorted(work.event[order], chosen)]
-        stream, device = events.stream[work.event], events.device[work.event]
+        stream, device = events.stream[work.event], work.device
         for wanted in np.unique(np.stack([device[chosen], stream[chosen]]), axis=1).T.tolist():
-            own = np.flatnonzero((device == wanted[0]) & (stream == wanted[1]) & (work.launch != NONE))
+            own = np.flatnonzero((device == wanted[0]) & (stream == wanted[1]) & work.linked)
             waits = np.flatnonzero(
                 (events.device[self.event] == wanted[0]) & (events.stream[self.event] == wanted[1])
             )
@@ -57,14 +58,15 @@ class StreamWaits:
             previous = np.where(before >= 0, launched[np.maximum(before, 0)], np.iinfo(np.int64).min)
             last = np.searchsorted(self.made_ns[waits], begin, side="left") - 1
             fits = (last >= 0) & (self.made_ns[waits[np.maximum(last, 0)]] > previous)
-            found[mine[fits]] = [self._source(events, work, int(waits[i])) for i in last[fits]]
+            found[mine[fits]] = [self._source(work, int(waits[i])) for i in last[fits]]
         return found
 
-    def _source(self, events: Events, work: Work, wait: int) -> int:
+    def _source(self, work: Work, wait: int) -> int:
         """Return the event of the last work before the record on the stream that is waited for, or NONE."""
+        events = work.events
         other = work.event[
             (events.stream[work.event] == events.forward_thread[self.event[wait]])
-            & (work.launch != NONE)
+            & work.linked
             & (work.launch_start_ns < self.record_ns[wait])
         ]
         return int(other[-1]) if len(other) else NONE

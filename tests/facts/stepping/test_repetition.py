@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.facts.core.ledger import step_account
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, StepEvidence
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
@@ -236,7 +235,7 @@ def test_inferred_steps_are_the_recorded_ones_on_real_traces(shared_traces: Path
     assert found.are_steps == (folder != "rtx5080_with_cuda_graph")
     assert marked.device is not None
     device = marked.device
-    recorded = step_account(device.busy, device.ledger, marked.recorded_steps, marked.recorded_window)
+    recorded = device.time.of_steps(marked.recorded_steps, marked.recorded_window)
     # The last one ends with its GPU work, and the beginning of the first one is an estimate.
     for i in range(1, len(found) - 1):
         length = recorded.end_ns[i] - recorded.start_ns[i]

@@ -24,7 +24,7 @@ def test_the_awaited_work_is_that_of_the_json(folder: str, waiting: int, shared_
     facts = real_facts(path)
     events, work = facts.events, facts.work
     linked = work.event[work.launch != NONE]
-    awaited = facts.stream_waits.awaited(events, work, linked)
+    awaited = facts.stream_waits.awaited(work, linked)
     found = {
         int(events.correlation[k]): int(events.correlation[a])
         for k, a in zip(linked, awaited, strict=True)
