@@ -8,14 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.jobs.rules.job_registry import find_any_rule
+from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, Rule, Severity
+from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, AnyRule, Rule, Severity
 from tests.conftest import REPOSITORY
 
 EVERY_ID = Path(__file__).parent / "ids.txt"
 """Every id ever used, with its name, one per line. Users name ids in --fail-on and in issues, so a new rule
 adds a line, and no line is ever changed or removed. `make rule` refuses what is in it."""
+
+SOURCES = "".join(
+    path.read_text(encoding="utf-8")
+    for folder in ("rules", "jobs/rules")
+    for path in sorted((REPOSITORY / "tb_gpudiag" / folder).rglob("*.py"))
+)
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
@@ -86,10 +93,27 @@ def test_a_page_names_every_threshold_that_the_rule_has(rule: Rule) -> None:
         )
 
 
-@each_rule
-def test_code_on_a_page_is_python(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
+def test_code_on_a_page_is_python(rule: AnyRule) -> None:
     for code in re.findall(r"```python\n(.*?)```", rule.page, re.DOTALL):
-        compile(code, _page_of(rule), "exec")
+        whole = re.sub(r",\s*\.\.\.(?=\s*\))", "", code)  # "..." stands for other arguments
+        compile(whole, f"{rule.name}.md", "exec")
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
+def test_the_code_of_a_fix_stands_on_its_page_alone(rule: AnyRule) -> None:
+    folder = REPOSITORY / rule.package.replace(".", "/")
+    names = re.findall(
+        r"^```\w+ (\w+)$", (folder / f"{rule.name}.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    codes = fix_code(f"{rule.package}.{rule.name}")
+    assert sorted(codes) == sorted(names), f"{rule.name}.md: two blocks have one name"
+    for name, code in codes.items():
+        assert re.search(rf"""["']{name}["']""", SOURCES), f'{rule.name}.md: no rule uses the block "{name}"'
+        for line in code.splitlines():
+            assert len(line) < 40 or line.strip() not in SOURCES, (
+                f"a module repeats a line of {rule.name}.md: take it from there with fix_code(): {line}"
+            )
 
 
 def test_a_rule_is_found_by_id_and_by_name_in_any_case() -> None:

@@ -12,8 +12,11 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
 from tb_gpudiag.jobs.rules.job_words import not_matched
 from tb_gpudiag.jobs.rules.slow_transfers import find_slow_links
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.wording.format import share
+
+CODE = fix_code(__name__)
 
 # Below this, a fix is hardly noticed.
 LEAST_SHARE = 0.02
@@ -120,37 +123,12 @@ def _waiting(facts: JobFacts, window_ns: int) -> list[Evidence]:
 
 _DDP = Fix(
     "Let gradients travel while the backward pass still computes.",
-    """# DDP overlaps bucket by bucket. One bucket for everything, or a reduction after backward(), does not.
-model = DistributedDataParallel(
-    model,
-    bucket_cap_mb=25,               # more, smaller buckets begin earlier
-    gradient_as_bucket_view=True,
-    static_graph=True,              # buckets in the order of the backward pass, with checkpointing, too
-)
-
-# Not this: it reduces when all gradients are there, one after the other.
-for parameter in model.parameters():
-    torch.distributed.all_reduce(parameter.grad)
-
-# Accumulate over several batches, and reduce once:
-with model.no_sync():
-    criterion(model(x), y).backward()""",
+    CODE["ddp"],
     "https://docs.pytorch.org/docs/stable/notes/ddp.html",
 )
 
 _FSDP = Fix(
     "Gather the next layers' weights while these compute.",
-    """# FSDP: one unit per block, with the next unit's weights on their way.
-model = FullyShardedDataParallel(
-    model,
-    auto_wrap_policy=ModuleWrapPolicy({Block}),
-    backward_prefetch=BackwardPrefetch.BACKWARD_PRE,
-    forward_prefetch=True,
-    limit_all_gathers=True,
-)
-
-# FSDP2 (fully_shard):
-for block, following in itertools.pairwise(model.blocks):
-    block.set_modules_to_forward_prefetch([following])""",
+    CODE["fsdp"],
     "https://docs.pytorch.org/docs/stable/fsdp.html",
 )

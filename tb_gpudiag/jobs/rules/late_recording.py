@@ -7,9 +7,12 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, not_matched, ranks_evidence
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration
+
+CODE = fix_code(__name__)
 
 # Recordings of ranks that step their profilers together start within 0.5 ms of one another. A start that is
 # late by a small part of a step hardly changes a figure.
@@ -85,10 +88,6 @@ def _late_members(facts: JobFacts, collective: int) -> Int64:
 
 _FIX = Fix(
     "Start the recordings together: step the profiler in the same step on all ranks, after a barrier.",
-    """with torch.profiler.profile(schedule=schedule(wait=5, warmup=2, active=6), ...) as profiler:
-    for batch in loader:
-        train_step(batch)
-        torch.distributed.barrier()       # only while you record
-        profiler.step()""",
+    CODE["barrier"],
     "https://docs.pytorch.org/docs/stable/profiler.html",
 )

@@ -17,9 +17,12 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
     ranks_text,
 )
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.wording.format import count, one_line, size_bytes
 from tb_gpudiag.wording.quantity import number
+
+CODE = fix_code(__name__)
 
 # Ends of one collective differ by microseconds. If a rank leaves before another one arrives, by more than
 # this, the two are not the same collective, or the clocks are wrong.
@@ -156,15 +159,6 @@ def _described(facts: JobFacts, one: Mismatch) -> tuple[str, str]:
 
 _FIX = Fix(
     "Let all ranks run the same code on the same steps. Record the same steps on all ranks.",
-    """# A different code path on some ranks, and later a hang, come from conditions on the rank or on data:
-if rank == 0:
-    dist.all_reduce(loss)              # wrong: only one rank takes part
-
-# These say which rank called what:
-#   TORCH_DISTRIBUTED_DEBUG=DETAIL     checks kind and shape of every collective
-#   TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_BUFFER_SIZE=2000     the flight recorder, after a hang
-
-# The same steps on all ranks:
-schedule = torch.profiler.schedule(wait=5, warmup=2, active=6, repeat=1)""",
+    CODE["same_path"],
     "https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
 )

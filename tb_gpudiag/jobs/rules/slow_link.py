@@ -16,9 +16,12 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.slow_transfers import LEAST_COUNT, find_slow_links
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.wording.format import count, figures, share
 from tb_gpudiag.wording.quantity import bandwidth, duration, ratio, size
+
+CODE = fix_code(__name__)
 
 # Below this, a faster link is hardly noticed.
 LEAST_SHARE = 0.02
@@ -155,11 +158,6 @@ def _below_peak(facts: JobFacts) -> Finding | None:
 
 _FIX = Fix(
     "Check the link of these ranks: its transport, its speed and errors. Measure it with nccl-tests.",
-    """# Which links NCCL uses (NVLink, PCIe, InfiniBand, sockets):
-#   NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH python train.py
-# Speed and errors of NVLink, PCIe and InfiniBand on the host:
-#   nvidia-smi nvlink --status; nvidia-smi topo -m; nvidia-smi -q -d PCIE; ibstat; perfquery -x
-# The same collective without the job, on these hosts and on others:
-#   all_reduce_perf -b 8M -e 256M -f 2 -g 8""",
+    CODE["measure"],
     "https://github.com/NVIDIA/nccl-tests",
 )

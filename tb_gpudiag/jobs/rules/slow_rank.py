@@ -17,9 +17,12 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, Place, RuleAnswer, Saving
 from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
+
+CODE = fix_code(__name__)
 
 MOST_PLACES = 5
 
@@ -145,43 +148,29 @@ def _place(text: str, time: int) -> Place:
 _FIXES = {
     "computing": Fix(
         "Check that GPU: clocks, temperature, power limit, other processes. Replace it, or leave it out.",
-        """# On the rank's host: throttling, power limit, ECC errors, other processes.
-#   nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,ECC,PIDS
-#   rocm-smi --showclocks --showpower --showpids
-# The same benchmark on every GPU of the job finds a slow one:
-a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-for _ in range(100):
-    a @ a""",
+        CODE["computing"],
         "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
     ),
     "input": Fix(
         "Give this rank's loader the same work and the same disk as the others', and more workers.",
-        """# Batches of one rank come late if its shard is larger, its disk slower, or its cores fewer.
-sampler = DistributedSampler(dataset, shuffle=True, drop_last=True)
-loader = DataLoader(dataset, sampler=sampler, num_workers=8, prefetch_factor=4, pin_memory=True)""",
+        CODE["input"],
         "https://docs.pytorch.org/docs/stable/data.html",
     ),
     "python": Fix(
         "Move what only this rank's Python does out of the step: garbage collection, logging, saving.",
-        """# Collect garbage on all ranks in the same step: they wait once, and not one after the other.
-gc.disable()
-if step % 500 == 0:
-    gc.collect()""",
+        CODE["python"],
         "https://docs.python.org/3/library/gc.html",
     ),
     "sync": Fix(
         "Do not read results of the GPU on this rank in every step: log every 50th step, or copy without "
         "waiting.",
-        """if step % 50 == 0 and rank == 0:
-    logger.log(loss.item())               # waits for the GPU
-else:
-    losses.append(loss.detach())          # does not""",
+        CODE["sync"],
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     ),
     "allocator": Fix(
         "This rank gets memory from the driver in the step. Give all ranks batches of the same shapes, or "
         "let segments grow.",
-        "# PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True   (PYTORCH_ALLOC_CONF in torch 2.9 and later)",
+        CODE["allocator"],
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
     ),
 }

@@ -18,9 +18,12 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.jobs.rules.replayed_savings import EVEN_WORK, saved_by
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, STAGE_SHARE, Uneven, find_uneven
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
+
+CODE = fix_code(__name__)
 
 # One of the ranks is the slowest in any step. In healthy jobs it is up to 2% above its peers, and even work
 # would save up to 2%. Uneven batches make it 9% and more.
@@ -163,28 +166,19 @@ def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
 _BATCHES = Fix(
     "Give every rank the same amount of work: sort by length, pack sequences, or limit tokens per batch "
     "instead of samples.",
-    """# Batches of equal tokens on every rank: sort by length, and deal neighbors out to the ranks.
-order = sorted(range(len(lengths)), key=lengths.__getitem__)
-own = order[rank::world_size]                      # the k-th batch is of similar length everywhere
-
-# Or pack short sequences into rows of a fixed length, with a mask per sequence.""",
+    CODE["batches"],
     "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.Sampler",
 )
 
 _EXPERTS = Fix(
     "Balance what the ranks get: limit the tokens per expert, balance the router, and plan shards of "
     "embedding tables from real statistics.",
-    """# Experts: a capacity factor limits the tokens of each; an auxiliary loss balances the router.
-capacity = int(1.25 * tokens * top_k / experts)
-
-# Embedding tables (TorchRec):
-plan = EmbeddingShardingPlanner(topology=topology).collective_plan(model, sharders, group)""",
+    CODE["experts"],
     "https://docs.pytorch.org/torchrec/",
 )
 
 _STAGES = Fix(
     "Move layers from the slowest stage to the others until all take equally long.",
-    """# The first stage also embeds, and the last one computes the loss: give them fewer layers.
-layers_per_stage = [7, 9, 9, 7]""",
+    CODE["stages"],
     "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
 )

@@ -8,11 +8,14 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, per_step
+
+CODE = fix_code(__name__)
 
 # PyTorch's caching allocator keeps freed memory, so a steady step never calls the driver. 1% allows for one
 # late growth of the cache in a recording.
@@ -28,24 +31,6 @@ LEAST_TURNS = 20
 LEAST_TURN_SHARE = 0.1
 
 _URL = "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management"
-
-_CODE = """# Before torch is imported (or in the shell):
-#   PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-# and remove from the training loop:
-torch.cuda.empty_cache()      # frees the cache, and the next step has to fetch it again
-x.pin_memory()                # pins in every step; pin one buffer and reuse it"""
-
-_EMPTY_CACHE = """# Remove it from the loop. The next step has to allocate again what it frees:
-torch.cuda.empty_cache()
-
-# If memory runs out without it, let segments grow instead. In the shell, or before torch is imported:
-#   PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"""
-
-_CACHING_OFF = """# In the shell, before the job starts. Any value switches the cache off, even 0:
-env | grep -E "NO_(CUDA|HIP)_MEMORY_CACHING|ALLOC_CONF"
-unset PYTORCH_NO_CUDA_MEMORY_CACHING PYTORCH_NO_HIP_MEMORY_CACHING
-
-# In the code: no torch.cuda.caching_allocator_enable(False), and no pluggable allocator without a cache."""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -91,7 +76,7 @@ def _reason(calls: AllocatorCalls, steps: int) -> tuple[str, Fix]:
     if calls.frees_in_empty_cache * 2 >= max(1, calls.frees):
         return (
             "torch.cuda.empty_cache() makes most of the calls that free memory.",
-            Fix("Remove torch.cuda.empty_cache() from the loop.", _EMPTY_CACHE, _URL),
+            Fix("Remove torch.cuda.empty_cache() from the loop.", CODE["empty_cache"], _URL),
         )
     turns, both = calls.turns, calls.allocations + calls.frees
     if turns >= LEAST_TURNS * max(1, steps) and turns >= LEAST_TURN_SHARE * both:
@@ -100,14 +85,14 @@ def _reason(calls: AllocatorCalls, steps: int) -> tuple[str, Fix]:
             Fix(
                 "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING and, on ROCm, "
                 "PYTORCH_NO_HIP_MEMORY_CACHING.",
-                _CACHING_OFF,
+                CODE["caching_off"],
                 _URL,
             ),
         )
     return "", Fix(
         "Let the caching allocator keep its memory: no empty_cache() in the loop, steady peak sizes, and "
         "buffers that are pinned once.",
-        _CODE,
+        CODE["keep_cache"],
         _URL,
     )
 

@@ -19,10 +19,13 @@ from tb_gpudiag.facts.waiting.compilation import (
     compile_work,
     compiled_functions,
 )
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number
+
+CODE = fix_code(__name__)
 
 # Nothing is compiled in steady state. A single lazy kernel load takes about a millisecond, which is noise in
 # a window of many.
@@ -42,37 +45,6 @@ _LABELS = {
     CompileKind.TRITON: "Compiling Triton kernels",
     CompileKind.LOADING: "Loading modules",
 }
-
-_RECORD_LATER = """# Compile and load kernels before the measured steps:
-with torch.profiler.profile(
-    schedule=torch.profiler.schedule(wait=1, warmup=3, active=5),
-    on_trace_ready=torch.profiler.tensorboard_trace_handler("log"),
-) as prof:
-    ...
-
-# If later steps compile too, find out why:
-#   TORCH_LOGS="recompiles,graph_breaks" python train.py
-model = torch.compile(model, dynamic=True)  # if only sizes change"""
-
-_RECOMPILED_CODE = """# Print which function is recompiled, and which guard failed:
-#   TORCH_LOGS="recompiles" python train.py
-
-torch._dynamo.mark_dynamic(batch, 0)             # if this dimension changes from step to step
-model = torch.compile(model, dynamic=True)       # if many dimensions change
-
-# Or make sizes repeat: pad to a few lengths, drop the short last batch.
-tokens = torch.nn.functional.pad(tokens, (0, -tokens.shape[1] % 128))
-loader = DataLoader(dataset, batch_size=batch_size, drop_last=True)
-
-# A Python number that changes (step, learning rate) is compiled in as a constant: make it a tensor."""
-
-_LOAD_CODE = """# CUDA loads a kernel's code at its first use. Run each kernel once before the measured steps:
-for shape in shapes:
-    model(torch.zeros(shape, device="cuda"))
-torch.cuda.synchronize()
-
-# Or load everything at startup, which takes longer and needs more memory (in the shell):
-#   CUDA_MODULE_LOADING=EAGER python serve.py"""
 
 _RECOMPILED_SUMMARY = (
     "torch.compile recompiles functions in the middle of the run, {waits}, because a shape, a Python value "
@@ -122,10 +94,12 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
         title=lost.sentence("Recompilation" if again else "Compiling or loading GPU code", cost_ns),
         summary=(_RECOMPILED_SUMMARY if again else _ONCE_SUMMARY).format(waits=waits),
         fix=Fix(
-            "Keep sizes and Python values the same, or compile for dynamic shapes.", _RECOMPILED_CODE, _URL
+            "Keep sizes and Python values the same, or compile for dynamic shapes.", CODE["recompiled"], _URL
         )
         if again
-        else Fix("Record after warm-up; if later steps compile too, find out why.", _RECORD_LATER, _URL),
+        else Fix(
+            "Record after warm-up; if later steps compile too, find out why.", CODE["record_later"], _URL
+        ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
@@ -192,7 +166,7 @@ def _loaded(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         summary="The driver loads a kernel's code at its first use, and the GPU waits meanwhile. In a steady "
         "run this happens once per kernel: either the recording began too early, or new shapes need new "
         "kernels.",
-        fix=Fix("Run every kernel once before the measured steps.", _LOAD_CODE, _LOAD_URL),
+        fix=Fix("Run every kernel once before the measured steps.", CODE["load"], _LOAD_URL),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[

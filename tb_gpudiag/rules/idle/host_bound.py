@@ -12,6 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
@@ -49,6 +50,8 @@ from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
+CODE = fix_code(__name__)
+
 # As in launch_bound.py: healthy public traces lose below 1% to the host, host-bound ones 10 to 60%.
 LEAST_SHARE = 0.05
 
@@ -71,22 +74,6 @@ _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 # Batching or compiling the host's work should remove at least half of it. Moving it out of the loop, or
 # overlapping it with GPU work, removes all of it.
 LEAST_OF_LONG_WORK = 0.5
-
-_WITH_STACKS = """# Find the function: record operators and stacks, and look at the places of this finding.
-activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-with torch.profiler.profile(activities=activities, with_stack=True) as prof:
-    ...
-"""
-
-_HOST_WORK = """
-# Process the whole batch instead of item by item,
-batch = processor(images, return_tensors="pt")      # not: [processor(i) for i in images]
-# or move it to the GPU, to another thread or process, or out of the loop (logging, metrics, checkpoints)."""
-
-_PIPELINE = """
-# Let worker processes prepare items, and the model run on batches of them:
-for output in pipe(dataset, batch_size=16, num_workers=8): ...
-"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -272,7 +259,10 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
         general,
         title=title,
         summary=f"{start}: it may be Python, a lock, a sleep, file access or another library.",
-        fix=Fix("Record again with operators and Python stacks, to see what the host does.", _WITH_STACKS),
+        fix=Fix(
+            "Record again with operators and Python stacks, to see what the host does.",
+            f"{CODE['with_stacks']}\n",
+        ),
         saving=Saving(0, general.cost_ns),
         sure=worth_recording,
         removable=None,
@@ -290,10 +280,10 @@ def _fix(advice: LaunchAdvice, *, launching: bool, stacks: bool) -> Fix:
     else:
         compiled = "compile it, " if launching else ""
         text = f"Get the host's work out of the GPU's way: {compiled}batch it, or overlap it with GPU work."
-    parts = [] if stacks else [_WITH_STACKS]
+    parts = [] if stacks else [f"{CODE['with_stacks']}\n"]
     parts += [advice.code] if launching else []
     if advice.job.server is None:
-        parts.append(_PIPELINE if advice.job.pipeline else _HOST_WORK)
+        parts.append(f"\n{CODE['pipeline']}\n" if advice.job.pipeline else f"\n{CODE['host_work']}")
     return Fix(text, "\n".join(parts), "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html")
 
 

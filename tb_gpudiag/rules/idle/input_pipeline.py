@@ -12,6 +12,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, batches, load_part, load_parts, loader_kind
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
@@ -29,6 +30,8 @@ from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_t
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
+
+CODE = fix_code(__name__)
 
 # Fetching a batch should cost the GPU next to nothing, since it can overlap with computing. 5% of the step is
 # a rule of thumb for when to look into it. Public traces whose loaders keep up show at most 1.5%.
@@ -75,52 +78,7 @@ _PARTS = {
     LoadPart.PIN: "Pinning",
 }
 
-_WORKERS = """loader = DataLoader(
-    dataset,
-    batch_size=batch_size,
-    num_workers=8,            # try 4, 8, 16, up to the CPU cores of this rank
-    persistent_workers=True,  # keep workers from epoch to epoch
-    prefetch_factor=4,
-    pin_memory=True,
-)"""
-
-_TO_GPU = """for x, y in loader:
-    x = x.to(device, non_blocking=True)
-    y = y.to(device, non_blocking=True)"""
-
 _PINNED = "    pin_memory=True,\n"
-
-_SLOW_WORKERS = """loader = DataLoader(
-    dataset,
-    batch_size=batch_size,
-    num_workers=16,           # more than now, up to the CPU cores of this rank
-    persistent_workers=True,
-    prefetch_factor=4,
-    pin_memory=True,
-)
-# Then make each item cheaper: cache decoded data, move augmentation to the GPU,
-# and call torch.set_num_threads(1) in worker_init_fn so that workers do not compete for cores."""
-
-_ONE_ITERATOR = """loader = DataLoader(
-    dataset,
-    batch_size=batch_size,
-    num_workers=8,            # try 4, 8, 16, up to the CPU cores of this rank
-    persistent_workers=True,
-)
-for epoch in range(epochs):
-    for x, y in loader:       # one iterator: workers start once and load ahead
-        train_step(x, y)
-# Not next(iter(loader)) in every step: that starts the workers anew and waits for their first batch."""
-
-_RECEIVING = """loader = DataLoader(
-    dataset,
-    batch_size=batch_size,
-    num_workers=num_workers,
-    pin_memory=True,          # a thread of the loader receives and pins batches ahead of time
-    persistent_workers=True,
-)
-# A few large tensors arrive faster than many small ones:
-# let collate_fn return stacked tensors, not lists of them."""
 
 _URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
 
@@ -204,16 +162,18 @@ def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, gpu: bool) -
     if pipeline:
         return PIPELINE_FIX
     if anew:
-        return Fix("Make one iterator per epoch, and let its workers load ahead.", _ONE_ITERATOR, _URL)
+        return Fix("Make one iterator per epoch, and let its workers load ahead.", CODE["one_iterator"], _URL)
     if kind in {"", SINGLE_PROCESS_ITERATOR}:
-        text, code = "Load batches ahead of time, in worker processes.", _WORKERS
-        return Fix(text, f"{code}\n{_TO_GPU}" if gpu else code.replace(_PINNED, ""), _URL)
+        text, code = "Load batches ahead of time, in worker processes.", CODE["workers"]
+        return Fix(text, f"{code}\n{CODE['to_gpu']}" if gpu else code.replace(_PINNED, ""), _URL)
     if receiving:
-        return Fix("Let a thread of the loader receive batches, and send fewer tensors.", _RECEIVING, _URL)
+        return Fix(
+            "Let a thread of the loader receive batches, and send fewer tensors.", CODE["receiving"], _URL
+        )
     if not gpu:
         text = "Make each item cheaper to load. More workers help only if CPU cores are free."
-        return Fix(text, _SLOW_WORKERS.replace(_PINNED, ""), _URL)
-    return Fix("Give the loader more workers, or make each item cheaper to load.", _SLOW_WORKERS, _URL)
+        return Fix(text, CODE["more_workers"].replace(_PINNED, ""), _URL)
+    return Fix("Give the loader more workers, or make each item cheaper to load.", CODE["more_workers"], _URL)
 
 
 def _slow_first(fetch_ns: Int64) -> list[Evidence]:

@@ -7,11 +7,14 @@ import numpy as np
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.stream_waits import Awaited
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.wording.format import one_line, share
 from tb_gpudiag.wording.quantity import duration, number
+
+CODE = fix_code(__name__)
 
 # A filled queue is healthy. A little idle time while work is queued is normal too: streams and copies depend
 # on each other.
@@ -22,15 +25,6 @@ MOST_AWAITED = 3
 
 LONGEST_NAME = 60
 """Characters of such a kernel's name."""
-
-_CODE = """# Synchronization events show which stream waited for which event:
-from torch._C._profiler import _ExperimentalConfig
-
-with torch.profiler.profile(
-    experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True),
-    ...
-) as prof:
-    ..."""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -55,7 +49,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             ("" if recorded else "Record with synchronization events. ")
             + "With several ranks, record all of them and compare: the others wait for the rank that waits "
             "least.",
-            "" if recorded else _CODE,
+            "" if recorded else CODE["sync_events"],
             PROFILER_URL,
         ),
         cost_ns=cost_ns,

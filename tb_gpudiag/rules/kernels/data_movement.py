@@ -4,42 +4,22 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.moves import Move, find_moves
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.wording.quantity import duration, number, share_of
+
+CODE = fix_code(__name__)
 
 # Public training traces spend 0 to 3% of the window here, segmentation with heavy postprocessing 5%, and a
 # convolutional net whose GPU library needs another layout 8%. The common rule of thumb, aten::copy_ at 40% of
 # an operator table, counts host time including waits and says little about the GPU.
 LEAST_SHARE = 0.05
 
-_CAST = """# Use one dtype throughout the model instead of casting between layers:
-model = model.to(torch.bfloat16)                     # or run the whole forward pass under one autocast
-with torch.autocast("cuda", dtype=torch.bfloat16):   # casts weights once per forward pass
-    loss = criterion(model(x), y)
-x = x.to(torch.bfloat16)                             # once, before the loop; no .float() inside layers"""
-
-_CHANNELS_LAST = """# Use one layout throughout the model. Convolutions on tensor cores need channels last:
-model = model.to(memory_format=torch.channels_last)
-x = x.to(memory_format=torch.channels_last)
-
-"""
-
-_LAYOUT = """# A matmul takes a transposed view as it is:
-y = torch.einsum("bhqd,bhkd->bhqk", q, k)            # instead of: q @ k.permute(0, 1, 3, 2).contiguous()"""
-
-_FUSE = """
-# Fuse an unavoidable rearrangement with the next operator:
-f = torch.compile(f)"""
-
-_COPY = """# Write results directly to their destination:
-torch.matmul(a, b, out=buffer[i])                    # instead of: buffer[i].copy_(a @ b)
-x = torch.nn.functional.pad(x, (0, n))               # instead of: zeros(...); y[:, :k] = x"""
-
 _KINDS = {
-    Move.CAST: ("casts", "Keep one dtype throughout the model.", _CAST),
-    Move.LAYOUT: ("layout changes", "Keep one layout throughout the model.", _LAYOUT),
-    Move.COPY: ("tensor copies", "Write results directly to their destination.", _COPY),
+    Move.CAST: ("casts", "Keep one dtype throughout the model.", CODE["cast"]),
+    Move.LAYOUT: ("layout changes", "Keep one layout throughout the model.", CODE["layout"]),
+    Move.COPY: ("tensor copies", "Write results directly to their destination.", CODE["copy"]),
 }
 
 
@@ -60,9 +40,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
     main, advice, code = _KINDS[kinds[0][1]]
     if kinds[0][1] is Move.LAYOUT and time.kernels.convolves:
-        code = _CHANNELS_LAST + code
+        code = f"{CODE['channels_last']}\n\n{code}"
     if kinds[0][1] is Move.LAYOUT and not time.mostly(chosen, facts.compiled_kernels):
-        code += _FUSE
+        code += f"\n{CODE['fuse']}"
     of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
     return Finding(
         title=f"Data movement on the GPU takes {time.of_window(cost_ns)} of the time, mostly {main}",

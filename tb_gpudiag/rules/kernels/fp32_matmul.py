@@ -6,6 +6,7 @@ from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.peaks import Peaks
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
@@ -23,6 +24,8 @@ from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
+CODE = fix_code(__name__)
+
 # Public traces of GPUs with TF32 spend at most 0.2% of the window here, traces of Volta 37 to 61%. Below 5% a
 # fix hardly changes the step time, and some FP32 is intended (a loss, the last layer).
 LEAST_SHARE = 0.05
@@ -33,27 +36,6 @@ TF32 = (8, 0)
 
 # A kernel that waits for memory takes half as long with numbers of half the size.
 HALF_THE_BYTES = 0.5
-
-_CODE = """torch.set_float32_matmul_precision("high")   # TF32 for matmuls
-torch.backends.cudnn.allow_tf32 = True       # and for convolutions
-
-# Faster still, if bf16 is precise enough (weights stay FP32):
-with torch.autocast("cuda", dtype=torch.bfloat16):
-    loss = criterion(model(x), y)"""
-
-_CODE_WITHOUT_GAIN = """# TF32 is not faster than FP32 on this GPU. bf16 is (weights stay FP32):
-with torch.autocast("cuda", dtype=torch.bfloat16):
-    loss = criterion(model(x), y)"""
-
-_CODE_INFERENCE = """# Or run the whole model in 16 bits, if that is precise enough:
-model = model.to(torch.bfloat16)"""
-
-_CODE_BEFORE_TF32 = """scaler = torch.amp.GradScaler("cuda")
-with torch.autocast("cuda", dtype=torch.float16):
-    loss = criterion(model(x), y)
-scaler.scale(loss).backward()
-scaler.step(optimizer)
-scaler.update()"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -138,17 +120,17 @@ def _formats(with_tf32: bool, tf32_gains: bool) -> str:
 
 def _fix(with_tf32: bool, tf32_gains: bool, training: bool | None) -> Fix:
     compare = "Compare the loss with the previous run." if training is not False else "Compare the results."
-    whole = "" if training is not False else "\n\n" + _CODE_INFERENCE
+    whole = "" if training is not False else f"\n\n{CODE['inference']}"
     if tf32_gains:
         return Fix(
             f"Allow TF32, or use mixed precision. {compare}",
-            _CODE + whole,
+            CODE["tf32"] + whole,
             "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
         )
     amp = "https://docs.pytorch.org/docs/stable/amp.html"
     if with_tf32:
-        return Fix(f"Use mixed precision. {compare}", _CODE_WITHOUT_GAIN + whole, amp)
-    return Fix(f"Use mixed precision with loss scaling. {compare}", _CODE_BEFORE_TF32, amp)
+        return Fix(f"Use mixed precision. {compare}", CODE["bf16"] + whole, amp)
+    return Fix(f"Use mixed precision with loss scaling. {compare}", CODE["fp16"], amp)
 
 
 RULE = Rule("GD501", "fp32_matmul", "FP32 matmuls off the tensor cores", check, needs_gpu=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.wording.quantity import number, throughput
+
+CODE = fix_code(__name__)
 
 # Public traces spend at most 0.6% of the window here: metrics and counters in FP64. More is a model or data
 # that became FP64 unnoticed, or is meant to be.
@@ -17,13 +20,6 @@ SLOW = 1 / 16
 
 # A kernel that waits for memory takes half as long with numbers of half the size.
 HALF_THE_BYTES = 0.5
-
-_CODE = """# NumPy's floats are FP64, and so are tensors made of them. Convert at the source:
-x = torch.from_numpy(array).float()                # or array.astype(numpy.float32)
-model = model.float()
-
-# Find what is still FP64:
-print([name for name, p in model.named_parameters() if p.dtype == torch.float64])"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -47,7 +43,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         + "Neural networks do not need FP64: a NumPy array usually brought it in.",
         fix=Fix(
             "Convert data and model to FP32, unless the results need FP64.",
-            _CODE,
+            CODE["convert"],
             "https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype",
         ),
         cost_ns=cost_ns,

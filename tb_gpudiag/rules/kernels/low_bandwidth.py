@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved
 from tb_gpudiag.wording.format import share
+
+CODE = fix_code(__name__)
 
 # In public traces, elementwise kernels on contiguous tensors reach 70 to 100% of the stated bandwidth on
 # V100, A100 and H100, and copies 66% on MI300X. Those that broadcast or reorder dimensions reach 15 to 50%.
@@ -16,15 +19,6 @@ USUAL = 3 / 4
 
 # Below this, another layout is not worth the work.
 LEAST_SHARE = 0.05
-
-_CODE = """# Make the inputs contiguous once, in the same layout: neighboring threads read neighboring numbers
-x = x.contiguous()                          # before a loop over x.transpose(0, 1), not inside it
-model = model.to(memory_format=torch.channels_last)    # one layout for the whole convolutional net"""
-
-_FUSE = """
-
-# Or fuse the operator with its neighbors, so that its data is not read and written again
-f = torch.compile(f)"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -53,7 +47,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         Fix(
             "Give these operators contiguous tensors of one layout"
             + ("." if compiled else ", or fuse them."),
-            _CODE if compiled else _CODE + _FUSE,
+            CODE["contiguous"] + ("" if compiled else f"\n\n{CODE['fuse']}"),
             "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         ),
         "Beyond three quarters of the bandwidth",

@@ -7,11 +7,14 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.kinds import FAMILIES
 from tb_gpudiag.wording.quantity import number
+
+CODE = fix_code(__name__)
 
 # The most that fusing could save. Public traces of convolutional training reach 7 to 13%. A tenth of the
 # window is worth trying a compiler.
@@ -29,21 +32,7 @@ BOUND_BY_MEMORY = (
     Family.COPY,
 )
 
-_CODE = """model = torch.compile(model)              # fuses such kernels into one
-
-# Without a compiler, make fewer passes over memory:
-x = torch.nn.functional.relu(x, inplace=True)          # if nothing else reads x"""
-
 # Fusing ends where a compiled graph ends.
-_GRAPH_BREAKS = """# torch.compile wrote these kernels already. See what it fused, and where a graph ends:
-#   TORCH_LOGS=graph_breaks,fusion python train.py
-model = torch.compile(model, fullgraph=True)           # an error at the first graph break"""
-
-_OPTIMIZER = """
-optimizer = torch.optim.AdamW(model.parameters(), fused=True)"""
-
-_CHANNELS_LAST = """
-model = model.to(memory_format=torch.channels_last)    # convolutions: no transposes in between"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -81,9 +70,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
                 if compiled
                 else "let a compiler fuse the rest."
             ),
-            (_GRAPH_BREAKS if compiled else _CODE)
-            + (_OPTIMIZER if facts.job.training else "")
-            + (_CHANNELS_LAST if kernels.convolves else ""),
+            CODE["graph_breaks" if compiled else "compile"]
+            + (f"\n{CODE['optimizer']}" if facts.job.training else "")
+            + (f"\n{CODE['channels_last']}" if kernels.convolves else ""),
             "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
         ),
         cost_ns=cost_ns,

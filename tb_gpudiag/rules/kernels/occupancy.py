@@ -9,6 +9,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, coverage, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import alone
 from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, occupancy
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
@@ -24,6 +25,8 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number, share_of
+
+CODE = fix_code(__name__)
 
 # Public traces of healthy convolutional training lose 4 to 6% to last waves, and spend less than 1% in
 # kernels with low occupancy.
@@ -47,17 +50,6 @@ MEMORY_FAMILIES = (
     Family.COPY,
     Family.OTHER,
 )
-
-_SIZES = """# Choose sizes whose tiles are a multiple of the multiprocessors (132 on an H100, 108 on an A100):
-batch_size = 132 * tiles_per_multiprocessor // tiles_per_item     # try nearby sizes and measure
-# Or use a larger batch: with more waves, one more matters less.
-# Or use kernels with other tile sizes:
-model = torch.compile(model, mode="max-autotune")"""
-
-_SMALLER = """# For a kernel of your own, use fewer registers or another block size:
-__launch_bounds__(256, 4)                        # CUDA: at least four blocks per multiprocessor
-kernel[grid](..., num_warps=4, num_stages=2)     # Triton: fewer stages need less shared memory
-triton.Config({"BLOCK": 512}, num_warps=4)       # let autotune choose among several"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -108,7 +100,7 @@ def _last_waves(time: KernelTime, resident: Occupancy, tail: Bool) -> Finding | 
         "as long as a full wave, and most multiprocessors are idle meanwhile.",
         fix=Fix(
             "Choose sizes that fill whole waves, or so many waves that the last one hardly matters.",
-            _SIZES,
+            CODE["sizes"],
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
         cost_ns=cost_ns,
@@ -138,7 +130,7 @@ def _low_occupancy(time: KernelTime, resident: Occupancy, low: Bool) -> Finding 
         "multiprocessor. It has too little other work while it waits for memory.",
         fix=Fix(
             "Reduce the registers and shared memory per block, if the kernel is your own.",
-            _SMALLER,
+            CODE["smaller"],
             "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#occupancy",
         ),
         cost_ns=total_ns,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import Kind
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved, why_slow
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.format import share
+
+CODE = fix_code(__name__)
 
 # In public traces large matmuls reach 50 to 75% of the roofline on H100, 40 to 50% on MI300X and 70 to 97%
 # on an RTX 5080, and skinny ones on A100 30 to 45%. Fused attention that is known to be slow (Triton's on
@@ -29,36 +32,14 @@ _SUBJECTS = {
     Kind.EXPERTS: "Experts far below the GPU's peaks waste",
 }
 
-_MATMUL = """# Run one large matmul instead of many thin ones: fold the batch into the rows
-y = x.flatten(0, 1) @ w                                # instead of: torch.bmm(x, w.expand(b, -1, -1))
-q, k, v = qkv(x).chunk(3, dim=-1)                      # one layer of three times the width, instead of three
-
-# Use sizes in multiples of 64 or 128, and a 16-bit dtype if it is precise enough
-model = model.to(torch.bfloat16)
-
-# Or let the compiler try other kernels for these shapes
-model = torch.compile(model, mode="max-autotune")"""
-
-_CONVOLUTION = """# Use a larger batch and the layout of tensor cores, and let the library try its kernels
-model = model.to(torch.bfloat16, memory_format=torch.channels_last)
-torch.backends.cudnn.benchmark = True"""
-
-_ATTENTION = """# Try the other implementations of fused attention, and keep the fastest
-from torch.nn.attention import SDPBackend, sdpa_kernel
-with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):          # or FLASH_ATTENTION, EFFICIENT_ATTENTION
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-# is_causal=True, instead of a mask, halves the work. Heads of 64 or 128 fit the kernels."""
-
-_EXPERTS = """# Give each expert more tokens: a larger batch, or experts spread over several GPUs
-batch_size = 4 * batch_size
-# And tune the fused kernel for these shapes, with the tuner of the library that it is from"""
-
 _ADVICE = {
-    Kind.MATMUL: ("Use larger matmuls with rounder sizes, or let the compiler choose the kernel.", _MATMUL),
-    Kind.CONVOLUTION: ("Use a larger batch, channels last, and a 16-bit dtype.", _CONVOLUTION),
-    Kind.ATTENTION: ("Use another implementation of fused attention.", _ATTENTION),
-    Kind.EXPERTS: ("Give each expert more tokens at a time.", _EXPERTS),
+    Kind.MATMUL: (
+        "Use larger matmuls with rounder sizes, or let the compiler choose the kernel.",
+        CODE["matmul"],
+    ),
+    Kind.CONVOLUTION: ("Use a larger batch, channels last, and a 16-bit dtype.", CODE["convolution"]),
+    Kind.ATTENTION: ("Use another implementation of fused attention.", CODE["attention"]),
+    Kind.EXPERTS: ("Give each expert more tokens at a time.", CODE["experts"]),
 }
 
 

@@ -10,6 +10,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import unused_ns
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.roofline import Roofline
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
@@ -27,25 +28,13 @@ from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, why_slo
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number
 
+CODE = fix_code(__name__)
+
 # Public training traces lose 1 to 1.5% of the window this way, one of a small model in a CUDA graph 8%.
 LEAST_SHARE = 0.05
 
 # An empty kernel takes 2 to 3 µs. Kernels shorter than this are limited by launching (GD201).
 SHORTEST_NS = 5_000
-
-_CODE = """# Do more work per kernel: use a larger batch, or replace a loop by one operator
-y = torch.bmm(x, weights)              # instead of [xi @ wi for xi, wi in zip(x, weights)]
-total = values.sum(dim=-1)             # one reduction over all rows, not one per row
-
-# Or run independent work concurrently:
-with torch.cuda.stream(other):
-    b = branch_b(x)"""
-
-_SPLIT = """
-
-# A small result with a long inner dimension: split the sum into matmuls of one batch
-y = torch.bmm(a.view(m, 16, -1).transpose(0, 1), b.view(16, -1, n)).sum(0)
-model = torch.compile(model, mode="max-autotune")      # also tries split-K kernels"""
 
 SHAPES_SHOWN = 2
 
@@ -97,7 +86,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ),
         fix=Fix(
             "Give each kernel more work, or run independent kernels concurrently.",
-            _CODE + (_SPLIT if matmuls else ""),
+            CODE["more_work"] + (f"\n\n{CODE['split']}" if matmuls else ""),
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "estimate"),

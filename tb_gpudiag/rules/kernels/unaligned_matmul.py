@@ -8,12 +8,15 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.matmuls import matrices, time_by_shapes
 from tb_gpudiag.facts.kernels.operator_costs import Kind
 from tb_gpudiag.facts.kernels.roofline import Roofline
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
+
+CODE = fix_code(__name__)
 
 # In public traces such kernels take 10 to 19% of the window if a dimension is odd, else less than 1%.
 LEAST_SHARE = 0.05
@@ -26,11 +29,6 @@ SHAPES_SHOWN = 3
 
 # Inputs with less than a twentieth of the time are not worth showing.
 LEAST_OF_SHAPES = 20
-
-_CODE = """# Pad the dimensions of matmuls to a multiple of 8 (64 is better still):
-vocabulary = -(-vocabulary // 64) * 64                 # embedding and output layer
-tokens = torch.nn.functional.pad(tokens, (0, -tokens.shape[1] % 8), value=pad_token)   # sequence length
-# A tokenizer does it for you: DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8)"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -62,7 +60,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "and the tensor cores wait.",
         fix=Fix(
             f"Pad batch, sequence, vocabulary and hidden sizes to multiples of {MULTIPLE}.",
-            _CODE,
+            CODE["pad"],
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
         cost_ns=cost_ns,

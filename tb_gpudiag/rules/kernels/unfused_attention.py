@@ -5,19 +5,16 @@ from __future__ import annotations
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
+CODE = fix_code(__name__)
+
 # Public traces with unfused attention spend 22% of the window between the two matmuls, or less than 1%. No
 # trace is in between. Below 5% a fix hardly changes the step time.
 LEAST_SHARE = 0.05
-
-_CODE = """# Instead of  softmax(q @ k.transpose(-2, -1) * scale + mask) @ v :
-out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-
-# Transformers:
-model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # or "flash_attention_2\""""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -40,7 +37,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "memory grows linearly with the sequence length, not quadratically.",
         fix=Fix(
             "Compute attention with a fused operator.",
-            _CODE,
+            CODE["fused"],
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
         ),
         cost_ns=cost_ns,

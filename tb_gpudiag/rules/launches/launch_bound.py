@@ -10,6 +10,7 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import Hotspot
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.launch_advice import (
     LEAST_REMOVED,
@@ -24,25 +25,14 @@ from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import one_line, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of
 
+CODE = fix_code(__name__)
+
 # Every job has some launches on an idle GPU. Public traces of healthy training lose below 1% in short launch
 # gaps, launch-bound ones 10 to 45%.
 LEAST_SHARE = 0.05
 
 # The GPU could do half as much again in the same time.
 ERROR_SHARE = 0.30
-
-_OPTIMIZER = """
-# One launch for all parameters instead of one per parameter:
-optimizer = torch.optim.AdamW(model.parameters(), fused=True)   # or foreach=True
-optimizer.zero_grad(set_to_none=True)                           # no kernel at all"""
-
-_BATCH = """
-# Batch items: several in one batch take about as many launches as one of them
-outputs = model(torch.stack(items))                 # not: [model(item[None]) for item in items]"""
-
-_PIPELINE_BATCH = """
-# Batch items: several in one batch take about as many launches as one of them
-for output in pipe(dataset, batch_size=16): ...     # not: [pipe(item) for item in dataset]"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -100,9 +90,9 @@ def _code(advice: LaunchAdvice) -> str:
     """Code that fits the job: no optimizer in inference, batches the way that the job makes them."""
     parts = [advice.code]
     if advice.job.training and not advice.graphs_in_use:
-        parts.append(_OPTIMIZER)
-    parts.append(_PIPELINE_BATCH if advice.job.pipeline else _BATCH)
-    return "\n".join(parts)
+        parts.append(CODE["optimizer"])
+    parts.append(CODE["pipeline_batch" if advice.job.pipeline else "batch"])
+    return "\n\n".join(parts)
 
 
 def _most_launched(operators: Sequence[Hotspot], steps: int) -> list[Evidence]:

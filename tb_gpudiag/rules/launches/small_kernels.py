@@ -12,6 +12,7 @@ from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.launch_advice import (
     COMPILE_URL,
@@ -24,6 +25,8 @@ from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_tim
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import count, one_line, share
 from tb_gpudiag.wording.quantity import duration, number
+
+CODE = fix_code(__name__)
 
 # Each cluster has its own fix, and a fix must be measurable: step times vary by 1 to 2% from run to run.
 LEAST_SHARE = 0.02
@@ -57,41 +60,31 @@ _KINDS = {
     ClusterKind.OPTIMIZER_STEP: _Kind(
         "the optimizer step, one parameter at a time",
         "Let the optimizer update all parameters in one launch.",
-        """optimizer = torch.optim.AdamW(model.parameters(), fused=True)    # one kernel for many parameters
-optimizer = torch.optim.Adagrad(model.parameters(), foreach=True)  # where there is no fused form""",
+        CODE["optimizer"],
         _OPTIMIZER_URL,
     ),
     ClusterKind.ZERO_GRAD: _Kind(
         "filling gradients with zeros, one parameter at a time",
         "Drop the gradients instead of filling them with zeros.",
-        """optimizer.zero_grad(set_to_none=True)   # no kernel at all; the default since PyTorch 2.0""",
+        CODE["zero_grad"],
         _ZERO_GRAD_URL,
     ),
     ClusterKind.ACCUMULATE: _Kind(
         "adding each gradient to the existing one, one parameter at a time",
         "Drop the gradients before the backward pass, so that each new one is stored instead of added.",
-        """optimizer.zero_grad(set_to_none=True)   # no zeros to add to; the default since PyTorch 2.0""",
+        CODE["accumulate"],
         _ZERO_GRAD_URL,
     ),
     ClusterKind.LOOP: _Kind(
         "a loop over tensors or time steps",
         "Write the loop as one operator over all of them, or compile it.",
-        """# Over a list of tensors: one launch for all.
-torch._foreach_add_(tensors, others, alpha=weight)
-
-# Over items or time steps: one tensor with an extra dimension.
-y = torch.stack(inputs) * scale                  # instead of: [x * scale for x in inputs]
-y, h = torch.nn.LSTM(n, n)(x)                    # instead of a loop over an LSTMCell
-
-step = torch.compile(step)                       # or let the compiler fuse it""",
+        CODE["loop"],
         COMPILE_URL,
     ),
     ClusterKind.ELEMENTWISE: _Kind(
         "a chain of elementwise operators",
         "Let torch.compile fuse them into one kernel.",
-        """@torch.compile
-def activation(x, bias, mask):                    # put the chain into a function
-    return torch.nn.functional.gelu(x + bias) * mask""",
+        CODE["elementwise"],
         COMPILE_URL,
     ),
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     TRACES,
@@ -24,6 +25,8 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.wording.quantity import number, ratio, share_of, size
+
+CODE = fix_code(__name__)
 
 # The usual rule of thumb. In public traces reserved memory is 1.01 to 1.33 times the allocated memory at the
 # peak; in one it is 1.93 times, with two thirds of the GPU free.
@@ -46,29 +49,10 @@ LARGEST_BLOCK_SHARE = 0.5
 MOST_PLACES = 3
 """The largest allocations at the peak: the free blocks are between them."""
 
-_EXPANDABLE = """# In the shell, or before importing torch. PYTORCH_ALLOC_CONF is the newer name.
-os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True\""""
-
-_POOL = """pool = torch.cuda.graph_pool_handle()
-with torch.cuda.graph(large, pool=pool):
-    ...
-with torch.cuda.graph(small, pool=pool):
-    ..."""
-
-_SPLIT = """# In the shell, or before importing torch:
-os.environ["PYTORCH_HIP_ALLOC_CONF"] = "garbage_collection_threshold:0.8,max_split_size_mb:256\""""
-
-_PAD = """# Use a few sizes instead of many, so that freed blocks fit again.
-length = -(-max(len(x) for x in batch) // 64) * 64
-batch = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True)
-batch = torch.nn.functional.pad(batch, (0, length - batch.shape[1]))"""
-
 _EMPTY_TEXT = (
     "If you need the memory, free the cache once, after the phase that needed it. In every step that costs "
     "more than it saves."
 )
-_EMPTY = """evaluate(model)             # needs more memory than a step
-torch.cuda.empty_cache()    # once, not in the loop"""
 _EMPTY_URL = "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html"
 
 
@@ -141,7 +125,7 @@ def _finding(memory: DeviceMemory, calls: DriverCalls) -> Finding:
             f"{reserved} It caches freed memory, so an earlier, higher peak may explain this. The job loses "
             "nothing. It matters if other jobs share the GPU or the batch is to grow."
         )
-        fix, severity = Fix(_EMPTY_TEXT, _EMPTY, _EMPTY_URL), Severity.INFO
+        fix, severity = Fix(_EMPTY_TEXT, CODE["empty"], _EMPTY_URL), Severity.INFO
     return Finding(
         title=title,
         summary=summary,
@@ -183,18 +167,20 @@ def _fix(memory: DeviceMemory, calls: DriverCalls) -> Fix:
     url = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
     segments = memory.reserve.segments
     if segments is not None and segments.expandable:
-        return Fix("Segments are expandable already: request fewer different sizes.", _PAD, url)
+        return Fix("Segments are expandable already: request fewer different sizes.", CODE["pad"], url)
     if calls.count_by_name(GRAPH_LAUNCH):
         return Fix(
             "Each CUDA graph has its own memory pool. Capture them into one shared pool, the largest first.",
-            _POOL,
+            CODE["pool"],
             "https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management",
         )
     if memory.is_rocm:
-        return Fix("Let the allocator free unused blocks, and request fewer different sizes.", _SPLIT, url)
+        return Fix(
+            "Let the allocator free unused blocks, and request fewer different sizes.", CODE["rocm"], url
+        )
     return Fix(
         "Let segments grow in place so that freed blocks merge. If sizes vary, pad them to a few.",
-        _EXPANDABLE,
+        CODE["expandable"],
         url,
     )
 

@@ -9,6 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import MemoryKind, Owner, Peak
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     TRACES,
@@ -37,6 +38,8 @@ from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
+
+CODE = fix_code(__name__)
 
 # The CUDA context, libraries and fragmentation take some hundred MiB in addition to tensors, and one longer
 # sequence can take the rest. The fullest public trace leaves 68% free.
@@ -73,39 +76,37 @@ class _Advice:
 
 _ATTENTION = _Advice(
     "Use fused attention: its memory does not grow quadratically with the sequence length.",
-    "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+    CODE["attention"],
 )
 _CHECKPOINT = _Advice(
     "Recompute the activations of the largest blocks in the backward pass (2 to 4 times less memory for "
     "about a third more compute).",
-    "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
+    CODE["checkpoint"],
 )
 _PRECISION = _Advice(
     "Compute in bf16, which halves the activations.",
-    'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
+    CODE["precision"],
 )
 _ACCUMULATE = _Advice(
     "Use smaller batches, and accumulate their gradients.",
-    "loss = criterion(model(x), y) / parts\nloss.backward()\n"
-    "if (step + 1) % parts == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
+    CODE["accumulate"],
 )
 _SET_TO_NONE = _Advice(
     "Unless you accumulate gradients over several batches, free them before the next forward pass.",
-    "optimizer.step()\noptimizer.zero_grad(set_to_none=True)   # right after the step, not before backward()",
+    CODE["set_to_none"],
 )
 _FOREACH = _Advice(
     "Temporaries of the optimizer step cause the peak: update in one fused kernel, or weight by weight.",
-    "optimizer = torch.optim.AdamW(model.parameters(), fused=True)   # or foreach=False",
+    CODE["fused_optimizer"],
 )
 _STATE = _Advice(
     "Shard weights, gradients and optimizer state across GPUs.",
-    "from torch.distributed.fsdp import fully_shard\nfully_shard(model)   # each rank holds its shard\n"
-    "# or, on one GPU, use an optimizer with 8-bit state",
+    CODE["shard"],
 )
 _INFERENCE = _Advice(
     "Nothing is kept for a backward pass, so the batch size decides: use a smaller batch, and make sure that "
     "no autograd graph is recorded.",
-    "with torch.inference_mode():\n    outputs = [model(part).cpu() for part in batch.split(size)]",
+    CODE["inference"],
 )
 
 

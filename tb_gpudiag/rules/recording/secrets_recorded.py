@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
@@ -11,26 +12,18 @@ from tb_gpudiag.wording.credential_words import described
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import number
 
+CODE = fix_code(__name__)
+
 # A title has room for this many names.
 MOST_NAMED = 3
 # A page has room for this many.
 MOST_LISTED = 20
 
-_SCRUB = """\
-gpudiag scrub TRACE -o clean.pt.trace.json.gz
-"""
-
 _OF_NSYS = Fix(
     "Nsight Systems stores the whole environment in the report and its export. Remove it from the export, "
     "and do not share the .nsys-rep file. If others could read them, revoke these credentials. Record with "
     "an environment that has none.",
-    """\
-sqlite3 report.sqlite "
-  DELETE FROM META_DATA_CAPTURE WHERE name LIKE '%:ENVIRONMENT_VARIABLE';
-  DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'DeviceEnvironment';
-  UPDATE StringIds SET value = '[removed]' WHERE instr(CAST(value AS BLOB), x'00') > 0;
-  VACUUM;"
-""",
+    f"{CODE['nsys']}\n",
 )
 
 
@@ -59,7 +52,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             "Copy the trace without them, and replace it with the copy. If others could read it, revoke "
             "these credentials. Do not write the process's environment into traces: record the variables "
             "you need.",
-            _SCRUB,
+            f"{CODE['scrub']}\n",
         ),
         evidence=[
             Evidence(one_line(described(credential), 100), number(times, "place"))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.core.graphs import WholeGraphs
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.lost_time import longest
 from tb_gpudiag.rules.shared.recording_advice import NSYS_URL, record_again
 from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.quantity import number, share_of
 
+CODE = fix_code(__name__)
+
 # From here on the GPU may be so much busier than the trace shows that the other figures mislead.
 SPOILS_SHARE = 0.10
-
-_BY_NODE = """\
-nsys profile --cuda-graph-trace=node --trace=cuda,nvtx,osrt -o my_run python train.py
-"""
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
@@ -59,7 +58,9 @@ def _recorded_as_one(graphs: WholeGraphs, window_ns: int) -> Finding:
         summary="When each graph ran is known, so busy and idle time are right. Which kernels ran in it is "
         "not recorded, so rules about kernels see only the work outside of graphs.",
         fix=Fix(
-            "To see the kernels, record graphs node by node. That slows the graphs down.", _BY_NODE, NSYS_URL
+            "To see the kernels, record graphs node by node. That slows the graphs down.",
+            f"{CODE['by_node']}\n",
+            NSYS_URL,
         ),
         evidence=[Evidence.of_window("In graphs", graphs.times.total, window_ns)],
     )

@@ -8,8 +8,11 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.waiting.job_kind import JobKind
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Evidence
 from tb_gpudiag.wording.quantity import bandwidth
+
+_CODE = fix_code("tb_gpudiag.rules.transfers.pageable_copies")
 
 # Reading back a loss or a few statistics is a copy too, but it costs a wait (host_sync), whatever memory it
 # copies to. From about 64 KiB the transfer itself takes longer than the call.
@@ -45,16 +48,6 @@ def speed(transfers: Transfers, copies: Int64) -> list[Evidence]:
     return [Evidence("Effective bandwidth", bandwidth(size / time), details)]
 
 
-_PINNED_BY_LOADER = """loader = DataLoader(dataset, ..., pin_memory=True)   # batches arrive in pinned memory
-for x, y in loader:
-    x = x.to(device, non_blocking=True)               # returns at once, overlaps with computing
-    y = y.to(device, non_blocking=True)"""
-
-_PINNED_BUFFER = """buffer = torch.empty(shape, pin_memory=True)          # once
-buffer.copy_(batch)
-x = buffer.to(device, non_blocking=True)              # returns at once, overlaps with computing"""
-
-
 def copy_from_pinned(job: JobKind) -> str:
     """Code that copies batches from pinned memory: a DataLoader pins them, if the job has one."""
-    return _PINNED_BY_LOADER if job.loader else _PINNED_BUFFER
+    return _CODE["loader" if job.loader else "buffer"]

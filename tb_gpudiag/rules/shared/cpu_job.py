@@ -8,24 +8,15 @@ from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.waiting.small_operators import SMALL_NS
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.lost_time import Lost, places
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
+_CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
+
 _TUNING_URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-
-_FEWER = """# One operator on a large tensor instead of many on small ones:
-total = torch.stack(parts).sum(0)                # not: for part in parts: total = total + part
-optimizer = torch.optim.SGD(model.parameters(), lr=lr, foreach=True)
-
-# Or let the compiler fuse them:
-model = torch.compile(model)"""
-
-_FASTER_PYTHON = """# Use tensor operators instead of loops over elements, or let a library do the loop:
-counts = torch.bincount(labels, minlength=classes)   # not: for label in labels: counts[label] += 1
-
-# Move what a step does not need out of it: logging, metrics, checks, file access."""
 
 
 def in_overhead(lost: Lost, small_operators: Bool) -> Bool:
@@ -43,7 +34,9 @@ def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:
         summary="The main thread runs Python code that calls no operator. It may compute element by element, "
         "wait, or access files. Recording makes Python slower: compare with the step time without a "
         "profiler.",
-        fix=Fix("Replace loops by tensor operators, and move the rest out of the step.", _FASTER_PYTHON),
+        fix=Fix(
+            "Replace loops by tensor operators, and move the rest out of the step.", _CODE["faster_python"]
+        ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[Evidence.of_window("Python between operators", cost_ns, lost.window_ns)],
@@ -61,7 +54,11 @@ def dispatch_finding(host: Host, lost: Lost, chosen: Bool, steps: int) -> Findin
         summary=f"The main thread calls {number(len(operators), 'operator')} of "
         f"{duration(cost_ns / len(operators))} on average. Dispatching such an operator takes longer than "
         "what it computes.",
-        fix=Fix("Do the same with fewer and larger operators, or compile the model.", _FEWER, _TUNING_URL),
+        fix=Fix(
+            "Do the same with fewer and larger operators, or compile the model.",
+            _CODE["fewer_operators"],
+            _TUNING_URL,
+        ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[

@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Fix
+
+_CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
 
 
 class HostTaskFix(NamedTuple):
@@ -34,13 +37,7 @@ HOST_TASK_FIXES = {
         "collecting garbage",
         Fix(
             "Collect garbage at fixed intervals instead of in every step.",
-            """# Exempt the objects that exist now, and never collect in the middle of a step:
-gc.freeze()
-gc.disable()
-for step, batch in enumerate(loader):
-    train_step(batch)
-    if step % 500 == 0:
-        gc.collect()""",
+            _CODE["garbage"],
             "https://docs.python.org/3/library/gc.html",
         ),
         _RARELY,
@@ -50,15 +47,7 @@ for step, batch in enumerate(loader):
         "writing logs",
         Fix(
             "Log every N steps, and write from another thread.",
-            """if step % 100 == 0:                              # not in every step
-    writer.add_scalar("loss", loss, step)
-
-# Send log lines to a queue that a thread writes:
-records = queue.SimpleQueue()
-logging.getLogger().handlers = [logging.handlers.QueueHandler(records)]
-logging.handlers.QueueListener(records, logging.FileHandler("train.log")).start()
-
-for batch in tqdm(loader, mininterval=5): ...    # redraw the progress bar every 5 s""",
+            _CODE["logging"],
             "https://docs.python.org/3/library/logging.handlers.html#queuehandler",
         ),
         _RARELY,
@@ -68,9 +57,7 @@ for batch in tqdm(loader, mininterval=5): ...    # redraw the progress bar every
         "saving a file",
         Fix(
             "Save less often, and from another thread.",
-            """# Copy right away, and write the copy while the next steps run.
-state = {k: v.to("cpu") for k, v in model.state_dict().items()}
-saver.submit(torch.save, state, path)            # concurrent.futures.ThreadPoolExecutor(1)""",
+            _CODE["saving"],
             "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html",
         ),
         _RARELY,
@@ -80,8 +67,7 @@ saver.submit(torch.save, state, path)            # concurrent.futures.ThreadPool
         "sleeping",
         Fix(
             "Remove the sleep from the step. To wait for something, wait for it itself, in another thread.",
-            """ready = threading.Event()                        # set by the thread that has what you wait for
-ready.wait()                                     # not: while not done(): time.sleep(0.1)""",
+            _CODE["sleeping"],
             "https://docs.python.org/3/library/threading.html#event-objects",
         ),
         _RARELY,
@@ -91,10 +77,7 @@ ready.wait()                                     # not: while not done(): time.s
         "tokenizing text",
         Fix(
             "Tokenize once before training, or whole batches in the loader's workers.",
-            """dataset = dataset.map(lambda rows: tokenizer(rows["text"]), batched=True)   # once, and cached
-
-tokenizer = AutoTokenizer.from_pretrained(name, use_fast=True)
-inputs = tokenizer(texts, padding=True, return_tensors="pt")   # not: [tokenizer(t) for t in texts]""",
+            f"{_CODE['tokenize_once']}\n\n{_CODE['tokenize_batches']}",
             "https://huggingface.co/docs/transformers/main_classes/tokenizer",
         ),
         _FASTER,
@@ -104,14 +87,7 @@ inputs = tokenizer(texts, padding=True, return_tensors="pt")   # not: [tokenizer
         "preparing images, audio or video",
         Fix(
             "Prepare the next batch in the loader's workers, on the GPU, or once before training.",
-            """# In worker processes, while the GPU computes:
-loader = DataLoader(dataset, batch_size=64, num_workers=8, pin_memory=True)   # dataset[i] prepares item i
-
-# On the GPU, for the whole batch:
-transform = torchvision.transforms.v2.Compose([v2.Resize((224, 224)), v2.Normalize(mean, std)])
-x = transform(frames.to("cuda", non_blocking=True))
-processor = AutoImageProcessor.from_pretrained(name, use_fast=True)   # tensors instead of PIL images
-inputs = processor(frames, device="cuda", return_tensors="pt")""",
+            f"{_CODE['prepare_in_workers']}\n\n{_CODE['prepare_on_gpu']}",
             "https://docs.pytorch.org/vision/stable/transforms.html",
         ),
         _FASTER,
@@ -121,34 +97,21 @@ inputs = processor(frames, device="cuda", return_tensors="pt")""",
 _IMAGES_URL = "https://docs.pytorch.org/vision/stable/transforms.html"
 _PIPELINE_URL = "https://huggingface.co/docs/transformers/pipeline_tutorial"
 
-_ON_GPU = """# On the GPU, for the whole batch:
-transform = torchvision.transforms.v2.Compose([v2.Resize((224, 224)), v2.Normalize(mean, std)])
-x = transform(frames.to("cuda", non_blocking=True))
-processor = AutoImageProcessor.from_pretrained(name, use_fast=True)   # tensors instead of PIL images
-inputs = processor(frames, device="cuda", return_tensors="pt")
-
-# Prepare an input that is used several times once."""
-
 PIPELINE_FIX = Fix(
     "Let the pipeline's worker processes prepare items: pass num_workers= and batch_size=.",
-    """# A pipeline makes its own DataLoader, without workers unless it is told:
-for output in pipe(dataset, num_workers=8, batch_size=16): ...   # not: [pipe(item) for item in dataset]
-
-# A processor that works on tensors and whole batches:
-pipe = pipeline(task, model=name, use_fast=True)""",
+    _CODE["pipeline_workers"],
     _PIPELINE_URL,
 )
 
 _WITHOUT_LOADER = {
     HostTask.TOKENIZING: Fix(
         "Tokenize whole batches with a fast tokenizer, while the GPU works on the previous batch.",
-        """tokenizer = AutoTokenizer.from_pretrained(name, use_fast=True)
-inputs = tokenizer(texts, padding=True, return_tensors="pt")   # not: [tokenizer(t) for t in texts]""",
+        _CODE["tokenize_batches"],
         "https://huggingface.co/docs/transformers/main_classes/tokenizer",
     ),
     HostTask.PREPARING: Fix(
         "Prepare inputs on the GPU, or in another process while the GPU works on the previous ones.",
-        _ON_GPU,
+        f"{_CODE['prepare_on_gpu']}\n\n# Prepare an input that is used several times once.",
         _IMAGES_URL,
     ),
 }

@@ -17,11 +17,15 @@ from tb_gpudiag.facts.kernels.matmuls import batch_of_one
 from tb_gpudiag.facts.launching.ddp_copies import DdpCopies
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes
 from tb_gpudiag.facts.waiting.job_kind import JobKind
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix
 from tb_gpudiag.rules.shared.lost_time import Lost
 from tb_gpudiag.vocabulary.job_names import Server
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import number, share_of
+
+_CODE = fix_code("tb_gpudiag.rules.launches.launch_bound")
+_SERVERS = {Server.VLLM: _CODE["vllm"], Server.SGLANG: _CODE["sglang"]}
 
 # Advice is about compiled code if at least half of the finding's time, or of the step window, is in it. Below
 # that, the eager rest costs more.
@@ -55,54 +59,6 @@ _DDP_URL = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.Dis
 
 COMPILE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 _CUDA_GRAPHS_URL = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs"
-
-_EAGER = """# Fewer, larger kernels:
-model = torch.compile(model)                           # fuses elementwise kernels"""
-
-_GRAPHED = """# One launch for all of them: replay CUDA graphs (fixed shapes, no synchronization inside)
-model = torch.compile(model, mode="reduce-overhead")"""
-
-_PARTLY_COMPILED = """# Part of this job is already compiled. See what splits it, and compile the rest:
-#   TORCH_LOGS=graph_breaks,recompiles python train.py"""
-
-_SERVERS = {
-    Server.VLLM: """# vLLM compiles and captures CUDA graphs by itself, unless it is told not to:
-llm = LLM(model, enforce_eager=False)                  # on the command line: no --enforce-eager
-# Steps with more tokens than the largest captured size run eagerly. Capture larger sizes as well:
-llm = LLM(model, compilation_config={"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]})""",
-    Server.SGLANG: """# SGLang captures CUDA graphs by itself, up to a batch size:
-#   no --disable-cuda-graph, and a larger --cuda-graph-max-bs""",
-}
-
-_COMPILED = """# The wrapper that torch.compile wrote launches kernel by kernel from Python. Launch from C++:
-torch._inductor.config.cpp_wrapper = True
-
-# Fewer and longer regions: see what splits them, and what compiles them again for new shapes.
-#   TORCH_LOGS=graph_breaks,recompiles python train.py
-model = torch.compile(model, fullgraph=True)           # an error at the first graph break
-torch._dynamo.mark_dynamic(x, 0)                       # one region for every size of dimension 0"""
-
-_COMPILED_GRAPHED = """# Replay each compiled region as one CUDA graph (fixed shapes inside the region):
-model = torch.compile(model, mode="reduce-overhead")
-
-"""
-
-_REST_OF_TRAINING = """# Capture the remaining modules (sample inputs need requires_grad as in training),
-head = torch.cuda.make_graphed_callables(head, (sample,))
-# or the whole step, with an optimizer that allows it: AdamW(..., capturable=True)
-with torch.cuda.graph(graph):
-    loss = criterion(model(static_x), static_y)
-    loss.backward()
-    optimizer.step()"""
-
-_REST = """# Capture what is still launched one by one: the remaining modules, sampling, updates of metadata.
-with torch.cuda.graph(graph):
-    static_output = model(static_input)"""
-
-_BETWEEN_REPLAYS = """
-# Between replays, copy inputs with few launches, and prepare the next replay while this one runs:
-static_input.copy_(batch, non_blocking=True)
-graph.replay()"""
 
 
 @dataclass(frozen=True)
@@ -155,17 +111,17 @@ class LaunchAdvice:
     def code(self) -> str:
         """Code for the fix."""
         if self.graphs_in_use:
-            rest = _REST_OF_TRAINING if self.job.training else _REST
-            return f"{rest}\n{_BETWEEN_REPLAYS}"
+            rest = "rest_of_training" if self.job.training else "rest"
+            return f"{_CODE[rest]}\n\n{_CODE['between_replays']}"
         if self.job.server is not None:
             return _SERVERS[self.job.server]
-        if self.partly_compiled and not self.mostly_compiled:
-            return (
-                _PARTLY_COMPILED if self.obstacles else f"{_PARTLY_COMPILED}\n\n{_COMPILED_GRAPHED}".rstrip()
-            )
         if self.mostly_compiled:
-            return _COMPILED if self.obstacles else _COMPILED_GRAPHED + _COMPILED
-        return _EAGER if self.obstacles else f"{_EAGER}\n{_GRAPHED}"
+            names = ["compiled"] if self.obstacles else ["compiled_graphs", "compiled"]
+        elif self.partly_compiled:
+            names = ["partly_compiled"] if self.obstacles else ["partly_compiled", "compiled_graphs"]
+        else:
+            return _CODE["eager"] if self.obstacles else f"{_CODE['eager']}\n{_CODE['graphs']}"
+        return "\n\n".join(_CODE[name] for name in names)
 
     @property
     def url(self) -> str:

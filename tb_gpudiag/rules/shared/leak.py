@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Clear,
@@ -36,6 +37,8 @@ from tb_gpudiag.rules.shared.out_of_memory import is_large
 from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
 
+_CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
+
 # A cache that is still filling looks like a leak for as many steps as it has entries, and so does a list that
 # is cleared now and then. With fewer steps than this the finding says so.
 MANY_STEPS = 10
@@ -48,8 +51,6 @@ _HOW_TO_BE_SURE = (
     "To be sure, record from the job's first step, for more steps than a buffer has entries: a leak goes on. "
     "Or compare the process's resident memory (RSS) some hundred steps apart: a leak raises it."
 )
-_RSS = """import resource
-print(step, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)   # KiB on Linux: level if nothing leaks"""
 
 
 def look_for_leak(memories: list[DeviceMemory]) -> RuleAnswer:
@@ -265,7 +266,7 @@ def _fix(parts: list[Explained], doubt: str) -> Fix:
     """Combine the fixes of all causes; if it may be no leak, how to be sure comes first."""
     text, code = [part.cause.fix for part in parts], [part.cause.code for part in parts]
     if doubt:
-        text, code = [_HOW_TO_BE_SURE, *text], [_RSS, *code]
+        text, code = [_HOW_TO_BE_SURE, *text], [_CODE["rss"], *code]
     return Fix(" ".join(text), "\n\n".join(code), parts[0].cause.url)
 
 

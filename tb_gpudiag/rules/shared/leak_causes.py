@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
+
+_CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
 
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5
@@ -51,22 +54,14 @@ GRAPH = LeakCause(
     "output together with its graph, or the graph is retained.",
     "Keep numbers instead of tensors with a graph, run what needs no gradients under torch.no_grad(), and "
     "avoid retain_graph=True and create_graph=True.",
-    """losses.append(loss.detach())        # not: losses.append(loss), total = total + loss
-with torch.no_grad():               # evaluation, logging
-    validation_loss = criterion(model(batch), target)
-loss.backward()                     # not: loss.backward(retain_graph=True)""",
+    _CODE["graph"],
 )
 CACHE = LeakCause(
     "growing cache",
     "Every step concatenates tensors with new rows and replaces them by the larger result: a cache without a "
     "limit, such as the keys and values of attention.",
     "Limit the cache: drop old entries, or allocate it once at its full size and write into it.",
-    """cache = torch.cat([cache, new], dim=1)[:, -max_length:]   # drops the oldest entries
-# or once, at its full size:
-cache = torch.empty(batch, max_length, width, device=device)
-cache[:, position] = new
-# Transformers: a new cache for every sequence, past_key_values=None; or
-model.generate(**inputs, cache_implementation="static")""",
+    _CODE["cache"],
     "https://huggingface.co/docs/transformers/kv_cache",
 )
 HOOKS = LeakCause(
@@ -75,16 +70,7 @@ HOOKS = LeakCause(
     "or a list of results holds them.",
     "Remove the hook when it is no longer needed, and keep only what you need of the last step, on the host. "
     "Write evaluation results to disk, or keep numbers instead of outputs.",
-    """def keep(module, inputs, output):
-    features[module] = output.detach().cpu()   # replaces the last step's output, and has no graph
-
-handle = layer.register_forward_hook(keep)
-try:
-    model(batch)
-finally:
-    handle.remove()
-
-correct += (model(batch).argmax(1) == target).sum()   # not: outputs.append(model(batch))""",
+    _CODE["hooks"],
     "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook",
 )
 LARGER = LeakCause(
@@ -92,8 +78,7 @@ LARGER = LeakCause(
     "Every step replaces tensors by larger ones, always by the same amount: a buffer grows, or batches do.",
     "Limit the buffer, or allocate it once at its full size. If batches or sequences grow on purpose, this "
     "is not a leak: make sure that the largest one fits.",
-    """buffer = torch.empty(most_rows, width, device=device)   # once, at its full size
-buffer[position] = new""",
+    _CODE["larger"],
 )
 GRADIENTS = LeakCause(
     "retained gradients",
@@ -101,9 +86,7 @@ GRADIENTS = LeakCause(
     "gradients have a graph of their own (create_graph=True).",
     "Keep a number per gradient instead of the gradient, and avoid create_graph=True, which gives gradients "
     "a graph.",
-    """norms.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item())
-loss.backward()                          # not: create_graph=True, retain_graph=True
-optimizer.zero_grad(set_to_none=True)    # the default: frees the gradients""",
+    _CODE["gradients"],
     "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",
 )
 METRICS = LeakCause(
@@ -111,18 +94,14 @@ METRICS = LeakCause(
     "Small tensors allocated outside of the model's modules all stay. Usually a list collects the metrics of "
     "each step as tensors.",
     "Accumulate into one tensor in place, and copy it to the host once every many steps.",
-    """total += loss.detach()               # one tensor, in place: not metrics.append(loss)
-if step % 100 == 0:
-    print((total / 100).item())
-    total.zero_()""",
+    _CODE["metrics"],
 )
 OTHER = LeakCause(
     "",
     "Something keeps what this code allocates: a list, a dictionary, an attribute, a closure.",
     "Find what holds the tensors that this line allocates. Keep only the last ones, or move them to the host "
     "or to disk.",
-    """kept = collections.deque(maxlen=100)   # instead of a list: drops the oldest
-kept.append(features.detach().cpu())   # or off the GPU""",
+    _CODE["other"],
 )
 
 

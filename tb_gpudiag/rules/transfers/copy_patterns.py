@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.transfers import Transfers, in_window, round_trips
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.loading import batches
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Claimed,
@@ -29,6 +30,8 @@ from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, longest, lost_time,
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of, size
 
+CODE = fix_code(__name__)
+
 # The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = 0.02
 
@@ -37,17 +40,6 @@ LEAST_ROUND_TRIPS = 3
 
 # A few scalars per step do no harm, a loop over fields or items does.
 LEAST_TINY = 10
-
-_STAY = """# Do on the GPU what the host does with the tensor between the two copies:
-boxes = torchvision.ops.nms(boxes, scores, 0.5)     # instead of: nms(boxes.cpu(), ...).to(device)
-order = scores.argsort()                            # instead of: numpy.argsort(scores.cpu().numpy())
-# If it has to run on the host, process the previous step while the GPU computes this one."""
-
-_PACK = """# One large copy instead of many tiny ones:
-packed = torch.tensor([lengths, offsets, labels]).pin_memory().to(device, non_blocking=True)
-lengths, offsets, labels = packed.unbind()
-# Create constants on the GPU, once.
-mask = torch.ones(n, device=device)                 # instead of: torch.ones(n).to(device)"""
 
 _URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
@@ -109,7 +101,7 @@ def _round_trips(copies: _Copies, lost: Lost, claimed: Claimed, steps_start_ns: 
         title=f"Round trips to the host cost {share(claim.total, lost.window_ns)} of the time",
         summary=f"{count(len(out), 'time')}, a tensor is copied to the host, and then as many bytes are "
         "copied back to the GPU. Meanwhile the GPU computes nothing.",
-        fix=Fix("Do on the GPU what the host does with these tensors.", _STAY, _URL),
+        fix=Fix("Do on the GPU what the host does with these tensors.", CODE["stay"], _URL),
         evidence=[
             Evidence.of_window("Time without computing", claim.total, lost.window_ns),
             Evidence("Round trips", number(len(out), "round trip"), (size(copied, "each way"),)),
@@ -143,7 +135,7 @@ def _tiny_copies(copies: _Copies, lost: Lost, claimed: Claimed, steps: int) -> F
         f"{share(claim.total, lost.window_ns)} of the time",
         summary="Each copies so little that the call takes longer than the copy, and the GPU waits for the "
         "next one.",
-        fix=Fix("Pack them into one copy, or create the tensors on the GPU.", _PACK, _URL),
+        fix=Fix("Pack them into one copy, or create the tensors on the GPU.", CODE["pack"], _URL),
         evidence=[
             Evidence.of_window("Time without computing", claim.total, lost.window_ns),
             Evidence("Idle before tiny copies", duration(lost.total_ns(late))),

@@ -7,33 +7,18 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract
 from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.copies import speed
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, share_of, size
 
+CODE = fix_code(__name__)
+
 # Public traces lose up to 3%. A batch that is copied while the GPU computes the previous one costs nothing;
 # from 5%, the second stream that this takes is worth the code.
 LEAST_SHARE = 0.05
-
-_CODE = """# Copy the next batch on its own stream, while the GPU computes this one:
-copying = torch.cuda.Stream()
-
-def ahead(batches):
-    batch = None
-    for following in batches:                        # in pinned memory
-        with torch.cuda.stream(copying):
-            following = following.to(device, non_blocking=True)
-        if batch is not None:
-            yield batch
-        torch.cuda.current_stream().wait_stream(copying)
-        following.record_stream(torch.cuda.current_stream())
-        batch = following
-    yield batch
-
-# Better still, avoid copies: keep what is used again on the GPU, and copy bytes, not floats.
-x = images_uint8.to(device, non_blocking=True).float().div_(255)"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -57,7 +42,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "ahead of time, they would overlap with computing.",
         fix=Fix(
             "Copy the next batch while the GPU computes this one, or copy less.",
-            _CODE,
+            CODE["ahead"],
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
         cost_ns=cost_ns,

@@ -16,6 +16,7 @@ from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
@@ -23,6 +24,8 @@ from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, Lost, longest, los
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number
 from tb_gpudiag.wording.vocabulary import CAUSES
+
+CODE = fix_code(__name__)
 
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = 0.02
@@ -33,89 +36,58 @@ LEAST_PART = 0.1
 MOST_KINDS = 4
 """Number of kinds of synchronization in the evidence."""
 
-_RARELY = """# Reading a value makes the host wait for all work of the GPU. Do it rarely:
-total = torch.zeros((), device=device)
-for step, (x, y) in enumerate(loader):
-    loss = train_step(x, y)
-    total += loss.detach()            # stays on the GPU, no synchronization
-    if step % 100 == 99:
-        log(total.item() / 100)       # one synchronization in 100 steps
-        total.zero_()
-# To find every line that synchronizes: torch.cuda.set_sync_debug_mode("warn")"""
-
-_FIXED_SIZE = """# Only the GPU knows how many elements are selected, so the host waits for the number.
-y = torch.where(mask, a, b)                     # instead of: y = b.clone(); y[mask] = a[mask]
-loss = (loss_per_item * mask).sum() / mask.sum()  # instead of: loss_per_item[mask].mean()
-x = x.repeat_interleave(counts, output_size=n)  # pass the size if the host knows it"""
-
-_ON_THE_GPU = """# A tensor's value as a condition makes the host wait for it. Decide on the GPU,
-y = torch.where(flag, a, b)                     # instead of: y = a if flag else b
-# or by what the host already knows: shapes, lengths, a flag of its own."""
-
-_AVOID_COPY = """
-# Better still, avoid the copy:
-index = torch.arange(n, device=device)          # instead of: torch.arange(n).to(device)"""
-
-_COPY_BACK = """# Collect on the GPU, and copy everything at once after the loop:
-outputs.append(out.detach())                    # instead of: out.detach().cpu()
-...
-outputs = torch.cat(outputs).cpu()
-# In the loop, copy into pinned memory, and wait only before reading it:
-buffer.copy_(out, non_blocking=True)
-copied = torch.cuda.Event(); copied.record()"""
-
-_SYNCHRONIZE = """# For timing, events do not drain the queue:
-start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-start.record()
-train_step(x, y)
-end.record()                                    # read start.elapsed_time(end) some steps later
-# To order streams, let the GPU wait instead of the host:
-stream.wait_event(event)                        # instead of: event.synchronize()"""
-
 # Each kind of synchronization: its name, and how to fix it.
 _KINDS = {
-    SyncKind.PRINT: ("Printing a tensor", "Print every N steps, and only what is on the host.", _RARELY),
+    SyncKind.PRINT: (
+        "Printing a tensor",
+        "Print every N steps, and only what is on the host.",
+        CODE["rarely"],
+    ),
     SyncKind.SIZE: (
         "nonzero, boolean index or another size that only the GPU knows",
         "Keep sizes fixed: mask with torch.where or a multiplication instead of selecting elements.",
-        _FIXED_SIZE,
+        CODE["fixed_size"],
     ),
     SyncKind.CONDITION: (
         "Condition on a tensor's value",
         "Decide on the GPU, or by what the host already knows.",
-        _ON_THE_GPU,
+        CODE["on_the_gpu"],
     ),
     SyncKind.ITEM: (
         ".item() or float() of a tensor",
         "Keep values on the GPU, and read them every N steps.",
-        _RARELY,
+        CODE["rarely"],
     ),
     SyncKind.COPY_TO_HOST: (
         "Copy to the host",
         "Collect results on the GPU and copy them all at once, or copy into pinned memory.",
-        _COPY_BACK,
+        CODE["copy_back"],
     ),
     SyncKind.COPY_TO_DEVICE: (
         "Blocking copy to the GPU",
         "Copy from pinned memory with non_blocking=True, or create the tensor on the GPU.",
-        _AVOID_COPY,
+        CODE["avoid_copy"],
     ),
     SyncKind.DEVICE: (
         "Waiting for the whole device",
         "Remove torch.cuda.synchronize() from the loop.",
-        _SYNCHRONIZE,
+        CODE["synchronize"],
     ),
     SyncKind.EVENT: (
         "Waiting for an event",
         "Let a stream wait for the event instead of the host.",
-        _SYNCHRONIZE,
+        CODE["synchronize"],
     ),
     SyncKind.STREAM: (
         "Waiting for a stream",
         "Let the GPU wait for the stream instead of the host.",
-        _SYNCHRONIZE,
+        CODE["synchronize"],
     ),
-    SyncKind.COPY: ("Blocking copy", "Copy from or to pinned memory with non_blocking=True.", _AVOID_COPY),
+    SyncKind.COPY: (
+        "Blocking copy",
+        "Copy from or to pinned memory with non_blocking=True.",
+        CODE["avoid_copy"],
+    ),
 }
 
 # A fix does not read these values at all, or in one step of many.
@@ -170,7 +142,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 def _fix(kind: SyncKind, job: JobKind) -> Fix:
     _, text, code = _KINDS[kind]
     if kind in {SyncKind.COPY_TO_DEVICE, SyncKind.COPY}:
-        code = f"{copy_from_pinned(job)}\n{code}"
+        code = f"{copy_from_pinned(job)}\n\n{code}"
     return Fix(text, code, "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution")
 
 

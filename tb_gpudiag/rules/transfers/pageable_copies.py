@@ -11,11 +11,14 @@ from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract, union
 from tb_gpudiag.facts.core.transfers import Transfers, in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
+
+CODE = fix_code(__name__)
 
 # The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = 0.02
@@ -23,11 +26,6 @@ LEAST_SHARE = 0.02
 # Pinned memory copies at 12 GB/s on PCIe 3.0 x16, the slowest link of GPUs in servers. The two generations
 # after it copy at 25 and 50 GB/s.
 PINNED_BYTES_PER_NS = 12
-
-_COPY_BACK = """
-# To the host: into a buffer that is pinned once. Wait for an event before reading it.
-buffer = torch.empty(shape, pin_memory=True)
-buffer.copy_(out, non_blocking=True)"""
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -59,7 +57,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "copy is faster and overlaps with computing.",
         fix=Fix(
             "Pin the host memory, and copy with non_blocking=True.",
-            f"{copy_from_pinned(facts.job)}\n{_COPY_BACK}",
+            f"{copy_from_pinned(facts.job)}\n\n{CODE['to_host']}",
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
         cost_ns=cost_ns,
