@@ -104,8 +104,9 @@ FAMILIES: tuple[FamilyRow, ...] = (
         Family.GEMM,
         r"(?<!fb)gemm|gemv|nvjet|cublas|Cijk_|(^|_)b?mm_|matmul|\bdot_kernel|reduce_1Block|splitKreduce|"
         r"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin|fused_moe|moe_kernel|cutlass3x|xmma|"
-        r"f8f8bf16|f4f4bf16|bf16i4bf16|scaled_mm",
+        r"f8f8bf16|f4f4bf16|bf16i4bf16|scaled_mm|linear_relu|(^|_)x(xt|tx)_kernel|ba_plus_caa",
     ),
+    FamilyRow(Family.GEMM, r"(^|[ :])scal_kernel", r"cublas"),  # scales what parts are added to
     FamilyRow(Family.REDUCTION, r"(?<!rotary_)embedding"),  # rows looked up and added, in backward scattered
     FamilyRow(
         Family.ELEMENTWISE,
@@ -115,7 +116,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
     ),
     FamilyRow(
         Family.REDUCTION,
-        r"reduce|reduction|scan|cumsum|sum_|argmax|topk|pool|nll_?loss|NLLCriterion|cross_entropy|histogram|"
+        r"reduce|reduction|scan|cumsum|sum_|argmax|topk|pool|nll_?loss|NLLCriterion|entropy|histogram|"
         r"cub::Device(Reduce|Scan|Select|Compact)|l2_?norm",
     ),
     FamilyRow(Family.COPY, r"copy|memcpy|memset|transpose|permute|gather|scatter|slice|concat|cat_kernel"),
