@@ -1,7 +1,8 @@
-"""How fast collectives transfer, compared with others of the same kind and size."""
+"""How fast collectives transfer, compared with others of the same kind and size; and which links are slow."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,14 +11,25 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.channels import SEND, Channels
 from tb_gpudiag.jobs.ranks.clocks import Clocks
-from tb_gpudiag.jobs.ranks.operations import RankOperations
-from tb_gpudiag.jobs.ranks.row_groups import row_groups
+from tb_gpudiag.jobs.ranks.collective_matching import SAME_BYTES
+from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
+
+# Sizes in one class differ by at most 19%: batches of different length, not different messages.
+_SIZES_PER_DOUBLING: Final = 4
+
+# Transfers of equal size over equal links differ by some 10%. A link at half of its speed, or one that fell
+# back to another transport, takes twice as long or more.
+TIMES_SLOWER: Final = 1.5
+
+# One long transfer is a collision with something else, not a slow link.
+LEAST_COUNT: Final = 3
 
 
 def bus_factor(kind: str, ranks: int) -> float:
-    """Bus bandwidth by algorithm bandwidth, as nccl-tests define them: what each link carries, independent of
-    the number of ranks. `bytes` of a collective are the larger of what goes in and what comes out."""
+    """Return bus bandwidth divided by algorithm bandwidth, as nccl-tests define them: bus bandwidth is what
+    each link carries, whatever the number of ranks. `bytes` of a collective are the larger of its input and
+    output."""
     if ranks < 2:
         return 0.0
     if kind == "all_reduce":
@@ -48,7 +60,7 @@ class Link:
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Links that are alike: same kind, number of ranks and of hosts, and about the same size.
+    """Links with the same kind, number of ranks and number of hosts, and about the same size.
 
     bytes: median size; NONE if the trace does not say.
     """
@@ -65,7 +77,7 @@ class SizeClass:
 
     @property
     def whole(self) -> SizeClass:
-        """Only the links whose ranks were all recorded: waiting for another one looks like transfer."""
+        """The links whose ranks were all recorded: waiting for a missing rank looks like transfer."""
         links = [link for link in self.links if len(link.members) == self.ranks]
         return replace(self, links=tuple(links))
 
@@ -85,16 +97,12 @@ class SizeClass:
         return sum(int(link.transfer_ns.sum()) for link in self.links)
 
     def algorithm_gb_per_s(self, transfer_ns: float) -> float:
-        """Bytes by time; 0 if the trace does not say the size."""
+        """Bytes divided by time; 0 if the trace does not say the size."""
         return self.bytes / transfer_ns if self.bytes > 0 and transfer_ns > 0 else 0.0
 
     def bus_gb_per_s(self, transfer_ns: float) -> float:
         """As nccl-tests define it."""
         return self.algorithm_gb_per_s(transfer_ns) * bus_factor(self.kind, self.ranks)
-
-
-# Sizes in one class differ by at most 19%: batches of different length, not different messages.
-_SIZES_PER_DOUBLING: Final = 4
 
 
 def size_classes(
@@ -108,10 +116,10 @@ def size_classes(
         return []
     row = waits.last_row
     channel = channels.of[row].astype(np.int64)
-    pair = np.array([one.pair is not None for one in channels.channels], np.bool_)[channel]
-    # The last one of a pair can be the sender or the receiver.
+    pair = channels.is_pair[channel]
+    # The last rank of a pair can be the sender or the receiver.
     kind = np.where(pair, NONE, operations.kind.code[row])
-    # Ranks of an all-to-all can send different amounts: the largest one takes longest.
+    # Ranks of an all-to-all can send different amounts: the largest takes longest.
     bytes_ = np.full(len(waits), NONE, np.int64)
     np.maximum.at(bytes_, waits.collective, operations.bytes[waits.row])
     bucket = np.where(bytes_ > 0, np.rint(_SIZES_PER_DOUBLING * np.log2(np.maximum(1, bytes_))), NONE)
@@ -147,9 +155,9 @@ def size_classes(
 
 @dataclass(frozen=True)
 class Slower:
-    """How much slower a link is than usual. slow_ns, usual_ns: median transfers. more_ns: its cost in all.
+    """How much slower a link is than usual. slow_ns, usual_ns: median transfers. more_ns: its total cost.
 
-    steps: those in which it is slow, none if in all.
+    steps: those in which it is slow; empty if it is slow in all.
     """
 
     link: Link
@@ -166,22 +174,42 @@ class Slower:
 
 
 def among_links(link: Link, like: SizeClass) -> Slower:
-    """Compare a link with the others of its class."""
+    """Compare a link with the other links of its class."""
     others = [one.usual_ns for one in like.links if one is not link]
     usual = float(np.median(others)) if others else link.usual_ns
     more = int(np.maximum(0, link.transfer_ns - usual).sum())
     return Slower(link, like, link.usual_ns, usual, more)
 
 
-def among_steps(link: Link, like: SizeClass, least: float) -> Slower:
-    """Compare the steps in which a link takes at least `least` times as long as in its fastest step with the
-    others."""
+def among_steps(link: Link, like: SizeClass) -> Slower:
+    """Compare the steps in which a link takes TIMES_SLOWER as long as in its fastest step with the other
+    steps."""
     steps = np.unique(link.step)
     middle = np.array([np.median(link.transfer_ns[link.step == step]) for step in steps])
-    slow = steps[middle >= least * middle.min()]
+    slow = steps[middle >= TIMES_SLOWER * middle.min()]
     in_slow = np.isin(link.step, slow)
     if not len(slow) or in_slow.all():
         return Slower(link, like, link.usual_ns, link.usual_ns, 0)
     usual = float(np.median(link.transfer_ns[~in_slow]))
     more = int(np.maximum(0, link.transfer_ns[in_slow] - usual).sum())
     return Slower(link, like, float(np.median(link.transfer_ns[in_slow])), usual, more, tuple(slow.tolist()))
+
+
+def find_slow_links(sizes: Sequence[SizeClass]) -> list[Slower]:
+    """Find the links that are slower than others like them, or slower in some steps than in the other
+    steps."""
+    # Ranks of an all-to-all send different amounts, and each trace has only its own rank's.
+    compared = [like.whole for like in sizes if like.kind in SAME_BYTES or like.kind == SEND]
+    return [found for like in compared for found in _slow_links(like)]
+
+
+def _slow_links(like: SizeClass) -> list[Slower]:
+    compared = [among_links(link, like) for link in like.links if link.count >= LEAST_COUNT]
+    found = [one for one in compared if one.times >= TIMES_SLOWER]
+    # Where most links are slow, nothing says what is usual.
+    if found and (2 * len(found) < len(like.links) or len(like.links) == 2):
+        return found
+    by_step = [among_steps(link, like) for link in like.links if link.count >= 2 * LEAST_COUNT]
+    return [
+        one for one in by_step if one.times >= TIMES_SLOWER and len(one.steps) * LEAST_COUNT <= one.link.count
+    ]

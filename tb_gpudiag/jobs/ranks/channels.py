@@ -10,8 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.jobs.ranks.operations import RankOperations
-from tb_gpudiag.jobs.ranks.row_groups import row_groups
+from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 
 SEND = "send"
 RECEIVE = "recv"
@@ -21,34 +20,37 @@ _Name = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Channel:
-    """group: the process group's name, or "". ranks: of the members that take part, ascending; shape (k,).
+    """A process group, or a sender and a receiver.
 
-    Where the trace does not say who takes part, these are the members that have such operations.
+    members: those that take part, ascending. Where the trace does not say who does, the members that have
+    such operations.
     """
 
-    group: str
+    group: str  # name of the process group, or ""
     members: tuple[int, ...]
-    size: int  # ranks of the group, with those that are missing
+    size: int  # ranks of the group, missing ones included
     pair: tuple[int, int] | None  # ranks: sender, receiver
 
 
 @dataclass(frozen=True)
 class Channels:
-    """of: each operation's channel, or NONE; shape (n,)."""
+    """All channels of a job. of: each operation's channel, or NONE; shape (n,)."""
 
     of: Int32
     channels: list[Channel]
 
-    def __len__(self) -> int:
-        return len(self.channels)
+    @property
+    def is_pair(self) -> Bool:
+        """Mask of the channels of a sender and a receiver, shape (channels,)."""
+        return np.array([channel.pair is not None for channel in self.channels], np.bool_)
 
 
 def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channels:
     """Find the channel of each operation.
 
-    Names of process groups are counted up in each process: two tensor-parallel groups can have one name on
-    different ranks, so a group is its name and its lowest rank. Operations without a group belong to the
-    world, by kind: on several streams, kinds have no common order.
+    Each process counts up the names of its process groups: two tensor-parallel groups can have the same name
+    on different ranks, so a name and the lowest rank identify a group. Operations without a group belong to
+    the world, by kind: on several streams, kinds have no common order.
     """
     ranks = [member.about.rank for member in members]
     index_of = {rank: index for index, rank in enumerate(ranks)}
@@ -77,7 +79,7 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
             channels.append(Channel(group, (), one.size, one.pair))
             taking_part.append(set())
         taking_part[number] |= {member, *(index_of[rank] for rank in one.ranks if rank in index_of)}
-    of = assigned[inverse] if len(distinct) else np.full(len(operations), NONE, np.int32)
+    of = assigned[inverse]
     whole = [
         replace(channel, members=tuple(sorted(own)), size=max(channel.size, len(own)))
         for channel, own in zip(channels, taking_part, strict=True)
@@ -86,7 +88,7 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
 
 
 class _OfOperation(NamedTuple):
-    """The channel of an operation, by the rank that has it. ranks: those known to take part."""
+    """The channel of an operation as its rank knows it. ranks: those known to take part."""
 
     name: _Name
     size: int
@@ -117,15 +119,10 @@ def _of_operation(
 
 
 def _listed_groups(members: Sequence[Digest]) -> dict[tuple[str, int], list[int]]:
-    """Ranks of each process group, by its name and a rank in it: the longest list that any rank has."""
+    """Return the ranks of each process group, by its name and a rank in it: the longest list of any rank."""
     lists: dict[tuple[str, int], list[int]] = {}
     for member in members:
         for group, ranks in member.about.groups.items():
             if ranks and len(ranks) > len(lists.get((group, min(ranks)), [])):
                 lists[group, min(ranks)] = sorted(ranks)
     return {(group, rank): ranks for (group, _), ranks in lists.items() for rank in ranks}
-
-
-def is_pair(channels: Channels) -> Bool:
-    """Mask of the channels of a sender and a receiver, shape (channels,)."""
-    return np.array([channel.pair is not None for channel in channels.channels], np.bool_)

@@ -1,5 +1,5 @@
-"""Clocks of the ranks. Ranks of a host share one; between hosts, collectives that all ranks leave together
-show the difference, and messages in both directions where there are no such collectives."""
+"""Clocks of the ranks. Ranks of a host share a clock. Between hosts, collectives that all ranks leave
+together show how much the clocks differ; without such collectives, messages in both directions do."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ NO_CLOCK: Final = "NONE"
 # No rank can leave these before all have arrived. Others, such as a broadcast, let the sender go.
 BLOCKING: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 
-# A drift is the slope between thirds of the recording: fewer collectives do not show one.
+# A drift is the slope between the first and the last third of the recording: fewer collectives do not show
+# it.
 _LEAST_FOR_DRIFT: Final = 24
 # Quartz oscillators of servers are off by some tens of ppm. More is not a drift.
 _MOST_DRIFT: Final = 500e-6
-# Hosts whose names are not known share a clock if their ends differ by no more than ends on one host do. Ends
-# of eight GPUs of a public job differ by 1 to 7 µs.
+# Hosts without a name share a clock if their ends differ by no more than ends on one host do. In a public
+# job, ends of eight GPUs differ by 1 to 7 µs.
 _SAME_CLOCK_NS: Final = 50_000
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """basis: ONE_HOST, COLLECTIVES or NONE. host: number of each member's clock, shape (members,).
+    """How to put the times of all members on one reference clock. Columns have shape (members,).
 
-    offset_ns is added to a member's times, shape (members,); known: mask of the members that it is known for.
-    drift is added, too, per ns since `middle_ns` on the reference clock, shape (members,).
-    residual_ns: 90% of the collectives have ends within this, after correction. NaN without any.
+    basis: ONE_HOST, COLLECTIVES or NONE. host: number of each member's clock. offset_ns: added to a member's
+    times. known: mask of the members with a known offset. drift: added as well, per ns since `middle_ns` on
+    the reference clock. residual_ns: after correction, the ends of 90% of the collectives agree within this.
+    NaN without collectives.
     """
 
     basis: str
@@ -63,8 +65,7 @@ def clocks_of(members: Sequence[Digest], operations: RankOperations, matching: M
     named = [member.about.host for member in members]
     hosts = list(dict.fromkeys(name or f"?{i}" for i, name in enumerate(named)))
     host = np.array([hosts.index(name or f"?{i}") for i, name in enumerate(named)], np.int32)
-    blocking = np.array([name in BLOCKING for name in operations.kind.texts] or [False], np.bool_)
-    rows = np.flatnonzero((matching.collective != NONE) & blocking[operations.kind.code])
+    rows = np.flatnonzero((matching.collective != NONE) & operations.of_kinds(BLOCKING))
     ends = _Ends(host, operations, matching, rows)
     middle = int(np.median(operations.end_ns[rows])) if len(rows) else 0
     zero = _same_clock(host, len(members), middle)
@@ -111,7 +112,7 @@ class _Ends:
 
 
 class _Messages:
-    """Matched sends and receives between hosts: a row of `send` and one of `receive` each, shape (m,)."""
+    """Matched sends and receives between hosts, by row: `send` and `receive`, shape (m,) each."""
 
     def __init__(self, host: Int32, operations: RankOperations, matching: Matching) -> None:
         self._operations = operations
@@ -127,10 +128,10 @@ class _Messages:
         return np.concatenate([self.send[self._used], self.receive[self._used]])
 
     def offset(self, offset: Int64, known: Bool) -> tuple[int, int] | None:
-        """Return a host that is not known, and its offset; None without messages in both directions.
+        """Return a host without a known offset, and its offset; None without messages in both directions.
 
-        A receive ends after its send, by some delay. The least delay in each direction, half of the
-        difference: so NTP finds an offset (RFC 5905, section 8, with its clock filter).
+        A receive ends some delay after its send. The offset is half of the difference between the least
+        delays in the two directions, as in NTP (RFC 5905, section 8, with its clock filter).
         """
         ends = self._operations.end_ns
         for host in np.setdiff1d(np.union1d(self.source, self.target), np.flatnonzero(known)).tolist():
@@ -149,15 +150,15 @@ class _Messages:
 
 def _row_of_kind(operations: RankOperations, matching: Matching, kind: str) -> Int64:
     """Return each collective's operation of a kind, or NONE; shape (collectives,)."""
-    wanted = np.array([name == kind for name in operations.kind.texts] or [False], np.bool_)
-    rows = np.flatnonzero((matching.collective != NONE) & wanted[operations.kind.code])
+    rows = np.flatnonzero((matching.collective != NONE) & operations.of_kinds({kind}))
     found = np.full(len(matching), NONE, np.int64)
     found[matching.collective[rows]] = rows
     return found
 
 
 def _offsets(ends: _Ends, messages: _Messages, hosts: int) -> tuple[Int64, Bool]:
-    """Offsets of the hosts that share collectives or messages with the first one, directly or over others."""
+    """Find the offsets of hosts that share collectives or messages with the first host, directly or through
+    other hosts."""
     offset = np.zeros(hosts, np.int64)
     known = np.zeros(hosts, np.bool_)
     known[0] = True
@@ -184,7 +185,8 @@ def _add_by_collectives(ends: _Ends, offset: Int64, known: Bool) -> None:
 
 
 def _reference(ends: _Ends, offset: Int64, known: Bool) -> Int64:
-    """End of each collective on the reference clock: the earliest of the known hosts, or the lowest int64."""
+    """Return the end of each collective on the reference clock: the earliest of the known hosts' ends, or the
+    lowest int64."""
     lowest = np.iinfo(np.int64).min
     first = np.full(ends.collectives, np.iinfo(np.int64).max)
     have = known[ends.host]
@@ -197,7 +199,7 @@ def _is_one(found: Clocks, ends: _Ends) -> bool:
 
 
 def _with_drift(found: Clocks, ends: _Ends, hosts: int) -> Clocks:
-    """Add each host's drift if the collectives show one that is larger than their scatter."""
+    """Add the drifts of hosts whose collectives show one that is larger than their scatter."""
     offset = np.zeros(hosts, np.int64)
     offset[found.host] = found.offset_ns
     known = np.zeros(hosts, np.bool_)
@@ -221,7 +223,8 @@ def _with_drift(found: Clocks, ends: _Ends, hosts: int) -> Clocks:
 
 
 def _slope(time: Float64, differs: Float64) -> tuple[float, float]:
-    """Slope and level of a line through the medians of the first and the last third; 0 if it is scatter."""
+    """Fit a line through the medians of the first and the last third. Return its slope and level; 0 if they
+    are only scatter."""
     order = np.argsort(time)
     third = len(time) // 3
     first, last = order[:third], order[-third:]
@@ -238,8 +241,7 @@ def _slope(time: Float64, differs: Float64) -> tuple[float, float]:
 
 
 def _with_residual(clocks: Clocks, ends: _Ends, messages: Int64 | None = None) -> Clocks:
-    """Add the spread of ends over collectives of more than one member, or over messages if an offset comes
-    from them."""
+    """Add the spread of the ends of each collective, or of the messages if offsets come from messages."""
     operations = ends.operations
     rows = messages if messages is not None and len(messages) else ends.rows
     rows = rows[clocks.known[operations.member[rows]]]

@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-from tb_gpudiag.jobs.ranks.channels import Channels, is_pair
-from tb_gpudiag.jobs.ranks.operations import RankOperations
-from tb_gpudiag.jobs.ranks.row_groups import row_groups
+from tb_gpudiag.jobs.ranks.channels import Channels
+from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 
 # Kinds whose message has the same size on all ranks.
 SAME_BYTES: Final = frozenset(
@@ -29,11 +28,11 @@ MISMATCHES_KEPT: Final = 200
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Operations that should be one and are not.
+    """Operations that should be one collective and are not.
 
     what: kind, bytes (one collective, but the ranks differ in it), missing (a rank lacks it although it has
-    those before and after), order (ranks call collectives in different order), apart (no common operation),
-    ambiguous (several ways to match). members: those that differ from the others.
+    the collectives before and after), order (ranks call collectives in different order), apart (no common
+    operation), ambiguous (several ways to match). members: those that differ from the others.
     """
 
     what: str
@@ -46,8 +45,11 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Matching:
-    """collective: of each operation, or NONE; shape (n,). A collective that is matched is on all members of
-    its channel. channel: of each collective, shape (collectives,)."""
+    """Which operations are one collective.
+
+    collective: of each operation, or NONE; shape (n,). All members of its channel take part in a matched
+    collective. channel: of each collective, shape (collectives,).
+    """
 
     collective: Int32
     channel: Int32
@@ -59,96 +61,213 @@ class Matching:
 
 def match_operations(operations: RankOperations, channels: Channels) -> Matching:
     """Match operations of all ranks."""
-    pair = is_pair(channels)
-    number = np.full(len(operations), NONE, np.int64)
-    mismatches: list[Mismatch] = []
-    chosen = channels.of != NONE
-    order = np.lexsort((operations.called_ns, operations.member, channels.of))
-    order = order[chosen[order]]
-    bounds = np.flatnonzero(np.diff(channels.of[order], prepend=-2, append=-2))
-    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        rows = order[begin:end]
-        channel = int(channels.of[rows[0]])
-        if len(channels.channels[channel].members) < 2:
-            continue
-        if not pair[channel] and (operations.sequence[rows] != NONE).all():
-            number[rows] = _by_sequence(operations, rows)
-        else:
-            number[rows] = _by_order(operations, rows, channels, channel, mismatches)
-    return _checked(operations, channels, number, mismatches)
+    matcher = _Matcher(operations, channels)
+    numbers = matcher.numbers()
+    return matcher.checked(numbers)
 
 
-def _by_sequence(operations: RankOperations, rows: Int64) -> Int64:
-    """Number operations by their sequence number, and those with the same one by their order.
+@dataclass(frozen=True)
+class _Candidates:
+    """Operations with one number in one channel, which should be one collective.
 
-    A group of sends and receives that start together has one number.
+    row, candidate: of the numbered operations, shape (m,) each. first: the first row of each candidate, shape
+    (c,). channel, number: of each candidate, shape (c,) each.
     """
-    sequence, member = operations.sequence[rows], operations.member[rows]
-    order = np.lexsort((np.arange(len(rows)), sequence, member))
-    s, m = sequence[order], member[order]
-    new = np.r_[True, (np.diff(s) != 0) | (np.diff(m) != 0)]
-    first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
-    repeat = np.empty(len(rows), np.int64)
-    repeat[order] = np.arange(len(rows)) - first
-    most = int(repeat.max(initial=0)) + 1
-    numbers: Int64 = sequence * most + repeat
-    return numbers
+
+    row: Int64
+    candidate: Int64
+    first: Int64
+    channel: Int64
+    number: Int64
 
 
-def _by_order(
-    operations: RankOperations, rows: Int64, channels: Channels, channel: int, mismatches: list[Mismatch]
-) -> Int64:
-    """Number operations by their place in the order that most ranks have."""
-    tokens = _tokens(operations, rows, pair=channels.channels[channel].pair is not None)
-    member = operations.member[rows]
-    bounds = np.flatnonzero(np.diff(member, prepend=-1, append=-1))
-    own = [slice(b, e) for b, e in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
-    usual = Counter(tokens[part].tobytes() for part in own).most_common(1)[0][0]
-    reference = next(part for part in own if tokens[part].tobytes() == usual)
-    wanted = tokens[reference]
-    numbers = np.full(len(rows), NONE, np.int64)
-    group = channels.channels[channel].group
-    for part in own:
-        have = tokens[part]
-        if np.array_equal(have, wanted):
-            numbers[part] = np.arange(len(wanted))
-            continue
-        found, what = _aligned(operations, rows[reference], wanted, rows[part], have)
-        numbers[part] = found
-        if what:
-            lacking = max(1, int((found == NONE).sum()))
-            mismatches.append(Mismatch(what, group, NONE, (int(member[part.start]),), count=lacking))
-    return numbers
+class _Matcher:
+    """Matches the operations, and collects the mismatches."""
 
+    def __init__(self, operations: RankOperations, channels: Channels) -> None:
+        self._operations, self._channels = operations, channels
+        self._mismatches: list[Mismatch] = []
+        # Columns that agree on all ranks of a collective. A sender and a receiver differ in the kind.
+        pair = channels.is_pair[channels.of] if channels.channels else np.zeros(len(operations), np.bool_)
+        same_size = (operations.of_kinds(SAME_BYTES) | pair) & (operations.bytes != NONE)
+        self._kind = np.where(pair, 0, operations.kind.code).astype(np.int64)
+        self._bytes = np.where(same_size, operations.bytes, 0)
 
-def _tokens(operations: RankOperations, rows: Int64, *, pair: bool) -> Int64:
-    """One number per kind and size."""
-    kind = operations.kind.code[rows].astype(np.int64)
-    symmetric = np.array([pair or name in SAME_BYTES for name in operations.kind.texts] or [False], np.bool_)
-    size = np.where(symmetric[kind], operations.bytes[rows], 0)
-    return row_groups(np.zeros_like(kind) if pair else kind, size)[1]
+    def numbers(self) -> Int64:
+        """Number the operations of each channel, so that those of one collective have the same number; NONE
+        where that is not known. Shape (n,)."""
+        operations, of = self._operations, self._channels.of
+        number = np.full(len(operations), NONE, np.int64)
+        order = np.lexsort((operations.called_ns, operations.member, of))
+        order = order[of[order] != NONE]
+        bounds = np.flatnonzero(np.diff(of[order], prepend=-2, append=-2))
+        for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            rows = order[begin:end]
+            channel = self._channels.channels[int(of[rows[0]])]
+            if len(channel.members) < 2:
+                continue
+            if channel.pair is None and (operations.sequence[rows] != NONE).all():
+                number[rows] = self._by_sequence(rows)
+            else:
+                number[rows] = self._by_order(rows, channel.group)
+        return number
 
+    def _by_sequence(self, rows: Int64) -> Int64:
+        """Number operations by their sequence number, and those with the same one by their order.
 
-def _aligned(
-    operations: RankOperations, reference: Int64, wanted: Int64, rows: Int64, have: Int64
-) -> tuple[Int64, str]:
-    """Place one rank's operations in the reference's order. Return the places, and what does not fit."""
-    shifts = _fitting_shifts(wanted, have)
-    if shifts:
-        shift = shifts[0] if len(shifts) == 1 else _by_step(operations, reference, rows, shifts)
-        if shift is None:
-            return np.full(len(have), NONE, np.int64), "ambiguous"
-        places = np.arange(len(have)) + shift
-        return np.where((places >= 0) & (places < len(wanted)), places, NONE), ""
-    places = np.full(len(have), NONE, np.int64)
-    if not np.isin(have, wanted).any():
-        return places, "apart"
-    if max(len(have), len(wanted)) > _MOST_ALIGNED:
+        A group of sends and receives that start together has one number.
+        """
+        sequence, member = self._operations.sequence[rows], self._operations.member[rows]
+        order = np.lexsort((np.arange(len(rows)), sequence, member))
+        s, m = sequence[order], member[order]
+        new = np.r_[True, (np.diff(s) != 0) | (np.diff(m) != 0)]
+        first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
+        repeat = np.empty(len(rows), np.int64)
+        repeat[order] = np.arange(len(rows)) - first
+        most = int(repeat.max(initial=0)) + 1
+        numbers: Int64 = sequence * most + repeat
+        return numbers
+
+    def _by_order(self, rows: Int64, group: str) -> Int64:
+        """Number operations by their place in the order that most ranks have."""
+        tokens = row_groups(self._kind[rows], self._bytes[rows])[1]
+        member = self._operations.member[rows]
+        bounds = np.flatnonzero(np.diff(member, prepend=-1, append=-1))
+        own = [slice(b, e) for b, e in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+        usual = Counter(tokens[part].tobytes() for part in own).most_common(1)[0][0]
+        reference = next(part for part in own if tokens[part].tobytes() == usual)
+        wanted = tokens[reference]
+        numbers = np.full(len(rows), NONE, np.int64)
+        for part in own:
+            have = tokens[part]
+            if np.array_equal(have, wanted):
+                numbers[part] = np.arange(len(wanted))
+                continue
+            found, what = self._aligned(rows[reference], wanted, rows[part], have)
+            numbers[part] = found
+            if what:
+                lacking = max(1, int((found == NONE).sum()))
+                odd = (int(member[part.start]),)
+                self._mismatches.append(Mismatch(what, group, NONE, odd, count=lacking))
+        return numbers
+
+    def _aligned(self, reference: Int64, wanted: Int64, rows: Int64, have: Int64) -> tuple[Int64, str]:
+        """Place one rank's operations in the reference's order. Return the places, and what does not fit."""
+        places = np.full(len(have), NONE, np.int64)
+        shifts = _fitting_shifts(wanted, have)
+        if shifts:
+            shift = shifts[0] if len(shifts) == 1 else self._by_step(reference, rows, shifts)
+            if shift is None:
+                return places, "ambiguous"
+            shifted = np.arange(len(have)) + shift
+            return np.where((shifted >= 0) & (shifted < len(wanted)), shifted, NONE), ""
+        if not np.isin(have, wanted).any():
+            return places, "apart"
+        if max(len(have), len(wanted)) <= _MOST_ALIGNED:
+            blocks = SequenceMatcher(None, wanted.tolist(), have.tolist(), autojunk=False)
+            for at, own, length in blocks.get_matching_blocks():
+                places[own : own + length] = np.arange(at, at + length)
         return places, "order"
-    blocks = SequenceMatcher(None, wanted.tolist(), have.tolist(), autojunk=False).get_matching_blocks()
-    for at, own, length in blocks:
-        places[own : own + length] = np.arange(at, at + length)
-    return places, "order"
+
+    def _by_step(self, reference: Int64, rows: Int64, shifts: list[int]) -> int | None:
+        """Choose the shift at which operations have steps of the same name, else the one at which they
+        overlap in time; None if several are as good."""
+        operations = self._operations
+        fits = []
+        for shift in shifts:
+            low, high = max(0, shift), min(len(reference), len(rows) + shift)
+            ours, theirs = rows[low - shift : high - shift], reference[low:high]
+            names = operations.step.code[ours] == operations.step.code[theirs]
+            together = (operations.start_ns[ours] < operations.end_ns[theirs]) & (
+                operations.start_ns[theirs] < operations.end_ns[ours]
+            )
+            fits.append((int(names.sum()), int(together.sum())))
+        best = max(fits)
+        return shifts[fits.index(best)] if fits.count(best) == 1 and best > (0, 0) else None
+
+    def checked(self, number: Int64) -> Matching:
+        """Keep the collectives that all members of the channel have, and that agree in kind and size."""
+        row = np.flatnonzero(number != NONE)
+        first, candidate = row_groups(self._channels.of[row].astype(np.int64), number[row])
+        first = row[first]
+        some = _Candidates(row, candidate, first, self._channels.of[first].astype(np.int64), number[first])
+        members = np.array([len(channel.members) for channel in self._channels.channels], np.int64)
+        whole = np.bincount(candidate, minlength=len(first)) == members[some.channel]
+        differs = self._differing(some)
+        self._find_missing(some, whole)
+        kept = np.flatnonzero(whole & ~differs)
+        place = np.full(len(first) + 1, NONE, np.int32)
+        place[kept] = np.arange(len(kept), dtype=np.int32)
+        collective = np.full(len(self._operations), NONE, np.int32)
+        collective[row] = place[candidate]
+        channel = some.channel[kept].astype(np.int32)
+        return Matching(collective, channel, self._mismatches[:MISMATCHES_KEPT])
+
+    def _differing(self, some: _Candidates) -> Bool:
+        """Mask of candidates whose ranks differ in kind or size, shape (c,). Says which ranks do."""
+        wrong = np.zeros(len(some.first), np.bool_)
+        for what, column in (("kind", self._kind), ("bytes", self._bytes)):
+            value = column[some.row]
+            low, high = _extremes(value, some.candidate, len(some.first))
+            odd = (low != high) & ~wrong
+            wrong |= odd
+            for one in np.flatnonzero(odd)[:MISMATCHES_KEPT].tolist():
+                own = some.candidate == one
+                self._add_different(what, some.row[own], value[own])
+        return wrong
+
+    def _add_different(self, what: str, rows: Int64, value: Int64) -> None:
+        operations = self._operations
+        usual = Counter(value.tolist()).most_common(1)[0][0]
+        odd = np.flatnonzero(value != usual)
+        like, unlike = int(rows[value == usual][0]), int(rows[odd[0]])
+        if what == "kind":
+            values = (operations.kind[like], operations.kind[unlike])
+        else:
+            values = (str(operations.bytes[like]), str(operations.bytes[unlike]))
+        sequence, members = int(operations.sequence[like]), tuple(operations.member[rows[odd]].tolist())
+        self._mismatches.append(Mismatch(what, operations.group[like], sequence, members, values))
+
+    def _find_missing(self, some: _Candidates, whole: Bool) -> None:
+        """Say which ranks lack a collective between two that they have. Ranks start and stop recording at
+        different times, so what is missing at the ends is not a mismatch. whole: mask of the candidates that
+        all members have."""
+        operations = self._operations
+        bounds = self._bounds(some)
+        for c in np.setdiff1d(np.unique(some.channel), some.channel[whole]).tolist():
+            self._add_apart(c, bounds)
+        partial = np.flatnonzero(~whole & (operations.sequence[some.first] != NONE))
+        order = np.argsort(some.candidate, kind="stable")
+        starts = np.searchsorted(some.candidate[order], np.arange(len(some.first) + 1))
+        for one in partial[:MISMATCHES_KEPT].tolist():
+            have = set(operations.member[some.row[order[starts[one] : starts[one + 1]]]].tolist())
+            c, number, row = int(some.channel[one]), some.number[one], int(some.first[one])
+            channel = self._channels.channels[c]
+            lacking = tuple(
+                m
+                for m in channel.members
+                if m not in have and (b := bounds.get((c, m))) and b[0] < number < b[1]
+            )
+            if lacking:
+                sequence, values = int(operations.sequence[row]), (operations.kind[row], "")
+                self._mismatches.append(Mismatch("missing", channel.group, sequence, lacking, values))
+
+    def _bounds(self, some: _Candidates) -> dict[tuple[int, int], tuple[int, int]]:
+        """Return the first and the last number of each channel and member."""
+        channel = some.channel[some.candidate]
+        member = self._operations.member[some.row].astype(np.int64)
+        first, group = row_groups(channel, member)
+        ends = zip(*_extremes(some.number[some.candidate], group, len(first)), strict=True)
+        owners = zip(channel[first].tolist(), member[first].tolist(), strict=True)
+        return {owner: (int(low), int(high)) for owner, (low, high) in zip(owners, ends, strict=True)}
+
+    def _add_apart(self, c: int, bounds: dict[tuple[int, int], tuple[int, int]]) -> None:
+        """Say which members of a channel have nothing in common with the others, if there are some."""
+        channel = self._channels.channels[c]
+        own = {m: bounds[c, m] for m in channel.members if (c, m) in bounds}
+        away = tuple(m for m in channel.members if m not in own) or _away(own)
+        if away:
+            self._mismatches.append(Mismatch("apart", channel.group, NONE, away))
 
 
 def _fitting_shifts(wanted: Int64, have: Int64) -> list[int]:
@@ -162,67 +281,6 @@ def _fitting_shifts(wanted: Int64, have: Int64) -> list[int]:
     return [shift for _, shift in sorted(found, key=lambda one: (-one[0], abs(one[1])))]
 
 
-def _by_step(operations: RankOperations, reference: Int64, rows: Int64, shifts: list[int]) -> int | None:
-    """Choose the shift at which operations have steps of the same name, else the one at which they overlap
-    in time; None if several are as good."""
-    fits = []
-    for shift in shifts:
-        low, high = max(0, shift), min(len(reference), len(rows) + shift)
-        ours, theirs = rows[low - shift : high - shift], reference[low:high]
-        names = operations.step.code[ours] == operations.step.code[theirs]
-        together = (operations.start_ns[ours] < operations.end_ns[theirs]) & (
-            operations.start_ns[theirs] < operations.end_ns[ours]
-        )
-        fits.append((int(names.sum()), int(together.sum())))
-    best = max(fits)
-    return shifts[fits.index(best)] if fits.count(best) == 1 and best > (0, 0) else None
-
-
-def _checked(
-    operations: RankOperations, channels: Channels, number: Int64, mismatches: list[Mismatch]
-) -> Matching:
-    """Keep the collectives that all members of the channel have, and that agree in kind and size."""
-    rows = np.flatnonzero(number != NONE)
-    first, collective = row_groups(channels.of[rows].astype(np.int64), number[rows])
-    members = np.array([len(channel.members) for channel in channels.channels], np.int64)
-    channel = channels.of[rows[first]].astype(np.int64)
-    present = np.bincount(collective, minlength=len(first))
-    whole = present == members[channel] if len(first) else np.zeros(0, np.bool_)
-    differs = _differing(operations, channels, rows, collective, len(first), mismatches)
-    _find_missing(operations, channels, rows, collective, channel, number[rows[first]], whole, mismatches)
-    kept = np.flatnonzero(whole & ~differs)
-    place = np.full(len(first) + 1, NONE, np.int32)
-    place[kept] = np.arange(len(kept), dtype=np.int32)
-    of = np.full(len(operations), NONE, np.int32)
-    of[rows] = place[collective]
-    return Matching(of, channel[kept].astype(np.int32), mismatches[:MISMATCHES_KEPT])
-
-
-def _differing(
-    operations: RankOperations,
-    channels: Channels,
-    rows: Int64,
-    collective: Int64,
-    count: int,
-    mismatches: list[Mismatch],
-) -> Bool:
-    """Mask of collectives whose ranks differ in kind or size, shape (count,). Says which ranks do."""
-    pair = is_pair(channels)[channels.of[rows]] if len(rows) else np.zeros(0, np.bool_)
-    kind = np.where(pair, 0, operations.kind.code[rows])
-    symmetric = np.array([name in SAME_BYTES for name in operations.kind.texts] or [False], np.bool_)
-    same_size = symmetric[operations.kind.code[rows]] | pair
-    size = np.where(same_size & (operations.bytes[rows] != NONE), operations.bytes[rows], 0)
-    wrong = np.zeros(count, np.bool_)
-    for what, value in (("kind", kind.astype(np.int64)), ("bytes", size)):
-        low, high = _extremes(value, collective, count)
-        odd = (low != high) & ~wrong
-        wrong |= odd
-        for one in np.flatnonzero(odd)[:MISMATCHES_KEPT].tolist():
-            own = rows[collective == one]
-            mismatches.append(_mismatch(operations, what, own, value[collective == one]))
-    return wrong
-
-
 def _extremes(value: Int64, group: Int64, count: int) -> tuple[Int64, Int64]:
     low = np.full(count, np.iinfo(np.int64).max)
     high = np.full(count, np.iinfo(np.int64).min)
@@ -231,99 +289,8 @@ def _extremes(value: Int64, group: Int64, count: int) -> tuple[Int64, Int64]:
     return low, high
 
 
-def _mismatch(operations: RankOperations, what: str, rows: Int64, value: Int64) -> Mismatch:
-    usual = Counter(value.tolist()).most_common(1)[0][0]
-    odd = np.flatnonzero(value != usual)
-    like, unlike = int(rows[value == usual][0]), int(rows[odd[0]])
-    if what == "kind":
-        values = (operations.kind[like], operations.kind[unlike])
-    else:
-        values = (str(operations.bytes[like]), str(operations.bytes[unlike]))
-    return Mismatch(
-        what,
-        operations.group[like],
-        int(operations.sequence[like]),
-        tuple(operations.member[rows[odd]].tolist()),
-        values,
-    )
-
-
-def _find_missing(
-    operations: RankOperations,
-    channels: Channels,
-    rows: Int64,
-    collective: Int64,
-    channel: Int64,
-    number: Int64,
-    whole: Bool,
-    mismatches: list[Mismatch],
-) -> None:
-    """Say which ranks lack a collective between two that they have. Ranks start and stop recording at
-    different times, so what is missing at the ends is not a mismatch."""
-    numbered = operations.sequence[rows[_firsts(collective, len(channel))]] != NONE if len(rows) else whole
-    partial = np.flatnonzero(~whole & numbered)
-    member = operations.member[rows]
-    bounds: dict[tuple[int, int], tuple[int, int]] = {}
-    first, own_channel = row_groups(channel[collective], member.astype(np.int64))
-    low, high = _extremes(number[collective], own_channel, len(first))
-    owners = zip(channel[collective[first]].tolist(), member[first].tolist(), strict=True)
-    for owner, *ends in zip(owners, low.tolist(), high.tolist(), strict=True):
-        bounds[owner] = (ends[0], ends[1])
-    _say_apart(operations, channels, channel, whole, bounds, mismatches)
-    by_collective = np.argsort(collective, kind="stable")
-    starts = np.searchsorted(collective[by_collective], np.arange(len(channel) + 1))
-    for one in partial[:MISMATCHES_KEPT].tolist():
-        own = by_collective[starts[one] : starts[one + 1]]
-        have = set(member[own].tolist())
-        of = channels.channels[int(channel[one])]
-        lacking = [
-            m
-            for m in of.members
-            if m not in have and (b := bounds.get((int(channel[one]), m))) and b[0] < number[one] < b[1]
-        ]
-        if lacking:
-            row = int(rows[own[0]])
-            mismatches.append(
-                Mismatch(
-                    "missing",
-                    of.group,
-                    int(operations.sequence[row]),
-                    tuple(lacking),
-                    (operations.kind[row], ""),
-                )
-            )
-
-
-def _firsts(group: Int64, count: int) -> Int64:
-    """Return the first row of each group, shape (count,)."""
-    found = np.zeros(count, np.int64)
-    found[group[::-1]] = np.arange(len(group))[::-1]
-    return found
-
-
-def _say_apart(
-    operations: RankOperations,
-    channels: Channels,
-    channel: Int64,
-    whole: Bool,
-    bounds: dict[tuple[int, int], tuple[int, int]],
-    mismatches: list[Mismatch],
-) -> None:
-    """Say which channels have no collective that all of their members have."""
-    for c in np.setdiff1d(np.unique(channel), channel[whole]).tolist():
-        of = channels.channels[c]
-        own = {m: bounds[c, m] for m in of.members if (c, m) in bounds}
-        absent = [m for m in of.members if m not in own]
-        if absent:
-            mismatches.append(Mismatch("apart", of.group, NONE, tuple(absent)))
-            continue
-        away = _away(own)
-        if away:
-            mismatches.append(Mismatch("apart", of.group, NONE, away))
-
-
 def _away(own: dict[int, tuple[int, int]]) -> tuple[int, ...]:
-    """Return the members whose operations begin after others' end; none if all have some in common.
+    """Return the members whose operations begin after the others' end; none if all have some in common.
 
     own: first and last operation of each member.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -15,17 +16,19 @@ from tb_gpudiag.jobs.ranks.clocks import Clocks, clocks_of
 from tb_gpudiag.jobs.ranks.collective_matching import Matching, match_operations
 from tb_gpudiag.jobs.ranks.kernels_compared import KernelsCompared, compare_kernels
 from tb_gpudiag.jobs.ranks.late_causes import LateCauses
-from tb_gpudiag.jobs.ranks.late_start import Starts, starts_of
 from tb_gpudiag.jobs.ranks.members import JobSet
 from tb_gpudiag.jobs.ranks.operations import RankOperations, operations_of
 from tb_gpudiag.jobs.ranks.own_time import OwnTime, own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms
-from tb_gpudiag.jobs.ranks.waits import Waits, waits_of
-from tb_gpudiag.jobs.replay.digest_work import job_work
-from tb_gpudiag.jobs.replay.job_replay import JobReplay
-from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.ranks.waits import Starts, Waits, starts_of, waits_of
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay
+from tb_gpudiag.jobs.replay.rank_work import JobWork, job_work
 from tb_gpudiag.jobs.replay.slowdown import JobSlowdown, slowdown_of
 from tb_gpudiag.vocabulary.recorded import Recorder
+
+# For simulated jobs, a replay with nothing changed gives the recorded steps within 1%. If it misses them by
+# more than this, it does not model the job.
+TRUSTED_ERROR: Final = 0.05
 
 # Digests are untrusted: times can be any numbers.
 _NOT_REPLAYED = (TraceError, ValueError, OverflowError, IndexError, FloatingPointError)
@@ -75,7 +78,7 @@ class JobFacts:
     @cached_property
     def starts(self) -> Starts:
         """Starts of the recordings and the first collective."""
-        return starts_of(self.set.members, self.operations, self.clocks, self.waits)
+        return starts_of(self.operations, self.clocks, self.waits)
 
     @cached_property
     def sizes(self) -> list[SizeClass]:
@@ -84,23 +87,30 @@ class JobFacts:
 
     @cached_property
     def late_causes(self) -> LateCauses:
-        """Why ranks came last, collective by collective."""
+        """Why ranks arrived last, by collective."""
         return LateCauses(self.operations, self.waits)
 
     @cached_property
     def work(self) -> JobWork:
-        """What the ranks did between their collectives, to be replayed."""
+        """What the ranks did between their collectives, for the replay."""
         return job_work(self.set.members, self.operations, self.waits, self.clocks)
 
     @cached_property
     def replay(self) -> JobReplay | None:
-        """The job, to be replayed with changes; None if that cannot be done, or there is no common clock."""
+        """The replay of the job; None if it cannot be replayed, or its ranks have no common clock."""
         if not len(self.waits) or not self.clocks.known.all():
             return None
         try:
             return JobReplay(self.work)
         except _NOT_REPLAYED:
             return None
+
+    def saved_ns(self, change: JobChange) -> int | None:
+        """Return what a change saves over the steps, by a replay; None if the replay cannot be trusted."""
+        if self.replay is None or self.replay.error > TRUSTED_ERROR:
+            return None
+        unchanged, changed = self.replay.step_ns([UNCHANGED, change])
+        return int(np.maximum(0, unchanged.mean() - changed.mean()) * len(self.own_time.steps))
 
     @cached_property
     def slowdown(self) -> JobSlowdown | None:
@@ -130,13 +140,18 @@ class JobFacts:
 
     @property
     def recorded_differently(self) -> bool:
-        """Whether several recorders were used, which do not tell the same about collectives."""
+        """Whether several recorders were used: they record different things about collectives."""
         return len(self.recorders) > 1
 
     @property
     def job_ns(self) -> int:
-        """Median length of the ranks' step windows: what costs are shares of."""
+        """Median length of the ranks' step windows. Costs are shares of it."""
         return int(np.median(self.window_ns)) if len(self.window_ns) else 0
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether any rank recorded a GPU."""
+        return any(member.about.devices for member in self.set.members)
 
     def ranks(self, members: Int64) -> list[int]:
         """Ranks of members."""

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-from tb_gpudiag.digest.digest import Digest, numbers, per_cause
+from tb_gpudiag.digest.digest import WORK, Digest, numbers, time_parts
 
 COMPUTING: Final = 0
-COPYING: Final = 1
 COMMUNICATING: Final = 2
-WORK: Final = ("computing", "copying", "communicating")
-"""The first parts of a stretch of time; the causes of idle time follow."""
+"""Parts of WORK, by their place in it."""
 
 IN_COLLECTIVE: Final = "collective"
-IN_OPERATORS: Final = "dispatch"
 """The cause of idle time that is part of communicating."""
 
-Parts = npt.NDArray[np.int64]
+IN_OPERATORS: Final = "dispatch"
+"""The cause of time that is computing if there is no GPU."""
 
 
 @dataclass(frozen=True)
-class Names:
-    """A column of texts: `texts[code[i]]`."""
+class TextColumn:
+    """A column of strings: `texts[code[i]]`."""
 
     code: Int32
     texts: list[str]
@@ -39,20 +36,21 @@ class Names:
 
 @dataclass(frozen=True)
 class RankOperations:
-    """Collectives and point-to-point operations, shape (n,) each, by member and then in order of time.
+    """Collectives and point-to-point operations, shape (n,) each, by member and then in time order.
 
-    member: index of the rank in the set. Times are ns since `base_ns`, by each host's own clock.
-    parts: what the rank did since its previous operation, shape (n, len(part_names)).
+    member: index of the rank in the set. Times are ns since the first recording began, by each host's own
+    clock. origin_ns: when the recordings began, shape (members,). parts: what the rank did since its previous
+    operation: WORK, then causes of idle time; shape (n, len(part_names)).
     """
 
-    base_ns: int
+    origin_ns: Int64
     member: Int32
-    kind: Names
-    name: Names
-    group: Names
-    annotation: Names
-    place: Names
-    step: Names  # "" outside of steps
+    kind: TextColumn
+    name: TextColumn
+    group: TextColumn
+    annotation: TextColumn
+    place: TextColumn
+    step: TextColumn  # "" outside of steps
     sequence: Int64
     source: Int64
     destination: Int64
@@ -66,7 +64,7 @@ class RankOperations:
     kernels: Int64
     work: Int64
     work_sizes: Int64
-    parts: Parts
+    parts: Int64
     part_names: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -77,22 +75,28 @@ class RankOperations:
         """Mask of the parts that are the rank's own doing: all but communicating, shape (parts,)."""
         return np.array([name not in ("communicating", IN_COLLECTIVE) for name in self.part_names], np.bool_)
 
+    def of_kinds(self, kinds: Collection[str]) -> Bool:
+        """Mask of the operations of these kinds, shape (n,)."""
+        chosen = np.array([kind in kinds for kind in self.kind.texts], np.bool_)
+        return chosen[self.kind.code]
+
 
 def operations_of(members: Sequence[Digest]) -> RankOperations:
     """Put the collectives of all members together."""
-    base_ns = min((member.about.origin_ns for member in members), default=0)
+    origin_ns = np.array([member.about.origin_ns for member in members], np.int64)
+    origin_ns -= origin_ns.min(initial=np.iinfo(np.int64).max)
     causes = members[0].about.causes if members else []
     lengths = [len(member.collectives) for member in members]
-    origin = np.repeat([member.about.origin_ns - base_ns for member in members], lengths).astype(np.int64)
+    origin = np.repeat(origin_ns, lengths)
 
     def column(name: str) -> Int64:
         return _joined([numbers(member.collectives, name) for member in members])
 
-    def texts(name: str) -> Names:
+    def texts(name: str) -> TextColumn:
         return _names([member.collectives.column(name) for member in members])
 
     return RankOperations(
-        base_ns=base_ns,
+        origin_ns=origin_ns,
         member=np.repeat(np.arange(len(members)), lengths).astype(np.int32),
         kind=texts("kind"),
         name=texts("name"),
@@ -129,12 +133,12 @@ def _joined(parts: list[Int64]) -> Int64:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _names(columns: Sequence[pa.ChunkedArray]) -> Names:
+def _names(columns: Sequence[pa.ChunkedArray]) -> TextColumn:
     chunks: list[Any] = [chunk for column in columns for chunk in column.chunks]
     whole = pa.chunked_array(chunks, pa.string()).dictionary_encode().unify_dictionaries().combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
         whole = whole.chunk(0) if whole.num_chunks else pa.array([], pa.string()).dictionary_encode()
-    return Names(whole.indices.to_numpy().astype(np.int32), whole.dictionary.to_pylist())
+    return TextColumn(whole.indices.to_numpy().astype(np.int32), whole.dictionary.to_pylist())
 
 
 def _step_names(member: Digest) -> pa.ChunkedArray:
@@ -145,20 +149,28 @@ def _step_names(member: Digest) -> pa.ChunkedArray:
     return taken
 
 
-def _parts(member: Digest, causes: list[str]) -> Parts:
-    """Shape (rows, 3 + causes). Without a GPU, the host's time counts instead of the idle time, and what it
-    spends in operators is computing."""
-    table = member.collectives
-    own = member.about.causes
-    by_cause = per_cause(table, "idle_ns" if member.about.devices else "host_ns", len(own))
-    if own != causes:
-        order = [own.index(cause) if cause in own else NONE for cause in causes]
-        padded = np.concatenate([by_cause, np.zeros((len(table), 1), np.int64)], axis=1)
-        by_cause = padded[:, order]
-    work = np.stack([numbers(table, f"{name}_ns") for name in WORK], axis=1)
+def _parts(member: Digest, causes: list[str]) -> Int64:
+    """Return the parts of a rank's operations, shape (rows, 3 + causes). Without a GPU, operators compute."""
+    found = time_parts(member.collectives, member.about, causes, on_gpu=member.about.devices > 0)
     if not member.about.devices and IN_OPERATORS in causes:
-        operators = causes.index(IN_OPERATORS)
-        work[:, WORK.index("computing")] += by_cause[:, operators]
-        by_cause = by_cause.copy()
-        by_cause[:, operators] = 0
-    return np.concatenate([work, by_cause], axis=1)
+        operators = len(WORK) + causes.index(IN_OPERATORS)
+        found[:, COMPUTING] += found[:, operators]
+        found[:, operators] = 0
+    return found
+
+
+def row_groups(*columns: Int64) -> tuple[Int64, Int64]:
+    """Number the rows by their values, in the order of the values: first column first.
+
+    Returns:
+        The first row of each group, shape (groups,), and the group of each row, shape (n,). This is what
+        np.unique does with axis=0, without comparing rows byte by byte.
+    """
+    group = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, code = np.unique(column, return_inverse=True)
+        # Numbers stay dense, so that the product does not overflow.
+        _, group = np.unique(group * max(1, len(values)) + code.reshape(-1), return_inverse=True)
+        group = group.reshape(-1).astype(np.int64)
+    _, first = np.unique(group, return_index=True)
+    return first.astype(np.int64), group

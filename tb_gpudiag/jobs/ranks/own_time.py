@@ -1,6 +1,7 @@
-"""Own time of the ranks: what each does itself in a step, without communicating and waiting.
+"""Own time of the ranks: what each does itself in a step, without communicating and waiting; and their roles.
 
-In a job whose ranks wait for one another, all take as long for a step as the one with most own time.
+If the ranks of a job wait for one another, a step takes all of them as long as the rank with most own time.
+Ranks with the same role do the same work, so they can be compared; in a pipeline, those of one stage.
 """
 
 from __future__ import annotations
@@ -14,23 +15,22 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.ranks.channels import Channels
-from tb_gpudiag.jobs.ranks.operations import Parts, RankOperations
-from tb_gpudiag.jobs.ranks.roles import roles_of
+from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
 
 
 @dataclass(frozen=True)
 class OwnTime:
-    """parts_ns: shape (members, steps, parts); parts that are communicating are 0. A rank that lacks a step
-    has zeros. role: members with the same role do the same work, shape (members,). staged: they
-    are stages of a pipeline without replicas, so that no two have to be equal.
+    """Own time by member and step.
 
-    computing_same_ns, computing_other_ns: computing in stretches in which the rank ran the same kernels as
-    its peers, with the same and with other sizes; shape (members,). step_ns: duration of each step, median
-    over the ranks, shape (steps,).
+    parts_ns: shape (members, steps, parts), without the communicating parts. Steps that a member lacks are 0.
+    step_ns: duration of each step, median over the members, shape (steps,). role: the same number for members
+    that do the same work, shape (members,). staged: the members are stages of a pipeline without replicas,
+    which may differ. computing_same_ns, computing_other_ns: computing in stretches in which the member ran
+    the same kernels as its peers, with the same and with other sizes; shape (members,) each.
     """
 
-    parts_ns: Parts
+    parts_ns: Int64
     part_names: tuple[str, ...]
     steps: list[str]
     step_ns: Int64
@@ -52,19 +52,19 @@ class OwnTime:
 
     @cached_property
     def usual_ns(self) -> Int64:
-        """Own time of the rank's peers that have the step, shape (members, steps): the median, the lower one
-        of two."""
+        """Median own time of the member's peers that have the step, the lower one of two; shape (members,
+        steps)."""
         return self._usual(self.total_ns)
 
     @cached_property
     def excess_ns(self) -> Int64:
-        """Own time more than that of the peers, shape (members, steps); negative if it is less. 0 where no
-        peer has the step."""
+        """Own time above the usual one, shape (members, steps); negative if it is below. 0 in steps that the
+        member lacks."""
         return np.where(self.present, self.total_ns - self.usual_ns, 0)
 
     @cached_property
-    def excess_parts_ns(self) -> Parts:
-        """What each part has more than with the peers, shape (members, steps, parts)."""
+    def excess_parts_ns(self) -> Int64:
+        """Parts above their usual times, shape (members, steps, parts)."""
         usual = np.stack([self._usual(self.parts_ns[:, :, p]) for p in range(len(self.part_names))], axis=2)
         return np.where(self.present[:, :, None], self.parts_ns - usual, 0)
 
@@ -98,7 +98,7 @@ def own_time_of(
     shared = np.count_nonzero(parts.sum(axis=2), axis=0) * 2 > len(members)
     order = np.flatnonzero(shared)
     order = order[np.argsort(_first_seen(step, operations.start_ns, count)[order], kind="stable")]
-    role, staged = roles_of(operations, channels, waits, len(members))
+    role, staged = _roles(operations, channels, waits, len(members))
     same, other = _compared_work(operations, waits, len(members))
     return OwnTime(
         parts_ns=parts[:, order],
@@ -113,7 +113,8 @@ def own_time_of(
 
 
 def _steps_of(operations: RankOperations, waits: Waits) -> Int64:
-    """Step of each operation, shape (n,): that of the rank that came first, so that ranks agree."""
+    """Return the step of each operation, shape (n,). In a collective, all ranks get that of the first
+    arrival."""
     step = operations.step.code.astype(np.int64)
     first = step[waits.row[waits.bounds[:-1]]] if len(waits) else np.zeros(0, np.int64)
     step[waits.row] = first[waits.collective] if len(waits) else step[waits.row]
@@ -127,7 +128,7 @@ def _first_seen(step: Int64, start: Int64, count: int) -> Int64:
 
 
 def _durations(members: Sequence[Digest], names: list[str]) -> Int64:
-    """Median duration of the steps of each name, shape (names,)."""
+    """Return the median duration of the steps of each name, shape (names,)."""
     index = {name: i for i, name in enumerate(names)}
     found: list[list[int]] = [[] for _ in names]
     for member in members:
@@ -139,8 +140,8 @@ def _durations(members: Sequence[Digest], names: list[str]) -> Int64:
 
 
 def _compared_work(operations: RankOperations, waits: Waits, members: int) -> tuple[Int64, Int64]:
-    """Computing of each member where it ran the same kernels as another rank before a collective, with the
-    sizes that most of those ran, and with others."""
+    """Return the computing of each member before collectives where another rank ran the same kernels: with
+    the sizes that most such ranks had, and with other sizes."""
     same, other = np.zeros(members, np.int64), np.zeros(members, np.int64)
     row = waits.row
     if not len(row):
@@ -164,3 +165,49 @@ def _compared_work(operations: RankOperations, waits: Waits, members: int) -> tu
     np.add.at(same, member[compared & usual], took[compared & usual])
     np.add.at(other, member[compared & ~usual], took[compared & ~usual])
     return same, other
+
+
+def _roles(operations: RankOperations, channels: Channels, waits: Waits, members: int) -> tuple[Int64, bool]:
+    """Number each member's role, and say whether the roles are the stages of a pipeline without replicas.
+
+    Such stages are compared with one another, because there is nothing else to compare them with.
+    """
+    kinds = _kinds(operations, channels, waits, members)
+    stage = _stages(channels, members)
+    role = row_groups(kinds if not stage.any() else np.zeros(members, np.int64), stage)[1]
+    staged = bool(stage.any()) and int(np.bincount(role).min()) < 2
+    return (np.zeros(members, np.int64), True) if staged else (role, False)
+
+
+def _stages(channels: Channels, members: int) -> Int64:
+    """Return the stage of each member in a pipeline, shape (members,): one more than the last stage that
+    sends to it from a lower rank. All 0 without a pipeline."""
+    stage = np.zeros(members, np.int64)
+    forward = sorted(
+        channel.members
+        for channel in channels.channels
+        if channel.pair is not None and channel.pair[0] < channel.pair[1] and len(channel.members) == 2
+    )
+    for sender, receiver in forward:  # in order of the sender: all before it are known
+        stage[receiver] = max(stage[receiver], stage[sender] + 1)
+    return stage
+
+
+def _kinds(operations: RankOperations, channels: Channels, waits: Waits, members: int) -> Int64:
+    """Number the members by the kinds of operations that they call, and the sizes of their groups."""
+    row = waits.row
+    if not len(row):
+        return np.zeros(members, np.int64)
+    size = np.array([0 if channel.pair else channel.size for channel in channels.channels], np.int64)
+    columns = (
+        operations.member[row].astype(np.int64),
+        operations.kind.code[row].astype(np.int64),
+        size[channels.of[row]],
+    )
+    first, _ = row_groups(*columns)
+    takes_part: dict[int, set[tuple[int, ...]]] = {}
+    for member, *what in zip(*(column[first].tolist() for column in columns), strict=True):
+        takes_part.setdefault(member, set()).add(tuple(what))
+    kinds = [frozenset(takes_part.get(member, ())) for member in range(members)]
+    known = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    return np.array([known[kind] for kind in kinds], np.int64)

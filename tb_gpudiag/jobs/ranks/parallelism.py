@@ -16,9 +16,10 @@ TENSOR: Final = "tensor"
 PIPELINE: Final = "pipeline"
 EXPERT: Final = "expert"
 
-# Tensor-parallel layers wait for each all-reduce. DDP overlaps its own with the backward pass.
+# Tensor-parallel layers wait for each all-reduce. DDP overlaps its all-reduces with the backward pass.
 _BLOCKING_SHARE: Final = 0.9
-# Something computes between them. All-reduces of gradients that do not overlap follow one another.
+# Something computes between the all-reduces of tensor-parallel layers. All-reduces of gradients without
+# overlap follow one another directly.
 _BETWEEN: Final = 0.8
 
 
@@ -47,10 +48,9 @@ def parallelisms(operations: RankOperations, channels: Channels, waits: Waits) -
 
 
 def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits) -> set[int]:
-    """Channels with many all-reduces that overlap with nothing, and between which something computes."""
+    """Find channels with many all-reduces that overlap with nothing and have computing between them."""
     found = set()
-    is_reduction = np.array([kind == "all_reduce" for kind in operations.kind.texts] or [False], np.bool_)
-    reduced = np.flatnonzero(is_reduction[operations.kind.code[waits.last_row]])
+    reduced = np.flatnonzero(operations.of_kinds({"all_reduce"})[waits.last_row])
     of = channels.of[waits.last_row[reduced]]
     for channel in np.unique(of).tolist():
         own = reduced[of == channel]

@@ -1,4 +1,5 @@
-"""Who waits for whom: arrivals, waiting and transfer of each matched collective."""
+"""Who waits for whom: arrivals, waiting and transfer of each matched collective. Ranks that start to record
+late are late at their first collective, whatever they do."""
 
 from __future__ import annotations
 
@@ -18,9 +19,8 @@ class Waits:
     """Matched operations, by collective and then by arrival; collectives are in order of their first arrival.
 
     row: of the operations, shape (m,). collective: shape (m,), 0 to c - 1. bounds: where each collective's
-    operations begin, and the end; shape (c + 1,).
-    arrival_ns, end_ns: on the reference clock, shape (m,). Left out are members whose clock is not known, but
-    in collectives on one host.
+    operations begin, and the end; shape (c + 1,). arrival_ns, end_ns: on the reference clock, shape (m,).
+    Members without a known clock are left out of collectives between hosts.
     """
 
     row: Int64
@@ -104,8 +104,8 @@ class Waits:
     def exposed_waiting_ns(self) -> Int64:
         """Waiting while nothing computes, at most; shape (m,).
 
-        What is exposed of an operation is attributed to waiting first: computing that overlaps with it was
-        launched before."""
+        The exposed part of an operation counts as waiting first: computing that overlaps with the operation
+        was launched before."""
         return np.asarray(np.minimum(self.waiting_ns, self.exposed_ns), np.int64)
 
     @cached_property
@@ -149,3 +149,36 @@ def _comparable(matching: Matching, clocks: Clocks, collective: Int32, member: I
     np.minimum.at(low, collective, host)
     np.maximum.at(high, collective, host)
     return np.asarray(clocks.known[member] | (low == high)[collective], np.bool_)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """When the recordings began.
+
+    start_ns: on the reference clock, shape (members,). first: mask of the collectives that are the first one
+    of at least one member, shape (collectives,). later_ns: by how much the recording of the last member to
+    arrive began after that of the first member to arrive, shape (collectives,).
+    """
+
+    start_ns: Int64
+    first: Bool
+    later_ns: Int64
+
+    def explained(self, waits: Waits, unexplained: float) -> int:
+        """Return the first collective with most waiting among those that the starts explain, up to this share
+        of the waiting; NONE if there is none."""
+        rest = np.abs(waits.skew_ns - self.later_ns)
+        found = np.flatnonzero(self.first & (self.later_ns > 0) & (rest <= unexplained * waits.skew_ns))
+        return int(found[waits.skew_ns[found].argmax()]) if len(found) else NONE
+
+
+def starts_of(operations: RankOperations, clocks: Clocks, waits: Waits) -> Starts:
+    """Find the first collectives, and when the recordings began."""
+    members = len(operations.origin_ns)
+    start = clocks.of_members(operations.origin_ns, np.arange(members))
+    first = np.zeros(len(waits), np.bool_)
+    earliest = np.full(members, len(waits), np.int64)
+    np.minimum.at(earliest, waits.member, waits.collective)
+    first[earliest[earliest < len(waits)]] = True
+    later = start[waits.last_member] - start[waits.first_member]
+    return Starts(start, first, later)

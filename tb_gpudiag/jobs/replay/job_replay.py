@@ -1,8 +1,8 @@
-"""Replay of a job: its step time if a rank did less, or as much as its peers, or if transfers took as usual.
+"""Replay of a job: its step time if a rank took as long as its peers, or if transfers took as long as usual.
 
 One rank alone never shows what a fix would save, because it waits for the others. Replayed together, ranks
-arrive at each collective when their own work is done. It ends when the last one arrived and the data is
-transferred.
+arrive at each collective when their own work is done. A collective ends when the last rank has arrived and
+the data is transferred.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.jobs.replay.peers import Peers, PeerTimes, peers_of
-from tb_gpudiag.jobs.replay.rank_work import JobWork, Pieces, cut, cut_host
+from tb_gpudiag.jobs.ranks.operations import row_groups
+from tb_gpudiag.jobs.replay.peers import SHARED, Peers, PeerTimes, peers_of
+from tb_gpudiag.jobs.replay.rank_work import JobWork
 from tb_gpudiag.jobs.replay.schedule import Schedule, schedule
+from tb_gpudiag.jobs.replay.work_pieces import Pieces, cut, cut_host
 
 CELLS: Final = 4_000_000
-"""Durations in memory at once: as many changes are replayed together as fit."""
+"""Durations in memory at once. As many changes as fit are replayed together."""
 
 
 @dataclass(frozen=True)
-class Change:
+class JobChange:
     """What is different in a replay.
 
-    parts: names of the changed parts of the work; None changes all of them. members: whose, None for all.
-    The changed parts take as long as on the rank's peers: those that do not change, or all of them if all
-    members change. transfers: they take the median of their kind and size. even: peers exchange equal
-    amounts.
+    parts: names of the parts of the work that take as long as on the rank's peers: on those that do not
+    change, or on all of them if all members change. None: all parts. members: whose parts, None for all
+    members. transfers: whether transfers take the median of their kind and size. even: whether peers exchange
+    equal amounts.
     """
 
     parts: frozenset[str] | None = frozenset()
@@ -41,8 +43,10 @@ class Change:
     even: bool = False
 
 
-UNCHANGED: Final = Change()
-WITHOUT_STRAGGLING: Final = Change(parts=None, transfers=True)
+UNCHANGED: Final = JobChange()
+WITHOUT_STRAGGLING: Final = JobChange(parts=None, transfers=True)
+EVEN_WORK: Final = JobChange(parts=frozenset(SHARED), even=True)
+"""Ranks that run the same program share their work evenly."""
 
 
 class JobReplay:
@@ -67,7 +71,7 @@ class JobReplay:
         self._host = cut_host(work)
         self._usual = [PeerTimes(work, pieces, peers) for pieces in (self._pieces, self._host)]
 
-    def step_ns(self, changes: Sequence[Change]) -> Float64:
+    def step_ns(self, changes: Sequence[JobChange]) -> Float64:
         """Return the step times with each change, mean over ranks, shape (changes, k).
 
         A step is from the end of the last collective before it to the end of its own last one. If the ranks
@@ -90,18 +94,18 @@ class JobReplay:
     def error(self) -> float:
         """Share by which the mean step time differs in a replay without changes.
 
-        If it is large, the model does not fit the job, and no replay of it can be trusted.
+        If it is large, the model does not fit the job, and its replays cannot be trusted.
         """
         recorded_ns = float(self.recorded_step_ns.mean())
         if recorded_ns <= 0:  # only a damaged digest has steps of no time
             return math.inf
         return abs(float(self.step_ns([UNCHANGED]).mean()) / recorded_ns - 1)
 
-    def _replayed(self, changes: Sequence[Change]) -> Float64:
+    def _replayed(self, changes: Sequence[JobChange]) -> Float64:
         ends = self._schedule.ends(np.stack([self._durations(change) for change in changes], axis=1))
         return self._steps(ends)
 
-    def _durations(self, change: Change) -> Float64:
+    def _durations(self, change: JobChange) -> Float64:
         """Return the durations of pieces, calls and collectives, shape (s + 2n,)."""
         work = self._work
         spent, on_host = (
@@ -119,7 +123,7 @@ class JobReplay:
             transfer = transfer * self._even
         return np.concatenate([spent, called + begin[work.member], transfer])
 
-    def _spent(self, pieces: Pieces, usual: PeerTimes, change: Change) -> Float64:
+    def _spent(self, pieces: Pieces, usual: PeerTimes, change: JobChange) -> Float64:
         """Return the durations of pieces, shape (s,)."""
         names = self._work.part_names
         chosen = [i for i, name in enumerate(names) if change.parts is None or name in change.parts]
@@ -166,9 +170,9 @@ def _transfers(work: JobWork, group: Int64) -> Float64:
 
 
 def _even(work: JobWork, group: Int64, peers: list[Peers]) -> Float64:
-    """Return what transfers take if peers exchange equal amounts, as a share of now, shape (n,).
+    """Return how long transfers take if peers exchange equal amounts, as a share of the time now, shape (n,).
 
-    The rank with the largest amount decides how long a transfer takes.
+    The rank with the largest amount determines how long a transfer takes.
     """
     even = work.bytes.astype(np.float64)
     for some in peers:
@@ -181,18 +185,15 @@ def _even(work: JobWork, group: Int64, peers: list[Peers]) -> Float64:
 
 
 def _usual_transfers(work: JobWork, group: Int64, transfer_ns: Float64) -> Float64:
-    """Return the median transfer of those with the same kind, size, ranks and hosts in number, shape (n,)."""
-    host = work.host[work.member]
-    places = np.unique(group * (int(host.max(initial=0)) + 1) + host) // (int(host.max(initial=0)) + 1)
-    number = np.zeros(len(work), np.int64)
-    for column in (work.kind, work.bytes, np.bincount(group)[group], np.bincount(places)[group]):
-        values, code = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + code, return_inverse=True)[1]
+    """Return the median transfer of the same kind, size, number of ranks and number of hosts, shape (n,)."""
+    first, _ = row_groups(group, work.host[work.member])
+    hosts = np.bincount(group[first])
+    _, number = row_groups(work.kind, work.bytes, np.bincount(group)[group], hosts[group])
     return _medians(transfer_ns, number)[number]
 
 
 def _medians(values: Float64, number: Int64) -> Float64:
-    """Return the median of the values with each number from 0 on."""
+    """Return the median of the values of each number, numbers from 0 on."""
     order = np.lexsort((values, number))
     counts = np.bincount(number)
     first = np.cumsum(counts) - counts

@@ -1,4 +1,4 @@
-"""Peers: ranks that run the same program. What one of them would do if it did as the others."""
+"""Peers: ranks that run the same program. How long a rank would take if it did what its peers do."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
-from tb_gpudiag.jobs.replay.rank_work import COMPUTING, COPYING, JobWork, Pieces, lanes
+from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.replay.work_pieces import Pieces, lanes
 
 
 @dataclass(frozen=True)
 class Peers:
     """Ranks that run the same program.
 
-    members: shape (k,). rows: their collectives in a common order of time, shape (k, n).
+    members: shape (k,). rows: their collectives in a common time order, shape (k, n).
     """
 
     members: Int64
     rows: Int64
 
 
-SHARED: Final = (COMPUTING, COPYING)
-"""Parts that somebody has to do: peers share them evenly. What else most peers do not do can be avoided."""
+SHARED: Final = ("computing", "copying")
+"""Parts that somebody has to do, so that peers share them evenly. Other parts can be avoided if most peers
+do."""
 
 
 def peers_of(work: JobWork) -> list[Peers]:
@@ -49,8 +51,8 @@ def peers_of(work: JobWork) -> list[Peers]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """What peers spent on some parts, in units of their work. unit: of their n collectives, shape (n,).
-    every: what they spent on all parts, shape (k, units, p)."""
+    """What peers spent on some parts, by unit of their work. unit: of each of their n collectives, shape
+    (n,). every: what they spent on all parts, shape (k, units, p). usual: what peers usually take."""
 
     peers: Peers
     parts: Int64
@@ -60,10 +62,10 @@ class _Compared:
 
 
 class PeerTimes:
-    """What pieces of work take if ranks do as their peers.
+    """How long pieces of work take if ranks do what their peers do.
 
     Shared parts take the mean of the peers until each collective. Other parts take the median of the peers in
-    each step: over shorter times, chance decides which of them is late.
+    each step: over shorter times, chance decides which peer is late.
     """
 
     def __init__(self, work: JobWork, pieces: Pieces, peers: list[Peers]) -> None:
@@ -83,9 +85,9 @@ class PeerTimes:
                 self._compared.append(_Compared(some, parts, unit, every, usual))
 
     def of(self, changed: frozenset[int] | None) -> Float64:
-        """Return the times of the pieces, shape (s, p). Pieces outside of steps stay.
+        """Return the times of the pieces, shape (s, p). Pieces outside of steps stay the same.
 
-        changed: members that do as those of their peers who are not among them. None: all do as all.
+        changed: members that do what their other peers do. None: all members do what their peers usually do.
         """
         ratio, more = np.ones(self._shape), np.zeros(self._shape)
         for one in self._compared:
@@ -97,7 +99,7 @@ class PeerTimes:
             own, target = own[fixed], one.usual(models)
             where = (one.peers.rows[fixed][:, :, None], one.parts)
             ratio[where] = np.divide(target, own, out=np.zeros_like(own), where=own > 0)[:, one.unit]
-            # What only the peers do is spread over all that the rank does there.
+            # What only the peers do is spread over everything that the rank does there.
             whole = np.maximum(one.every[fixed].sum(axis=2, keepdims=True), 1)
             more[where] = (np.where(own > 0, 0, target) / whole)[:, one.unit]
         pieces = self._pieces
@@ -107,7 +109,7 @@ class PeerTimes:
 
 def _units(work: JobWork, pieces: Pieces, peers: Peers) -> Int64:
     """Number the stretches of work that are compared: up to each of the peers' n collectives, or up to the
-    last of those that they order differently. Shape (n,)."""
+    last of several that peers order differently. Shape (n,)."""
     place = np.zeros(len(work), np.int64)
     ready = np.flatnonzero(pieces.ready != NONE)
     place[pieces.ready[ready]] = ready
@@ -118,7 +120,7 @@ def _units(work: JobWork, pieces: Pieces, peers: Peers) -> Int64:
 
 
 def _sums(values: Float64, unit: Int64) -> Float64:
-    """Sum values of shape (k, n, p) with one unit: shape (k, units, p)."""
+    """Sum values of shape (k, n, p) by unit: shape (k, units, p)."""
     found = np.zeros((len(values), int(unit.max(initial=-1)) + 1, values.shape[2]))
     np.add.at(found, (np.arange(len(values))[:, None], unit), values)
     return found

@@ -16,7 +16,7 @@ class Level:
 
     operations: shape (m,). group: index of each operation's group in this level, shape (m,).
     awaited: operations that the groups wait for, in the groups' order, shape (e,).
-    first: where the awaited ones of each group begin, shape (groups,); empty if no group waits.
+    first: where the awaited operations of each group begin, shape (groups,); empty if no group waits.
     """
 
     operations: Int64
@@ -35,7 +35,7 @@ class Schedule:
     def ends(self, durations: Float64) -> Float64:
         """Return when operations end if the job starts at 0, shape (n, c), for durations of shape (n, c).
 
-        The operations of a group start together, once all that any of them waits for has ended.
+        The operations of a group start together, once everything that any of them waits for has ended.
         """
         ends = np.empty_like(durations)
         for level in self.levels:
@@ -50,7 +50,7 @@ class Schedule:
 def schedule(group: Int64, before: Int64, after: Int64) -> Schedule:
     """Order operations for a replay.
 
-    group: operations with one number start together; numbers from 0 on without gaps, shape (n,).
+    group: operations with the same number start together; numbers from 0 on without gaps, shape (n,).
     before, after: operation `after[i]` waits until `before[i]` ended, shape (e,) each.
     Raise TraceError if operations wait for one another in a circle.
     """

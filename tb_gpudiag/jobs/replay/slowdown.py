@@ -1,6 +1,7 @@
-"""What stragglers cost a job whose ranks left digests, and what fixing one rank or one kind of work saves.
+"""What stragglers cost a job, and what fixing one rank or one kind of work saves.
 
-The slowdown is that of "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI'25).
+The slowdown is defined in "Understanding Stragglers in Large Model Training Using What-if Analysis"
+(OSDI'25).
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, JobChange, JobReplay
 from tb_gpudiag.jobs.replay.rank_work import JobWork
 
 TRANSFER: Final = "transfer"
-"""The kind of work that collectives do once all ranks have arrived."""
+"""What collectives do once all ranks have arrived."""
 
-# Each takes a replay of its own, and a fix of the tenth-worst rank saves little while the others are slow.
+# Each rank takes a replay of its own, and fixing the tenth-worst rank saves little while others are slow.
 MOST_MEMBERS: Final = 16
 
 # 2.5% quantiles of 2,000 resamples rest on 50 of them.
@@ -30,11 +31,11 @@ _SEED: Final = 20231
 
 @dataclass(frozen=True)
 class JobSlowdown:
-    """S = T / T without the straggling, with its 95% interval over the steps.
+    """S: the step time divided by the step time without straggling, with its 95% interval over the steps.
 
-    step_ns: mean as recorded. by_member: S of one rank doing as its peers, for those that others waited for
-    most. by_part: S of one part taking as long on all peers; TRANSFER is one. error: of a replay without
-    changes.
+    step_ns: mean as recorded. by_member: S if one rank takes as long as its peers, for the ranks that others
+    waited for most. by_part: S if one part takes equally long on all peers; TRANSFER is one. error: of a
+    replay without changes.
     """
 
     s: float
@@ -50,19 +51,16 @@ class JobSlowdown:
         return self.step_ns / self.s
 
 
-def slowdown_of(work: JobWork, replay: JobReplay | None = None) -> JobSlowdown:
-    """Replay a job without its straggling. Raise TraceError if its collectives cannot be replayed.
-
-    replay: of this work, if it was made before.
-    """
-    replay = replay or JobReplay(work)
+def slowdown_of(work: JobWork, replay: JobReplay) -> JobSlowdown:
+    """Replay a job without its straggling. replay: of this work. Raises TraceError if the steps take no
+    time."""
     if math.isinf(replay.error):
         raise TraceError("the steps of the ranks take no time")
     members = slowest_members(work)
     parts = [name for name, spent in zip(work.part_names, work.parts_ns.sum(axis=0), strict=True) if spent]
     changes = [UNCHANGED, WITHOUT_STRAGGLING]
-    changes += [Change(parts=None, members=frozenset([member])) for member in members]
-    changes += [Change(parts=frozenset([name])) for name in parts] + [Change(transfers=True)]
+    changes += [JobChange(parts=None, members=frozenset([member])) for member in members]
+    changes += [JobChange(parts=frozenset([name])) for name in parts] + [JobChange(transfers=True)]
     # No step takes less than 1 ns, so that all ratios are numbers.
     unchanged, ideal, *fixed = np.maximum(replay.step_ns(changes), 1.0)
     gains = [float(unchanged.mean() / steps.mean()) for steps in fixed]

@@ -11,13 +11,11 @@ import numpy as np
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.job_facts import TRUSTED_ERROR, JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets, slim
-from tb_gpudiag.jobs.report.collective_messages import collectives_message
-from tb_gpudiag.jobs.report.rank_messages import rank_messages, step_messages
+from tb_gpudiag.jobs.report.job_messages import collectives_message, rank_messages, step_messages
 from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
-from tb_gpudiag.jobs.rules.replayed_savings import TRUSTED_ERROR
 from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.digest.digest import Digest, numbers, per_cause
+from tb_gpudiag.digest.digest import WORK, Digest, numbers, time_parts
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.ranks.operations import COMMUNICATING, COMPUTING, WORK, Parts
+from tb_gpudiag.jobs.ranks.operations import COMMUNICATING, COMPUTING
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import us
 
@@ -35,7 +35,7 @@ class _Stretches:
     """bounds: shape (n + 1,), ns from the recording's start. parts: shape (n, parts)."""
 
     bounds: Int64
-    parts: Parts
+    parts: Int64
 
 
 def rank_timeline(facts: JobFacts) -> pb.RankTimeline:
@@ -46,8 +46,7 @@ def rank_timeline(facts: JobFacts) -> pb.RankTimeline:
     shown = np.sort(np.argsort(-by_member, kind="stable")[:LANES_LIMIT])
     waiting, transfer = (np.zeros(len(operations), np.int64) for _ in range(2))
     waiting[waits.row], transfer[waits.row] = waits.waiting_ns, waits.transferring_ns
-    base = np.array([member.about.origin_ns for member in members], np.int64) - operations.base_ns
-    zero = facts.clocks.of_members(base, np.arange(len(base))).min()
+    base, zero = operations.origin_ns, facts.starts.start_ns.min()
     bounds = np.searchsorted(operations.member, np.arange(len(members) + 1))
     lanes, merged = [], False
     for i in shown.tolist():
@@ -115,22 +114,21 @@ def _stretches(member: Digest, causes: tuple[str, ...]) -> _Stretches:
 
     The parts add up to those of the steady steps: what the collectives do not say is after the last one.
     """
-    about, table, steps = member.about, member.collectives, member.steps
-    steady = np.asarray(steps.column("steady").to_pylist(), np.bool_)
-    of_steps = _parts(member, "steps", causes)[steady]
+    about, table, on_gpu = member.about, member.collectives, member.about.devices > 0
+    of_steps, parts = (
+        np.maximum(0, time_parts(rows, about, causes, on_gpu=on_gpu)) for rows in (member.steady_steps, table)
+    )
     if not len(table):
-        ends = numbers(steps, "end_ns")[steady]
-        bounds = np.r_[np.int64(about.window_start_ns), ends]
+        bounds = np.r_[np.int64(about.window_start_ns), numbers(member.steady_steps, "end_ns")]
         return _Stretches(np.maximum.accumulate(bounds), of_steps)
     start, end = numbers(table, "start_ns"), numbers(table, "end_ns")
-    parts = _parts(member, "collectives", causes)
     rest = np.maximum(0, of_steps.sum(axis=0) - parts.sum(axis=0))
     # Row k is what the rank does from the start of collective k - 1 on; the first one, before any.
     parts = np.concatenate([parts, rest[None]])
     bounds = np.r_[np.int64(about.window_start_ns), start, np.int64(max(about.window_end_ns, start[-1]))]
     bounds = np.maximum.accumulate(bounds)
     inside = np.zeros_like(parts)
-    if about.devices:
+    if on_gpu:
         inside[1:, COMMUNICATING] = numbers(table, "exposed_ns")
         inside[1:, COMPUTING] = end - start - inside[1:, COMMUNICATING]
     alone = np.r_[False, True, np.maximum.accumulate(end)[:-1] <= start[1:]]
@@ -138,19 +136,6 @@ def _stretches(member: Digest, causes: tuple[str, ...]) -> _Stretches:
     cut = np.flatnonzero(alone & fits & (np.r_[bounds[0], end] < bounds[1:]))
     left = np.where(np.isin(np.arange(len(parts)), cut)[:, None], parts - inside, parts)
     return _Stretches(np.insert(bounds, cut + 1, end[cut - 1]), np.insert(left, cut, inside[cut], axis=0))
-
-
-def _parts(member: Digest, name: str, causes: tuple[str, ...]) -> Parts:
-    """Parts of the rows of a table, shape (rows, 3 + causes), as in the figures of the ranks."""
-    table, own = member.table(name), member.about.causes
-    by_cause = per_cause(table, "idle_ns" if member.about.devices else "host_ns", len(own))
-    found = np.zeros((len(table), len(WORK) + len(causes)), np.int64)
-    for column, part in enumerate(WORK):
-        found[:, column] = numbers(table, f"{part}_ns")
-    for column, cause in enumerate(own):
-        if cause in causes:
-            found[:, len(WORK) + causes.index(cause)] += by_cause[:, column]
-    return np.maximum(0, found)
 
 
 def _merged(whole: _Stretches, most: int) -> _Stretches:

@@ -8,10 +8,10 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import coverage, union
+from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
 from tb_gpudiag.jobs.rules.job_words import not_matched
-from tb_gpudiag.jobs.rules.slow_transfers import find_slow_links
 from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.wording.format import share
@@ -47,10 +47,9 @@ class Overlap:
 def overlap_of(facts: JobFacts) -> Overlap:
     """Add up the transfers that could overlap with computing."""
     waits, operations = facts.waits, facts.operations
-    names = np.array(operations.kind.texts or [""], object)
-    hideable = np.isin(names, list(_HIDEABLE))[operations.kind.code[waits.last_row]]
+    hideable = operations.of_kinds(_HIDEABLE)[waits.last_row]
     tensor = list(tensor_channels(operations, facts.channels, waits))
-    slow = [found.link.channel for found in find_slow_links(facts)]  # overlap is not what these lack
+    slow = [found.link.channel for found in find_slow_links(facts.sizes)]  # overlap is not what these lack
     hideable &= ~np.isin(facts.channels.of[waits.last_row], [*tensor, *slow])
     members = len(facts.set.members)
     last = waits.bounds[1:] - 1
@@ -84,7 +83,7 @@ def check(facts: JobFacts) -> RuleAnswer:
     """Find transfers that run while nothing computes, in a job that has computing to hide them under."""
     if not len(facts.waits):
         return not_matched(facts)
-    if not any(member.about.devices for member in facts.set.members):
+    if not facts.on_gpu:
         return CannotTell("no GPU activity was recorded", "Record with ProfilerActivity.CUDA.")
     overlap, window_ns = overlap_of(facts), facts.job_ns
     mostly = overlap.exposed_ns >= EXPOSED_SHARE * overlap.transfer_ns

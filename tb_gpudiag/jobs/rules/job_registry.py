@@ -1,10 +1,37 @@
-"""The rules on jobs, and all rules together: for `gpudiag explain`, the documentation and the page."""
+"""The rules on jobs, and all rules together: for `gpudiag explain`, the documentation and the page.
+
+A rule on a job is a module with a function `check`, and a page, both named after the rule. `check` reads
+facts about all ranks, and answers as rules on one trace do.
+"""
 
 from __future__ import annotations
 
-from tb_gpudiag.jobs.rules.job_rule import JobRule
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import AnyRule, Severity
+from tb_gpudiag.rules.rule import AnyRule, RuleAnswer, Severity
+
+if TYPE_CHECKING:
+    from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+
+
+@dataclass(frozen=True)
+class JobRule(AnyRule):
+    """A rule on a job. Shares are of the step window: the median over the ranks."""
+
+    @property
+    def package(self) -> str:
+        return "tb_gpudiag.jobs.rules"
+
+    @property
+    def check(self) -> Callable[[JobFacts], RuleAnswer]:
+        """The module's function, imported on use: `gpudiag explain` needs no digests."""
+        check: Callable[[JobFacts], RuleAnswer] = import_module(f"{self.package}.{self.name}").check
+        return check
+
 
 JOB_RULES: tuple[JobRule, ...] = (
     JobRule("GD602", "slow_rank", "Slow rank", error_share=0.20),

@@ -88,13 +88,12 @@ def limiter_parts(facts: JobFacts) -> dict[str, float]:
     own = facts.own_time
     by_part = own.parts_ns.sum(axis=(0, 1)) / max(1, len(facts.set.members))
     found: dict[str, float] = dict.fromkeys(dict.fromkeys([*_PART_LIMITERS.values(), "unknown"]), 0.0)
-    on_gpu = any(member.about.devices for member in facts.set.members)
     for name, ns in zip(own.part_names, by_part.tolist(), strict=True):
         if name in ("communicating", IN_COLLECTIVE):
             continue
         # Without a GPU, operators are the computing.
-        limiter = "compute" if name == "dispatch" and not on_gpu else _PART_LIMITERS.get(name, "unknown")
-        found[limiter] += ns
+        on_cpu = name == "dispatch" and not facts.on_gpu
+        found["compute" if on_cpu else _PART_LIMITERS.get(name, "unknown")] += ns
     exposed = int(facts.waits.exposed_transfer_ns.sum())
     found["communication"] = exposed / max(1, len(facts.set.members))
     return found

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.rules.rule import CannotTell, Evidence
+from tb_gpudiag.rules.rule import CannotTell, Evidence, Place
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.term import term
 from tb_gpudiag.wording.vocabulary import CAUSES
@@ -88,6 +88,14 @@ def part_text(part: str) -> str:
 
 
 _WORK = {"computing": "computing", "copying": "copies", "communicating": "communication"}
+
+
+def place_of(text: str, time_ns: int = 0) -> Place:
+    """Make a place of `function (file)`, or of an operator."""
+    function, _, file = text.rpartition(" (")
+    if function and file.endswith(")"):
+        return Place(file=one_line(file[:-1]), function=one_line(function), time_ns=time_ns)
+    return Place(operator=one_line(text), time_ns=time_ns)
 
 
 def collective_text(kind: str) -> str:

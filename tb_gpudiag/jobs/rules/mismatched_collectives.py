@@ -63,11 +63,10 @@ def check(facts: JobFacts) -> RuleAnswer:
 
 def _left_before(facts: JobFacts) -> float:
     """Share of the blocking collectives that a rank left before another one arrived."""
-    waits, operations = facts.waits, facts.operations
+    waits = facts.waits
     if not len(waits):
         return 0.0
-    blocking = np.array([kind in BLOCKING for kind in operations.kind.texts], np.bool_)
-    judged = blocking[operations.kind.code[waits.last_row]]
+    judged = facts.operations.of_kinds(BLOCKING)[waits.last_row]
     if not judged.any():
         return 0.0
     earliest = np.minimum.reduceat(waits.end_ns, waits.bounds[:-1])

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from tb_gpudiag.jobs.ranks.bandwidth import Slower, among_links
+from tb_gpudiag.jobs.ranks.bandwidth import LEAST_COUNT, Slower, among_links, find_slow_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
     capitalized,
@@ -15,7 +15,6 @@ from tb_gpudiag.jobs.rules.job_words import (
     not_matched,
     ranks_evidence,
 )
-from tb_gpudiag.jobs.rules.slow_transfers import LEAST_COUNT, find_slow_links
 from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.wording.format import count, figures, share
@@ -45,7 +44,7 @@ def check(facts: JobFacts) -> RuleAnswer:
             "every group has ranks without a trace, and waiting for one looks like transfer",
             "Record all ranks in the same steps.",
         )
-    slow = find_slow_links(facts)
+    slow = find_slow_links(facts.sizes)
     cost_ns = _cost_ns(facts, slow)
     if cost_ns >= LEAST_SHARE * window_ns:
         return _finding(facts, slow, cost_ns, window_ns)

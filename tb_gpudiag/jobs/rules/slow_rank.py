@@ -14,12 +14,13 @@ from tb_gpudiag.jobs.rules.job_words import (
     culprits_text,
     not_matched,
     part_text,
+    place_of,
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
 from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, Place, RuleAnswer, Saving
-from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
+from tb_gpudiag.wording.format import count, figures, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
 CODE = fix_code(__name__)
@@ -103,7 +104,7 @@ def _why(uneven: Uneven, several: bool, device: str) -> str:
 
 
 def _device(facts: JobFacts) -> str:
-    return "GPU" if any(member.about.devices for member in facts.set.members) else "CPU"
+    return "GPU" if facts.on_gpu else "CPU"
 
 
 def _slower(uneven: Uneven) -> list[Evidence]:
@@ -134,15 +135,8 @@ def _places(facts: JobFacts, members: Int64, part: str) -> list[Place]:
     theirs = np.bincount(operations.place.code[rest], operations.place_ns[rest], places) / others
     more = (ours - theirs).astype(np.int64)
     best = [i for i in np.argsort(-more)[:MOST_PLACES].tolist() if more[i] > 0.1 * more.max() > 0]
-    return [_place(operations.place.texts[i], int(more[i])) for i in best if operations.place.texts[i]]
-
-
-def _place(text: str, time: int) -> Place:
-    """Make a place of `function (file)`, or of an operator."""
-    function, _, file = text.rpartition(" (")
-    if function and file.endswith(")"):
-        return Place(file=one_line(file[:-1]), function=one_line(function), time_ns=time)
-    return Place(operator=one_line(text), time_ns=time)
+    texts = operations.place.texts
+    return [place_of(texts[i], int(more[i])) for i in best if texts[i]]
 
 
 _FIXES = {

@@ -7,6 +7,7 @@ import numpy as np
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import EXPERT, PIPELINE
+from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK
 from tb_gpudiag.jobs.rules.job_words import (
     RECORD_STEPS,
     capitalized,
@@ -16,7 +17,6 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
     ranks_text,
 )
-from tb_gpudiag.jobs.rules.replayed_savings import EVEN_WORK, saved_by
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.pages import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
@@ -57,7 +57,7 @@ def check(facts: JobFacts) -> RuleAnswer:
 def _confirmed(facts: JobFacts, uneven: Uneven, window_ns: int) -> RuleAnswer:
     """A finding, unless a replay shows that a job whose slowest rank varies loses nothing by it: in a
     pipeline, ranks that are slow now and then are hidden behind the others."""
-    saved_ns = saved_by(facts, EVEN_WORK) if uneven.pattern == "varying" else None
+    saved_ns = facts.saved_ns(EVEN_WORK) if uneven.pattern == "varying" else None
     if saved_ns is not None and saved_ns < LEAST_SHARE * window_ns:
         return Clear(f"with even work, the replayed steps are {share(saved_ns, window_ns)} shorter")
     return _finding(facts, uneven, window_ns)
@@ -69,7 +69,7 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     steps = len(facts.own_time.steps)
     if not steps or _spread(facts) < LEAST_SPREAD:
         return None
-    saved_ns = saved_by(facts, EVEN_WORK)
+    saved_ns = facts.saved_ns(EVEN_WORK)
     if saved_ns is None or saved_ns < LEAST_SHARE * window_ns:
         return None
     batches = "microbatches" if PIPELINE in facts.parallelism else "batches"

@@ -73,6 +73,7 @@ def measure(case: JobCase, run: SimulatedJob, facts: JobFacts) -> Measured:
     at = _by_span(run, shared)
     by_index: dict[int | None, CollectiveTruth] = dict(shared.items())
     operations, waits = facts.operations, facts.waits
+    base_ns = min(member.about.origin_ns for member in facts.set.members)
     ranks = np.array(facts.set.ranks)
     matched = 0
     clock_errors: dict[int, list[int]] = {int(rank): [] for rank in ranks}
@@ -82,7 +83,7 @@ def measure(case: JobCase, run: SimulatedJob, facts: JobFacts) -> Measured:
     for begin, end in zip(waits.bounds[:-1].tolist(), waits.bounds[1:].tolist(), strict=True):
         rows = waits.row[begin:end]
         members = ranks[waits.member[begin:end]].tolist()
-        shift = operations.base_ns - EPOCH_NS
+        shift = base_ns - EPOCH_NS
         starts, ends = operations.start_ns[rows] + shift, operations.end_ns[rows] + shift
         found = set(map(at.get, zip(members, starts.tolist(), ends.tolist(), strict=True)))
         truth = by_index.get(found.pop()) if len(found) == 1 else None
@@ -91,7 +92,7 @@ def measure(case: JobCase, run: SimulatedJob, facts: JobFacts) -> Measured:
         matched += set(members) == recorded & truth.arrival_ns.keys()
         last = max(truth.arrival_ns[rank] for rank in members)
         for place, rank in zip(range(begin, end), members, strict=True):
-            true_ns = reference.local_ns(truth.arrival_ns[rank]) + EPOCH_NS - operations.base_ns
+            true_ns = reference.local_ns(truth.arrival_ns[rank]) + EPOCH_NS - base_ns
             clock_errors[rank].append(int(waits.arrival_ns[place]) - true_ns)
             waiting[rank] += int(waits.waiting_ns[place]) - (last - truth.arrival_ns[rank])
             transfer[rank] += int(waits.transferring_ns[place]) - (truth.end_ns[rank] - last)

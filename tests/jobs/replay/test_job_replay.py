@@ -14,10 +14,9 @@ import pytest
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.jobs.replay.digest_work import job_work
-from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, JobChange, JobReplay
 from tb_gpudiag.jobs.replay.rank_work import JobWork
-from tb_gpudiag.jobs.replay.slowdown import TRANSFER, slowdown_of
+from tb_gpudiag.jobs.replay.slowdown import TRANSFER, JobSlowdown, slowdown_of
 from tests.digest.made import parts
 from tests.jobs.ranks import stage
 from tests.jobs.ranks.stage import MS, facts_of
@@ -29,16 +28,19 @@ SYNCED = 3.0
 
 
 def work_of(digests: Sequence[Digest]) -> JobWork:
-    facts = facts_of(digests)
-    return job_work(facts.set.members, facts.operations, facts.waits, facts.clocks)
+    return facts_of(digests).work
 
 
-def step_ms(work: JobWork, *changes: Change) -> list[float]:
+def slowdown(work: JobWork) -> JobSlowdown:
+    return slowdown_of(work, JobReplay(work))
+
+
+def step_ms(work: JobWork, *changes: JobChange) -> list[float]:
     return [float(step) / MS for step in JobReplay(work).step_ns(changes).mean(axis=1)]
 
 
-def fixed(member: int, *parts: str) -> Change:
-    return Change(parts=frozenset(parts) if parts else None, members=frozenset([member]))
+def fixed(member: int, *parts: str) -> JobChange:
+    return JobChange(parts=frozenset(parts) if parts else None, members=frozenset([member]))
 
 
 def test_fixing_the_loader_of_one_rank_speeds_up_all() -> None:
@@ -57,14 +59,14 @@ def test_computing_is_shared_and_not_avoided() -> None:
 def test_fixing_one_of_two_slow_ranks_leaves_the_other() -> None:
     slow = {1: 16.0, 2: 20.0}
     work = work_of(job(4, own_ms=lambda rank, step: slow.get(rank, 10.0), cause="python"))
-    both = Change(parts=None, members=frozenset([1, 2]))
+    both = JobChange(parts=None, members=frozenset([1, 2]))
     found = step_ms(work, fixed(1), fixed(2), both)
     assert found == pytest.approx([20 + SYNCED, 16 + SYNCED, 10 + SYNCED])
 
 
 def test_ranks_that_change_together_are_not_each_others_peers() -> None:
     work = work_of(job(4, own_ms=lambda rank, step: 18.0 if rank < 2 else 10.0))
-    both = Change(parts=frozenset(["computing"]), members=frozenset([0, 1]))
+    both = JobChange(parts=frozenset(["computing"]), members=frozenset([0, 1]))
     assert step_ms(work, both) == pytest.approx([10 + SYNCED])
 
 
@@ -72,7 +74,7 @@ def test_equal_messages_are_as_long_as_the_mean() -> None:
     def larger(rank: int, number: int, row: dict[str, Any]) -> None:
         row["kind"], row["bytes"] = "all_to_all", 4_000 if rank == 1 else 1_000
 
-    assert step_ms(work_of(job(3, change=larger)), Change(even=True)) == pytest.approx([10 + SYNCED - 1])
+    assert step_ms(work_of(job(3, change=larger)), JobChange(even=True)) == pytest.approx([10 + SYNCED - 1])
 
 
 def test_a_rank_that_is_late_in_some_steps_costs_those() -> None:
@@ -98,17 +100,17 @@ def test_a_transfer_that_takes_longer_than_usual_is_set_to_the_median() -> None:
 
     work = work_of(job(4, change=longer))
     replay = JobReplay(work)
-    found = replay.step_ns([UNCHANGED, Change(transfers=True)]) / MS
+    found = replay.step_ns([UNCHANGED, JobChange(transfers=True)]) / MS
     assert found[0] == pytest.approx([13, 17, 13])
     assert found[1] == pytest.approx([13, 13, 13])
-    slowdown = slowdown_of(work)
-    assert slowdown.by_part[TRANSFER] == pytest.approx(43 / 39)
-    assert slowdown.by_part["computing"] == pytest.approx(1)
+    by_part = slowdown(work).by_part
+    assert by_part[TRANSFER] == pytest.approx(43 / 39)
+    assert by_part["computing"] == pytest.approx(1)
 
 
 def test_the_slowdown_of_a_job() -> None:
     work = work_of(job(4, own_ms=lambda rank, step: 16.0 if rank == 2 else 10.0, cause="input"))
-    found = slowdown_of(work)
+    found = slowdown(work)
     assert found.s == pytest.approx(19 / 13)
     assert found.low <= found.s <= found.high
     assert found.step_ns == pytest.approx(19 * MS)
@@ -120,7 +122,7 @@ def test_the_slowdown_of_a_job() -> None:
 
 
 def test_an_even_job_has_no_slowdown() -> None:
-    found = slowdown_of(work_of(job(4)))
+    found = slowdown(work_of(job(4)))
     assert (found.s, found.low, found.high) == pytest.approx((1, 1, 1))
     assert found.by_member == {}
 
@@ -132,9 +134,7 @@ def test_clocks_of_hosts_do_not_matter() -> None:
     apart = job(
         4, own_ms=own, host=lambda rank: f"node{rank // 2}", offset_ms=lambda rank: 700.0 * (rank // 2)
     )
-    assert slowdown_of(work_of(apart)).s == pytest.approx(
-        slowdown_of(work_of(job(4, own_ms=own))).s, rel=1e-3
-    )
+    assert slowdown(work_of(apart)).s == pytest.approx(slowdown(work_of(job(4, own_ms=own))).s, rel=1e-3)
 
 
 def test_a_job_that_the_model_does_not_fit_has_a_large_error() -> None:
@@ -180,7 +180,7 @@ def test_without_steps_the_window_is_replayed() -> None:
         replace(one, steps=one.steps.set_column(0, "name", pa.array([""] * len(one.steps))))
         for one in job(4, own_ms=lambda rank, step: 16.0 if rank == 2 else 10.0, cause="input")
     ]
-    found = slowdown_of(work_of(digests))
+    found = slowdown(work_of(digests))
     assert found.s == pytest.approx(19 / 13)
     assert found.step_ns == pytest.approx(4 * 19 * MS)
 

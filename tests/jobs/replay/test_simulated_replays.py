@@ -7,9 +7,7 @@ from functools import cache
 
 import pytest
 
-from tb_gpudiag.jobs.replay.digest_work import job_work
-from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, Change, JobReplay
-from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay
 from tb_gpudiag.jobs.replay.slowdown import TRANSFER, JobSlowdown, slowdown_of
 from tests.simulator.jobs import DistributedJob, JobFault, SimulatedJob
 from tests.simulator.jobs.settings import FaultKind
@@ -30,17 +28,20 @@ def with_fault(job: DistributedJob, kind: FaultKind, amount: float) -> Simulated
 
 
 @cache
-def work_of(job: DistributedJob) -> JobWork:
-    facts = job_facts(job)
-    return job_work(facts.set.members, facts.operations, facts.waits, facts.clocks)
+def replay_of(job: DistributedJob) -> JobReplay:
+    return JobReplay(job_facts(job).work)
+
+
+def replayed(job: DistributedJob) -> JobSlowdown:
+    return slowdown_of(job_facts(job).work, replay_of(job))
 
 
 def check_fix(job: DistributedJob, fault: tuple[FaultKind, float, tuple[str, ...]]) -> None:
     """Compare a fix of the rank with the run without the fault."""
     kind, amount, parts = fault
     run = with_fault(job, kind, amount)
-    replay = JobReplay(work_of(run.job))
-    fix = Change(parts=frozenset(parts), members=frozenset([SLOW]))
+    replay = replay_of(run.job)
+    fix = JobChange(parts=frozenset(parts), members=frozenset([SLOW]))
     unchanged, fixed = replay.step_ns([UNCHANGED, fix]).mean(axis=1)
     assert replay.error < 0.02
     assert unchanged == pytest.approx(run.truth.step_ns, rel=0.05)
@@ -80,7 +81,7 @@ def test_so_they_do_with_other_parallelisms(
 @pytest.mark.slow
 @pytest.mark.parametrize("parallelism", ["fsdp", "tp with replicas"])
 def test_a_healthy_job_has_no_slowdown(parallelism: str) -> None:
-    assert slowdown_of(work_of(JOBS[parallelism])).s == pytest.approx(1, abs=0.02)
+    assert replayed(JOBS[parallelism]).s == pytest.approx(1, abs=0.02)
 
 
 @pytest.mark.slow
@@ -94,7 +95,7 @@ def test_hosts_bound_the_step_after_a_fix(
 
 def slowdown(run: SimulatedJob) -> tuple[float, JobSlowdown]:
     """What the fault costs in truth, and as replayed."""
-    return run.truth.step_ns / run.without().truth.step_ns, slowdown_of(work_of(run.job))
+    return run.truth.step_ns / run.without().truth.step_ns, replayed(run.job)
 
 
 @pytest.mark.slow

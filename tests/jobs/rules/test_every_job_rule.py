@@ -10,8 +10,7 @@ import pytest
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules import uneven_ranks
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, JOB_RULES, find_any_rule
-from tb_gpudiag.jobs.rules.job_rule import JobRule
+from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, JOB_RULES, JobRule, find_any_rule
 from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
 from tb_gpudiag.rules.rule import PAGE_HEADINGS, CannotTell, RuleAnswer
 from tests.conftest import REPOSITORY

@@ -61,7 +61,7 @@ def test_offsets_of_clocks_are_recovered_within_the_residual() -> None:
     clocks, truth = facts.clocks, simulated_job(DDP).truth.clocks
     assert clocks.basis == "COLLECTIVES"
     # Offsets hold in the middle of the recording: clocks drift.
-    middle = facts.operations.base_ns + clocks.middle_ns - EPOCH_NS
+    middle = min(member.about.origin_ns for member in facts.set.members) + clocks.middle_ns - EPOCH_NS
     hosts = [truth[member.about.host] for member in facts.set.members]
     true = np.array([hosts[0].offset_at(middle) - host.offset_at(middle) for host in hosts])
     assert np.abs(clocks.offset_ns - true).max() <= clocks.residual_ns

@@ -1,0 +1,177 @@
+"""Messages of a JobReport: the ranks of the job, its steps, and its collectives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.digest.digest import Digest, numbers, time_parts
+from tb_gpudiag.jobs.ranks.bandwidth import SizeClass
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, place_of
+from tb_gpudiag.jobs.rules.late_recording import late_collective
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.units import UINT32_MAX, us
+from tb_gpudiag.wording.format import one_line
+
+FINDINGS_LIMIT = 3
+"""Findings from the report on one rank, which has all of them."""
+
+STEPS_LIMIT = 200
+STEP_CELLS_LIMIT = 50_000
+"""Numbers by step and rank. A job of a thousand ranks shows fewer steps."""
+
+WORST_LIMIT = 50
+WORST_CELLS_LIMIT = 20_000
+"""Numbers by collective and rank of the worst collectives. A job of thousands of ranks shows fewer of
+them."""
+
+SIZES_LIMIT = 40
+
+
+def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
+    """Return one message per rank, by rank."""
+    waits = facts.waits
+    waiting, transfer = facts.by_member(waits.waiting_ns), facts.by_member(waits.transferring_ns)
+    last_in = np.bincount(waits.last_member, minlength=len(facts.set.members))
+    starts = facts.starts.start_ns - facts.starts.start_ns.min()
+    return [
+        _rank(
+            member,
+            waiting_us=us(waiting[i]),
+            transfer_us=us(transfer[i]),
+            clock_offset_us=us(facts.clocks.offset_ns[i]) if facts.clocks.known[i] else 0.0,
+            last_in=int(last_in[i]),
+            window_us=us(facts.window_ns[i]),
+            start_us=us(starts[i]),
+        )
+        for i, member in enumerate(facts.set.members)
+    ]
+
+
+def _rank(member: Digest, **figures: float | int) -> pb.JobRank:
+    about, steps, on_gpu = member.about, member.steady_steps, member.about.devices > 0
+    length = numbers(steps, "end_ns") - numbers(steps, "start_ns")
+    parts = time_parts(steps, about, about.causes, on_gpu=on_gpu).sum(axis=0)
+    computing, copying, communicating, *by_cause = parts.tolist()
+    exposed = communicating if on_gpu else int(numbers(member.collectives, "exposed_ns").sum())
+    return pb.JobRank(
+        rank=about.rank,
+        worker=one_line(about.worker),
+        host=one_line(about.host),
+        id=about.id,
+        step_us=us(np.median(length)) if len(length) else 0.0,
+        busy_us=us(about.busy_share * (about.window_end_ns - about.window_start_ns)),
+        exposed_communication_us=us(exposed),
+        computing_us=us(computing),
+        copying_us=us(copying),
+        communicating_us=us(communicating),
+        idle_by_cause=[
+            pb.CauseTime(cause=cause, us=us(ns))
+            for cause, ns in zip(about.causes, by_cause, strict=True)
+            if ns
+        ],
+        limiter=about.limiter,
+        device_name=one_line(about.device_name),
+        findings=member.findings[:FINDINGS_LIMIT],
+        **figures,  # type: ignore[arg-type]
+    )
+
+
+def step_messages(facts: JobFacts) -> list[pb.JobStep]:
+    """Return the steps that most ranks have, in time order."""
+    own, waits, members = facts.own_time, facts.waits, facts.set.members
+    shown = min(len(own.steps), STEPS_LIMIT, max(1, STEP_CELLS_LIMIT // max(1, len(members))))
+    names = own.steps[:shown]
+    lengths = np.zeros((len(members), shown), np.int64)
+    begins = np.full((len(members), shown), np.iinfo(np.int64).max)
+    index = {name: i for i, name in enumerate(names)}
+    starts = facts.starts.start_ns - facts.starts.start_ns.min()
+    for m, member in enumerate(members):
+        start, end = numbers(member.steps, "start_ns"), numbers(member.steps, "end_ns")
+        for row, name in enumerate(member.steps.column("name").to_pylist()):
+            if name in index:
+                lengths[m, index[name]] = end[row] - start[row]
+                begins[m, index[name]] = starts[m] + start[row]
+    waiting = np.zeros((len(members), shown))
+    if len(waits):
+        text = facts.operations.step.texts
+        step_of = np.array([index.get(name, -1) for name in text] or [-1], np.int64)
+        step = step_of[facts.operations.step.code[waits.row]]
+        kept = step >= 0
+        np.add.at(waiting, (waits.member[kept], step[kept]), waits.waiting_ns[kept])
+    return [
+        pb.JobStep(
+            name=one_line(name),
+            start_us=us(begins[:, i].min()) if lengths[:, i].any() else 0.0,
+            duration_us=us(own.step_ns[i]),
+            last_rank=facts.set.ranks[int(own.total_ns[:, i].argmax())],
+            rank_us=[us(ns) for ns in lengths[:, i]],
+            rank_waiting_us=[us(ns) for ns in waiting[:, i]],
+        )
+        for i, name in enumerate(names)
+    ]
+
+
+def collectives_message(facts: JobFacts) -> pb.JobCollectives:
+    """Return sums over all matched collectives, the worst collectives, and transfers by size."""
+    waits = facts.waits
+    unmatched = len(facts.operations) - int((facts.matching.collective != NONE).sum())
+    waiting = np.bincount(waits.collective, weights=waits.waiting_ns, minlength=len(waits))
+    shown = min(WORST_LIMIT, max(1, WORST_CELLS_LIMIT // max(1, len(facts.set.members))))
+    worst = np.argsort(-waiting, kind="stable")[:shown]
+    return pb.JobCollectives(
+        matched=len(facts.matching),
+        unmatched=unmatched,
+        waiting_us=us(waits.waiting_ns.sum()),
+        transfer_us=us(waits.transfer_ns.sum()),
+        worst=[_collective(facts, int(index)) for index in worst],
+        sizes=[_size(one) for one in facts.sizes[:SIZES_LIMIT]],
+    )
+
+
+def _collective(facts: JobFacts, index: int) -> pb.JobCollective:
+    waits, operations, ranks = facts.waits, facts.operations, facts.set.ranks
+    begin, end = int(waits.bounds[index]), int(waits.bounds[index + 1])
+    row = int(waits.last_row[index])
+    zero = facts.starts.start_ns.min()
+    message = pb.JobCollective(
+        index=index,
+        group=one_line(operations.group[row]),
+        kind=operations.kind[row],
+        name=one_line(operations.name[row]),
+        annotation=one_line(operations.annotation[row]),
+        bytes=max(0, int(operations.bytes[row])),
+        skew_us=us(waits.skew_ns[index]),
+        transfer_us=us(waits.transfer_ns[index]),
+        last_rank=ranks[int(waits.last_member[index])],
+        first_rank=ranks[int(waits.first_member[index])],
+        waiting_us={
+            str(ranks[member]): us(ns)
+            for member, ns in zip(waits.member[begin:end].tolist(), waits.waiting_ns[begin:end], strict=True)
+        },
+        start_us=us(waits.first_ns[index] - zero),
+        end_us=us(waits.over_ns[index] - zero),
+    )
+    if index == late_collective(facts):
+        message.why, message.why_us = LATE_RECORDING, us(facts.starts.later_ns[index])
+        return message
+    cause = facts.late_causes.cause(facts.late_causes.chain(index)[-1])
+    message.why, message.why_us = cause.part, us(cause.time_ns)
+    if cause.place:
+        place = place_of(cause.place)
+        message.place.CopyFrom(pb.Place(function=place.function, file=place.file, operator=place.operator))
+    return message
+
+
+def _size(one: SizeClass) -> pb.CollectiveSize:
+    return pb.CollectiveSize(
+        kind=one.kind,
+        bytes=max(0, one.bytes),
+        ranks=one.ranks,
+        count=min(one.count, UINT32_MAX),
+        transfer_us=us(one.transfer_ns),
+        algorithm_gb_per_s=one.algorithm_gb_per_s(one.transfer_ns),
+        bus_gb_per_s=one.bus_gb_per_s(one.transfer_ns),
+        slowest_gb_per_s=one.bus_gb_per_s(one.slowest_ns),
+    )
