@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
+from tb_gpudiag.digest.digest import WORK
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint, time_by_cause
 from tb_gpudiag.facts.core.intervals import Intervals, union
-from tb_gpudiag.facts.core.ledger import Account
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collective_calls import on_cpu
@@ -22,20 +22,14 @@ Columns = dict[str, Any]
 def part_columns(device: DeviceFacts | None, main_thread: CauseSpans, start: Int64, end: Int64) -> Columns:
     """Return the columns of parts of the stretches [start, end), shape (k,) each. The GPU's are 0 without a
     device."""
-    zero = np.zeros(len(start), np.int64)
-    none = np.zeros((len(start), len(Cause)), np.int64)
-    account = (
-        device.time.account([""] * len(start), start, end)
-        if device is not None
-        else Account([], start, end, zero, zero, zero, none)
-    )
-    return {
-        "computing_ns": account.computing_ns,
-        "copying_ns": account.copying_ns,
-        "communicating_ns": account.communicating_ns,
-        "idle_ns": lists(account.idle_ns),
-        "host_ns": lists(_host_time(main_thread, start, end)),
-    }
+    nothing = np.zeros((len(start), len(Cause)), np.int64)
+    of_gpu = {f"{name}_ns": nothing[:, 0] for name in WORK} | {"idle_ns": lists(nothing)}
+    if device is not None:
+        account = device.time.account([""] * len(start), start, end)
+        of_gpu = {f"{name}_ns": getattr(account, f"{name}_ns") for name in WORK}
+        of_gpu["idle_ns"] = lists(account.idle_ns)
+    on_host = Intervals(main_thread.start_ns, main_thread.end_ns)
+    return {**of_gpu, "host_ns": lists(time_by_cause(on_host, main_thread.cause, start, end))}
 
 
 def waiting_marked(facts: Facts, main_thread: CauseSpans) -> CauseSpans:
@@ -45,12 +39,6 @@ def waiting_marked(facts: Facts, main_thread: CauseSpans) -> CauseSpans:
         return main_thread
     ran = on_cpu(facts.host, facts.recording)
     return repaint(main_thread, union(ran.start_ns, ran.end_ns), Cause.COLLECTIVE, of=(Cause.PYTHON,))
-
-
-def _host_time(main_thread: CauseSpans, start: Int64, end: Int64) -> Int64:
-    """Return what the main thread did in each stretch, shape (k, causes)."""
-    time = Intervals(main_thread.start_ns, main_thread.end_ns)
-    return time_by_cause(time, main_thread.cause, start, end)
 
 
 def lists(values: Int64) -> pa.ListArray:
