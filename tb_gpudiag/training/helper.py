@@ -9,9 +9,9 @@ from typing import Any, Final
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.process_setup import LOWEST
 
-# The lowest priority: on a busy core, 1.5% of its time.
-NICE = 19
+NICE = LOWEST
 
 # Libraries lose a little memory with each file.
 RENEW_AFTER: Final = 200

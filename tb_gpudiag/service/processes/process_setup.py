@@ -19,6 +19,9 @@ import tb_gpudiag
 # The training job may run on the same machine.
 NICE = 10
 
+# On a busy core, 1.5% of its time.
+LOWEST = 19
+
 # When memory runs out, Linux shall kill this process rather than TensorBoard or a training job.
 OOM_SCORE_ADJUSTMENT = "500"
 
@@ -80,14 +83,15 @@ def die_with_parent(parent: int) -> None:
 def lower_priority(nice: int) -> None:
     """Take less of the processors than other programs, and be the first to go when memory runs out.
 
-    nice: 0 to change nothing, up to 19.
+    nice: 0 to change nothing, up to LOWEST.
     """
     if not nice:
         return
     with contextlib.suppress(OSError, AttributeError):  # not on this system, or not allowed here
         os.nice(nice)
     if sys.platform == "linux":
-        # In a session of its own, Linux may schedule the process as the equal of all others.
-        for name, value in (("autogroup", str(nice)), ("oom_score_adj", OOM_SCORE_ADJUSTMENT)):
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
+        if nice == LOWEST:  # in a session of its own, Linux may schedule it as an equal
             with contextlib.suppress(OSError):
-                Path("/proc/self", name).write_text(value)
+                Path("/proc/self/autogroup").write_text(str(nice))
