@@ -4,6 +4,7 @@ annotations for GitHub and other programs."""
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +16,6 @@ from tb_gpudiag.cli.formats import add_options, has_interactive_html, write
 from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
 from tb_gpudiag.cli.source_lines import add_source_lines
-from tb_gpudiag.cli.trace_reader import TraceReader
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import (
     Defect,
@@ -25,13 +25,17 @@ from tb_gpudiag.errors import (
 )
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.slices.embedded import embedded
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS
+from tb_gpudiag.service.analyses.obtain import has_sidecar, obtain, write_sidecar
+from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.run_rows import job_row, run_row
 from tb_gpudiag.service.processes.memory_limit import MemoryLimit
-from tb_gpudiag.service.settings import command_memory_limit_bytes
+from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Programs expect a document, even if nothing could be read.
@@ -50,8 +54,9 @@ class Result:
     rows: list[pb.RunRow] = field(default_factory=list)
     jobs: list[pb.JobReport] = field(default_factory=list)
     errors: list[GpudiagError] = field(default_factory=list)
-    prepared: Prepared | None = None  # for an interactive page
-    file: TraceFile | None = None  # the only one, for an interactive page
+    interactive: bool = False  # make an interactive page of the only file
+    prepared: Prepared | None = None  # for that page
+    file: TraceFile | None = None  # that file
 
     def findings(self) -> Iterator[pb.Finding]:
         yield from (finding for report in self.reports for finding in report.findings)
@@ -91,10 +96,8 @@ def run(arguments: Sequence[str]) -> int:
         paths, not_exported = export_reports(paths)
     files, result.errors = find_files(paths, parsed.run)
     result.errors = [*not_exported, *result.errors]
-    interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
-    reader = TraceReader(prepare=interactive, sidecars=parsed.write_sidecar)
-    _diagnose(files, result, reader, quiet=parsed.quiet)
-    result.errors += reader.errors
+    result.interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
+    _diagnose(files, result, sidecars=parsed.write_sidecar, quiet=parsed.quiet)
     if len(result.digests) > 1:
         from tb_gpudiag.jobs.report.job_report import build_jobs  # much code, which one trace does not need
 
@@ -157,25 +160,43 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _diagnose(files: list[TraceFile], result: Result, reader: TraceReader, *, quiet: bool) -> None:
-    """Diagnose the files. Keep what an interactive page needs, of a single file."""
+def _diagnose(files: list[TraceFile], result: Result, *, sidecars: bool, quiet: bool) -> None:
+    """Diagnose the files, and share the results if the user wants that."""
     memory = MemoryLimit(command_memory_limit_bytes())
+    shared = SharedCache.of(settings_from())
     with progress_bar(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:
                 with memory.watched():
-                    found = reader.read(file, partial(_show_within, show, number))
-                if reader.prepare:
-                    result.prepared, result.file = found.arrays, file
-                add_source_lines(found.report)
-                result.reports.append(found.report)
-                result.rows.append(run_row(found.digest))
-                result.digests.append(slim(found.digest))
+                    progress = partial(_show_within, show, number)
+                    _diagnose_file(file, result, shared, progress, sidecars=sidecars)
             except GpudiagError as error:
                 result.errors.append(error)
             except Exception as error:  # a bug must not cost the user the reports of the other files
                 out = is_out_of_memory(error)
                 result.errors.append(memory.error(file.path) if out else report_bug(error, file.path))
+    if shared is not None and shared.note:
+        tell(shared.note)
+
+
+def _diagnose_file(
+    file: TraceFile, result: Result, shared: SharedCache | None, progress: Progress, *, sidecars: bool
+) -> None:
+    """Add the diagnosis of a file to the result."""
+    found = obtain(file, DIAGNOSIS, shared, progress, marked=sidecars)
+    if found.origin:
+        tell(f"{os.path.basename(file.path)}: result of {found.origin}")
+    if sidecars and found.is_final and not (found.origin and has_sidecar(file)):
+        try:
+            write_sidecar(file, found)
+        except GpudiagError as error:
+            result.errors.append(error)
+    if result.interactive:
+        result.prepared, result.file = found.arrays, file
+    add_source_lines(found.report)
+    result.reports.append(found.report)
+    result.rows.append(run_row(found.digest))
+    result.digests.append(slim(found.digest))
 
 
 def _show_within(show: Show, number: int, share: float, stage: str) -> None:

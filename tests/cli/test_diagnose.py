@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.diagnosis import Progress
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.trace.files.find import TraceFile
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
@@ -215,12 +213,12 @@ def test_each_bad_file_gives_one_line_and_the_rest_is_read(
 def test_a_bug_in_one_file_costs_only_its_own_report(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(file: TraceFile, progress: Progress) -> tuple[pb.Report, Digest]:
+    def broken(file: TraceFile, progress: Progress) -> Facts:
         if "nested" in file.path:
             raise KeyError("secret")
-        return digest_file(file, progress)
+        return read_facts(file, progress)
 
-    monkeypatch.setattr("tb_gpudiag.cli.trace_reader.digest_file", broken)
+    monkeypatch.setattr("tb_gpudiag.service.analyses.diagnoses.read_facts", broken)
     assert main(["diagnose", str(log), "--format", "json", "--fail-on", "info"]) == 3
     shown = capsys.readouterr()
     document = json.loads(shown.out)
@@ -236,12 +234,12 @@ def test_a_bug_in_one_file_costs_only_its_own_report(
 def test_a_file_that_needs_too_much_memory_costs_only_its_own_report(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def large(file: TraceFile, progress: Progress) -> tuple[pb.Report, Digest]:
+    def large(file: TraceFile, progress: Progress) -> Facts:
         if "nested" in file.path:
             raise MemoryError
-        return digest_file(file, progress)
+        return read_facts(file, progress)
 
-    monkeypatch.setattr("tb_gpudiag.cli.trace_reader.digest_file", large)
+    monkeypatch.setattr("tb_gpudiag.service.analyses.diagnoses.read_facts", large)
     assert main(["diagnose", str(log), "--format", "json"]) == 0
     shown = capsys.readouterr()
     assert _runs(json.loads(shown.out)) == ["slow"]

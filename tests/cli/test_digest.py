@@ -10,11 +10,10 @@ import pytest
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digest import Digest, texts
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
-from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import NotATrace, ProcessFailed, Unreadable
-from tb_gpudiag.service.analyses import digests
+from tb_gpudiag.report.diagnosis import read_facts
+from tb_gpudiag.service.analyses import diagnoses, digests
 from tb_gpudiag.service.analyses.digests import digest_all
-from tb_gpudiag.service.caches import reuse
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
 
@@ -48,9 +47,9 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
 
     def counted(file: TraceFile, *_: object) -> object:
         read.append(file.run)
-        return digest_file(file)
+        return read_facts(file)
 
-    monkeypatch.setattr(reuse, "digest_file", counted)
+    monkeypatch.setattr(diagnoses, "read_facts", counted)
     assert main(["digest", str(logs), "-o", str(out), "--processes", "1"]) == 0
     assert read == ["b"]
     assert len(find_digests(str(out))) == 2

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.cli import trace_reader
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.service.caches import reuse
-from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.report.diagnosis import read_facts
+from tb_gpudiag.service.analyses import diagnoses
 from tests.builder import TraceBuilder
 
 pytestmark = pytest.mark.slow  # each test runs commands on whole traces
@@ -51,14 +49,12 @@ def diagnose(log: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tup
 def analyzed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the traces that were read."""
     names: list[str] = []
-    for name in ("diagnose_whole", "digest_file"):
-        real = getattr(trace_reader, name)
 
-        def counted(file: Any, *others: Any, real: Any = real) -> Any:
-            names.append(os.path.basename(file.path))
-            return real(file, *others)
+    def counted(file: Any, *others: Any) -> Any:
+        names.append(os.path.basename(file.path))
+        return read_facts(file, *others)
 
-        monkeypatch.setattr(trace_reader, name, counted)
+    monkeypatch.setattr(diagnoses, "read_facts", counted)
     return names
 
 
@@ -133,21 +129,18 @@ def test_a_sidecar_that_cannot_be_written_is_an_error_and_the_report_is_there(
 
 
 def test_commands_on_several_traces_share_digests(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log: Path,
+    analyzed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("GPUDIAG_SHARED_CACHE_DIR", str(tmp_path / "team"))
-    read: list[str] = []
-
-    def counted(file: TraceFile, *others: Any) -> Any:
-        read.append(file.path)
-        return digest_file(file, *others)
-
-    monkeypatch.setattr(reuse, "digest_file", counted)
     documents = []
     for _ in range(2):
         main(["history", str(log), "--format", "json", "--processes", "1", "--quiet"])
         documents.append(capsys.readouterr().out)
-    assert len(read) == 2
+    assert len(analyzed) == 2
     assert documents[0] == documents[1]
     assert json.loads(documents[0])
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import CorruptEntry, ProcessFailed, UsageError
-from tb_gpudiag.service.analyses.diagnoses import diagnose_whole
+from tb_gpudiag.service.analyses.diagnoses import diagnose_trace
 from tb_gpudiag.service.analyses.task import save
 from tb_gpudiag.service.processes import child
 from tb_gpudiag.service.slices import cutter, slices
@@ -37,7 +37,7 @@ def entry(tmp_path: Path) -> Path:
     main.alloc(1024, at=12)
     main.launch("add", at=305, us=5, runs_at=315, runs_us=50)
     file = trace_file(trace.write(tmp_path))
-    return save(diagnose_whole(file).result(), (str(tmp_path / "entry"),))
+    return save(diagnose_trace(file).entry, (str(tmp_path / "entry"),))
 
 
 @pytest.fixture(scope="module")

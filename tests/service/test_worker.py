@@ -17,7 +17,7 @@ from tb_gpudiag.errors import ProcessFailed
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.analyses.task import DigestSource, EntryContent, RecordSource, Task, save
-from tb_gpudiag.service.analyses.tasks import do
+from tb_gpudiag.service.analyses.worker import analyze
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.cache_entry import read_entry
 from tb_gpudiag.service.caches.private import create_private
@@ -32,16 +32,16 @@ def task(path: Path, *drafts: Path) -> Task:
     return Task(trace_file(path), drafts=tuple(map(str, drafts)))
 
 
-def analyze(task: Task, progress: Callable[[float, str], None] = lambda share, stage: None) -> Path:
+def analyzed(task: Task, progress: Callable[[float, str], None] = lambda share, stage: None) -> Path:
     """Do the task as an analysis process does, in this one."""
-    return save(do(task, progress), task.drafts)
+    return save(analyze(task, progress), task.drafts)
 
 
 def test_an_analysis_saves_report_timeline_and_memory(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
     stages: list[tuple[float, str]] = []
-    where = analyze(
+    where = analyzed(
         task(trace.write(tmp_path), tmp_path / "draft"), lambda share, stage: stages.append((share, stage))
     )
     entry = read_entry(where)
@@ -63,7 +63,7 @@ def test_a_memory_snapshot_is_analyzed_too(tmp_path: Path) -> None:
     snapshot = SnapshotBuilder()
     snapshot.segment(1 << 21)
     snapshot.allocate(1 << 20, at=1)
-    entry = read_entry(analyze(task(snapshot.write(tmp_path), tmp_path / "draft")))
+    entry = read_entry(analyzed(task(snapshot.write(tmp_path), tmp_path / "draft")))
     assert entry is not None
     state = from_json(gzip.decompress(entry.report_gz()).decode(), pb.ReportState)
     assert (state.report.trace.kind, state.report.memory[0].peak_allocated_bytes) == ("snapshot", 1 << 20)

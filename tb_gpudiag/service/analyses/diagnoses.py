@@ -1,12 +1,13 @@
-"""One trace's diagnosis: as objects, and as the cache entry that every process and user reads."""
+"""Results of one trace: as objects, and as the cache entry that every process and user reads."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from google.protobuf.message import Message
@@ -37,28 +38,69 @@ DIGEST: Final = "digest"
 _MOST_REPORT_BYTES: Final = 1 << 30
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """A trace's report, digest, and arrays of the page. origin: whose result it is; "" if of this process."""
+@dataclass(frozen=True, kw_only=True)
+class AnalyzedTrace:
+    """What is known of a trace: at least its digest.
+
+    origin: whose result it is; "" if of this process.
+    is_final: reading the same file later gives the same.
+    marks: what others recognize the result of this trace by; none if it is not to be shared.
+    """
+
+    digest: Digest
+    origin: str = ""
+    is_final: bool = True
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def entry(self) -> EntryContent:
+        """The cache entry."""
+        return EntryContent(to_bytes(self.digest), {}, self._summary())
+
+    def _summary(self) -> dict[str, str]:
+        """Return what the lists show."""
+        about = self.digest.about
+        summary = {"limiter": about.limiter, "sentence": about.sentence, "row": to_json(run_row(self.digest))}
+        return {**summary, **({"origin": self.origin} if self.origin else {}), **self.marks}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(AnalyzedTrace):
+    """A trace's report, digest, and arrays of the page, which are made when they are used."""
 
     report: pb.Report
-    digest: Digest
-    arrays: Mapping[str, Any]
-    origin: str = ""
+    prepare: Callable[[], Mapping[str, Any]]
 
-    def result(self) -> EntryContent:
-        """Return the cache entry."""
+    @cached_property
+    def arrays(self) -> Mapping[str, Any]:
+        """What the page's slices are cut from."""
+        return self.prepare()
+
+    @cached_property
+    def entry(self) -> EntryContent:
         arrays = {**self.arrays, DIGEST: np.frombuffer(to_bytes(self.digest), np.uint8)}
         state = pb.ReportState(state="ready", progress=1.0, report=self.report)
-        return EntryContent(zipped(state), arrays, _summary(self.digest, self.origin))
-
-    @property
-    def is_final(self) -> bool:
-        """Whether reading the same file later gives the same diagnosis."""
-        return self.report.trace.status != pb.TraceInfo.WRITING
+        return EntryContent(zipped(state), arrays, self._summary())
 
 
-def diagnose_whole(file: TraceFile, progress: Progress | None = None) -> Diagnosis:
+R = TypeVar("R", bound=AnalyzedTrace)
+
+
+@dataclass(frozen=True)
+class ResultKind(Generic[R]):
+    """A kind of result of one trace.
+
+    found_in: names of the kinds of entries that contain it. of_entry: reads it from one of those; raises any
+    exception if that is not what it should be. of_trace: analyzes the trace; raises TraceError.
+    """
+
+    name: str
+    found_in: tuple[str, ...]
+    of_entry: Callable[[Unpacked, TraceFile, str], R]
+    of_trace: Callable[[TraceFile, Progress], R]
+
+
+def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnosis:
     """Read and diagnose a trace.
 
     Raises:
@@ -66,40 +108,45 @@ def diagnose_whole(file: TraceFile, progress: Progress | None = None) -> Diagnos
     """
     facts = read_facts(file, progress)
     report = build_report(facts, file)
-    digest = build_digest(facts, report, file)
-    if progress is not None:
-        progress(0.9, "preparing the timeline")
-    return Diagnosis(report, digest, prepared_of(facts))
+    return Diagnosis(
+        report=report,
+        digest=build_digest(facts, report, file),
+        prepare=partial(_prepared, facts),
+        is_final=report.trace.status != pb.TraceInfo.WRITING,
+    )
 
 
-def prepared_of(facts: Facts) -> Mapping[str, Any]:
+def _digest_trace(file: TraceFile, progress: Progress) -> AnalyzedTrace:
+    found = diagnose_trace(file, progress)
+    return AnalyzedTrace(digest=found.digest, is_final=found.is_final)
+
+
+def _prepared(facts: Facts) -> Mapping[str, Any]:
     """Return the arrays that the page's slices are cut from."""
     memory = prepare_memory(facts) | prepare_stacks(facts) | prepare_segments(facts)
     return prepare_timeline(facts) | prepare_calls(facts) | memory
 
 
-def diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:
+def _diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:
     """Return the diagnosis in an entry that somebody else wrote of this trace, under the names that this user
-    sees it.
-
-    Raises:
-        Exception: of any kind, if it is not such an entry.
-    """
+    sees it."""
     state = from_json(_unzipped(found.report_gz).decode("utf-8"), pb.ReportState)
     if state.state != "ready":
         raise ValueError("not a diagnosis")
     name_file(state.report.trace, file)
     arrays = dict(found.arrays)
-    digest = digest_in(arrays.pop(DIGEST).tobytes(), file)
-    return Diagnosis(state.report, digest, arrays, origin)
+    digest = _named_here(arrays.pop(DIGEST).tobytes(), file)
+    return Diagnosis(report=state.report, digest=digest, prepare=lambda: arrays, origin=origin)
 
 
-def digest_in(content: bytes, file: TraceFile) -> Digest:
-    """Return a digest that somebody else wrote of this trace, under the names that this user sees it.
+def _digest_in(found: Unpacked, file: TraceFile, origin: str) -> AnalyzedTrace:
+    """Return the digest in an entry that somebody else wrote of this trace, alone or with its diagnosis."""
+    content = found.arrays[DIGEST].tobytes() if found.arrays else found.report_gz
+    return AnalyzedTrace(digest=_named_here(content, file), origin=origin)
 
-    Raises:
-        TraceError: it is not a digest.
-    """
+
+def _named_here(content: bytes, file: TraceFile) -> Digest:
+    """Return a digest that somebody else wrote of this trace, under the names that this user sees it."""
     digest = from_bytes(content, file.path)
     named = pb.TraceInfo()
     name_file(named, file)
@@ -107,21 +154,13 @@ def digest_in(content: bytes, file: TraceFile) -> Digest:
     return replace(digest, about=about)
 
 
-def digest_result(digest: Digest, origin: str = "") -> EntryContent:
-    """Return the cache entry of a digest alone."""
-    return EntryContent(to_bytes(digest), {}, _summary(digest, origin))
+DIAGNOSIS: Final = ResultKind("diagnose", ("diagnose",), _diagnosis_in, diagnose_trace)
+ONLY_DIGEST: Final = ResultKind("digest", ("digest", "diagnose"), _digest_in, _digest_trace)
 
 
 def zipped(message: Message) -> bytes:
     """Return the message as gzipped JSON."""
     return gzip.compress(to_json(message).encode("utf-8"), mtime=0)
-
-
-def _summary(digest: Digest, origin: str) -> dict[str, str]:
-    """Return what the lists show."""
-    about = digest.about
-    summary = {"limiter": about.limiter, "sentence": about.sentence, "row": to_json(run_row(digest))}
-    return {**summary, "origin": origin} if origin else summary
 
 
 def _unzipped(content: bytes) -> bytes:

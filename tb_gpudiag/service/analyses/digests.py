@@ -12,15 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, ProcessFailed, is_out_of_memory
-from tb_gpudiag.service.caches.claims import claim_of, known_or_claimed
-from tb_gpudiag.service.caches.reuse import known_digest, new_digest, share
+from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST
+from tb_gpudiag.service.analyses.obtain import obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import Message
@@ -127,20 +126,7 @@ def digest_content(file: TraceFile, guard: MemoryLimit | None = None) -> bytes |
 
 
 def _digest_content(file: TraceFile) -> bytes:
-    """Return the content of the file's digest, and share it: see reuse.py."""
-    shared = SharedCache.of(settings_from())
-    claim = claim_of("digest", file, shared)
-    try:
-        known = known_or_claimed(partial(known_digest, file, shared), claim, lambda *_: None)
-        if known is not None:
-            return known.content
-        result = new_digest(file, marked=shared is not None)
-        if shared is not None:
-            share(result, shared)
-        return result.content
-    finally:
-        if claim is not None:
-            claim.release()
+    return obtain(file, ONLY_DIGEST, SharedCache.of(settings_from())).entry.content
 
 
 def _killed(file: TraceFile) -> ProcessFailed:

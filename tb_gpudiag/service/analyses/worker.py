@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.service.analyses import tasks
-from tb_gpudiag.service.analyses.task import Task, save
+from pathlib import Path
+
+from tb_gpudiag.report.diagnosis import Progress
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, DIGEST, ONLY_DIGEST
+from tb_gpudiag.service.analyses.obtain import obtain
+from tb_gpudiag.service.analyses.task import EntryContent, Task, save
+from tb_gpudiag.service.caches.cache_entry import entry_at
+from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child_messages import Message
 from tb_gpudiag.service.processes.serving import Reply
 
@@ -12,4 +18,34 @@ def answer(request: Message, reply: Reply) -> Message:
     """Do a Task, and answer which draft has its result."""
     task = Task.of(request)
     reply.bound_memory(task.memory_limit_bytes)
-    return Message({"draft": str(save(tasks.do(task, reply.progress), task.drafts))})
+    return Message({"draft": str(save(analyze(task, reply.progress), task.drafts))})
+
+
+def analyze(task: Task, progress: Progress) -> EntryContent:
+    """Do the task.
+
+    Raises:
+        TraceError: the file cannot be read.
+        ProcessFailed: a digest is gone.
+    """
+    # TensorBoard shares the result: its page does not wait for the storage.
+    shared = SharedCache(Path(task.shared), 0) if task.shared else None
+    if task.kind == "diagnose":
+        found = obtain(task.file, DIAGNOSIS, shared, progress, share_later=True)
+        progress(0.9, "preparing the timeline")
+        return found.entry
+    if task.kind == "digest":
+        there = _digest_in(task.diagnosis) if task.diagnosis else None
+        return there or obtain(task.file, ONLY_DIGEST, shared, progress, share_later=True).entry
+    from tb_gpudiag.service.analyses import joint_tasks  # a diagnosis of one trace needs nothing of jobs/
+
+    return joint_tasks.do(task, progress)
+
+
+def _digest_in(diagnosis: str) -> EntryContent | None:
+    """Return the digest that is in the cache entry of a diagnosis; None if it cannot be read."""
+    entry = entry_at(diagnosis)
+    if entry is None or DIGEST not in entry.columns:
+        return None
+    summary = {name: value for name, value in entry.summary.items() if name not in ("key", "trace")}
+    return EntryContent(entry.content(DIGEST), {}, summary)

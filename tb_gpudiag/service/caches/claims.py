@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.trace_content import content_key
@@ -26,6 +26,9 @@ TOUCH_EVERY_S = 2.0
 
 # The owner of a claim that was not touched for this long has died, or its result comes at any moment.
 ABANDONED_AFTER_S = 10.0
+
+# Results of others are read within seconds, unless their storage is down.
+LOOK_AT_MOST_S: Final = 30.0
 
 # Most analyses end sooner. A process that hangs may still touch its claim.
 WAIT_AT_MOST_S = 300.0
@@ -107,26 +110,29 @@ def claim_of(kind: str, file: TraceFile, shared: SharedCache | None) -> Claim | 
 
 
 def known_or_claimed(
-    look: Callable[[], T | None],
-    claim: Claim | None,
-    progress: Callable[[float, str], None],
-    ask: Callable[[Callable[[], Any]], Any] = lambda question: question(),
+    look: Callable[[], T | None], claim: Claim | None, progress: Callable[[float, str], None]
 ) -> T | None:
-    """Return what others know, after waiting for one of them. None: this process has to find it out.
-
-    ask: calls a function that may take long, and returns None if it takes too long.
-    """
+    """Return what others know, after waiting for one of them. None: this process has to find it out."""
     end_s = time.monotonic() + WAIT_AT_MOST_S
     pause_s = LOOK_FIRST_S
     while True:
-        found: T | None = ask(look)
+        found = _soon(look)
         if found is not None or claim is None or time.monotonic() > end_s:
             return found
-        if not ask(claim.is_anothers):
-            found = ask(look)  # it may have come just before the claim
+        if not _soon(claim.is_anothers):
+            found = _soon(look)  # it may have come just before the claim
             if found is not None:
                 claim.release()
             return found
         progress(0.0, WAITING)
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, LOOK_EVERY_S)
+
+
+def _soon(ask: Callable[[], T]) -> T | None:
+    """Return what `ask` returns; None if the storage does not answer soon: the trace is analyzed instead."""
+    found: list[T] = []
+    thread = threading.Thread(target=lambda: found.append(ask()), name="gpudiag-look", daemon=True)
+    thread.start()
+    thread.join(LOOK_AT_MOST_S)
+    return found[0] if found else None

@@ -14,19 +14,13 @@ import pytest
 from tb_gpudiag.digest.digest_files import to_bytes
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.service.analyses.diagnoses import Diagnosis, diagnose_whole
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST, Diagnosis, diagnose_trace
+from tb_gpudiag.service.analyses.obtain import SIDECAR_SUFFIX, known, obtain, share, write_sidecar
 from tb_gpudiag.service.analyses.task import Task
-from tb_gpudiag.service.analyses.tasks import do
+from tb_gpudiag.service.analyses.worker import analyze
 from tb_gpudiag.service.caches.cache_entry import Unpacked
-from tb_gpudiag.service.caches.reuse import (
-    SIDECAR_SUFFIX,
-    Marker,
-    known_diagnosis,
-    known_digest,
-    share,
-    write_sidecar,
-)
 from tb_gpudiag.service.caches.shared_cache import SharedCache, owner
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
@@ -70,10 +64,11 @@ def only(root: Path) -> TraceFile:
 
 
 def shared(file: TraceFile, cache: SharedCache) -> Diagnosis:
-    marker = Marker(file)
-    found = diagnose_whole(file)
-    share(marker.marked(found.result(), "diagnose"), cache)
-    return found
+    return obtain(file, DIAGNOSIS, cache)
+
+
+def marked(file: TraceFile) -> Diagnosis:
+    return obtain(file, DIAGNOSIS, None, marked=True)
 
 
 def assert_equal(found: Diagnosis | None, own: Diagnosis) -> None:
@@ -93,8 +88,8 @@ def test_another_users_result_equals_ones_own_wherever_the_trace_is(
     shared(only(log), team)
     shutil.copytree(log, tmp_path / "mounted" / where, copy_function=shutil.copy2)
     file = only(tmp_path / "mounted" / where / "run" if where == "run_only" else tmp_path / "mounted")
-    found = known_diagnosis(file, team)
-    assert_equal(found, diagnose_whole(file))
+    found = known(file, DIAGNOSIS, team)
+    assert_equal(found, diagnose_trace(file))
     assert found is not None
     assert found.origin == f"{US} (shared cache)"
     assert found.report.trace.path == file.path
@@ -107,28 +102,29 @@ def test_a_memory_snapshot_is_shared_too(tmp_path: Path, team: SharedCache) -> N
     path = builder.write(tmp_path)
     os.utime(path, (THEN_S, THEN_S))
     (file,) = find_traces(str(path)).files
-    assert_equal(known_diagnosis(file, team) or shared(file, team), diagnose_whole(file))
-    assert_equal(known_diagnosis(file, team), diagnose_whole(file))
+    assert_equal(known(file, DIAGNOSIS, team) or shared(file, team), diagnose_trace(file))
+    assert_equal(known(file, DIAGNOSIS, team), diagnose_trace(file))
 
 
 def test_a_digest_is_taken_from_a_digest_or_a_diagnosis(log: Path, tmp_path: Path, team: SharedCache) -> None:
     file = only(log)
-    own = diagnose_whole(file)
+    own = diagnose_trace(file)
     task = Task(file, kind="digest", shared=str(tmp_path / "team"))
     (tmp_path / "team").mkdir()
-    first = do(task, lambda share, stage: None)
+    first = analyze(task, lambda share, stage: None)
     assert "origin" not in first.summary
-    share(first, team)
-    again = do(task, lambda share, stage: None)
+    assert not team.keys()  # TensorBoard shares it
+    obtain(file, ONLY_DIGEST, team)
+    again = analyze(task, lambda share, stage: None)
     assert again.content == first.content == to_bytes(own.digest)
     assert again.summary["origin"] == f"{US} (shared cache)"
     for entry in (tmp_path / "team").iterdir():
         entry.unlink()
-    assert known_digest(file, team) is None
+    assert known(file, ONLY_DIGEST, team) is None
     shared(file, team)
-    found = known_digest(file, team)
+    found = known(file, ONLY_DIGEST, team)
     assert found is not None
-    assert found.content == to_bytes(own.digest)
+    assert found.entry.content == to_bytes(own.digest)
 
 
 def change_middle(path: Path) -> None:
@@ -158,26 +154,27 @@ def test_a_trace_that_changed_is_another_trace(
     log: Path, team: SharedCache, change: Callable[[Path], None], sidecar: bool
 ) -> None:
     file = only(log)
-    marker = Marker(file)
-    result = marker.marked(diagnose_whole(file).result(), "diagnose")
+    result = marked(file)
     if sidecar:
         write_sidecar(file, result)
     else:
         share(result, team)
-    assert known_diagnosis(only(log), team) is not None
+    assert known(only(log), DIAGNOSIS, team) is not None
     change(Path(file.path))
     for path in log.rglob(f"*{SIDECAR_SUFFIX}"):
         path.rename(f"{only(log).path}{SIDECAR_SUFFIX}")
-    assert known_diagnosis(only(log), team) is None
+    assert known(only(log), DIAGNOSIS, team) is None
 
 
 def test_a_trace_that_changes_during_the_analysis_is_not_shared(log: Path, team: SharedCache) -> None:
     file = only(log)
-    marker = Marker(file)
-    found = diagnose_whole(file)
-    change_end(Path(file.path))
-    result = marker.marked(found.result(), "diagnose")
-    share(result, team)
+
+    def diagnose(file: TraceFile, progress: Progress) -> Diagnosis:
+        found = diagnose_trace(file, progress)
+        change_end(Path(file.path))
+        return found
+
+    result = obtain(file, replace(DIAGNOSIS, of_trace=diagnose), team)
     assert team.keys() == set()
     with pytest.raises(UsageError):
         write_sidecar(file, result)
@@ -188,7 +185,7 @@ def test_a_user_who_cannot_open_the_trace_gets_no_result(log: Path, team: Shared
     file = only(log)
     shared(file, team)
     os.chmod(file.path, 0)
-    assert known_diagnosis(file, team) is None
+    assert known(file, DIAGNOSIS, team) is None
 
 
 def test_a_trace_that_leads_outside_gets_no_result(log: Path, tmp_path: Path, team: SharedCache) -> None:
@@ -196,20 +193,21 @@ def test_a_trace_that_leads_outside_gets_no_result(log: Path, tmp_path: Path, te
     shared(file, team)
     (log / "run").rename(tmp_path / "moved")
     (log / "run").symlink_to(tmp_path / "moved")
-    assert known_diagnosis(file, team) is None
-    assert known_diagnosis(replace(file, folder=""), team) is not None
+    assert known(file, DIAGNOSIS, team) is None
+    assert known(replace(file, folder=""), DIAGNOSIS, team) is not None
 
 
 def test_an_entry_of_nonsense_is_ignored(log: Path, team: SharedCache) -> None:
     """Its checksums are right: whoever wrote it can write to the directory."""
     file = only(log)
-    marker = Marker(file)
-    result = marker.marked(diagnose_whole(file).result(), "diagnose")
-    for content in (b"", b"no gzip", gzip.compress(b"{}"), gzip.compress(b'{"report": 1}')):
-        share(result._replace(content=content), team)
-        assert known_diagnosis(file, team) is None
-    share(result._replace(arrays={}), team)
-    assert known_diagnosis(file, team) is None
+    result = marked(file)
+    real = result.entry
+    nonsense = (b"", b"no gzip", gzip.compress(b"{}"), gzip.compress(b'{"report": 1}'))
+    for entry in [*(real._replace(content=content) for content in nonsense), real._replace(arrays={})]:
+        vars(result)["entry"] = entry
+        share(result, team)
+        assert team.keys()
+        assert known(file, DIAGNOSIS, team) is None
 
 
 def test_an_entry_of_another_version_is_not_looked_at(
@@ -218,18 +216,18 @@ def test_an_entry_of_another_version_is_not_looked_at(
     file = only(log)
     shared(file, team)
     monkeypatch.setattr("tb_gpudiag.service.caches.cache.__version__", "0.0.1")
-    assert known_diagnosis(file, team) is None
+    assert known(file, DIAGNOSIS, team) is None
 
 
 def test_a_sidecar_is_used_and_is_not_a_trace(log: Path) -> None:
     file = only(log)
-    own = diagnose_whole(file)
-    assert known_diagnosis(file, None) is None
-    path = write_sidecar(file, Marker(file).marked(own.result(), "diagnose"))
+    own = diagnose_trace(file)
+    assert known(file, DIAGNOSIS, None) is None
+    path = write_sidecar(file, marked(file))
     assert path == Path(f"{file.path}.gpudiag")
     assert sorted(os.listdir(path.parent)) == [os.path.basename(file.path), path.name]
     assert only(log) == file
-    found = known_diagnosis(file, None)
+    found = known(file, DIAGNOSIS, None)
     assert_equal(found, own)
     assert found is not None
     assert found.origin == f"{US} (sidecar)"
@@ -237,23 +235,23 @@ def test_a_sidecar_is_used_and_is_not_a_trace(log: Path) -> None:
 
 def test_a_damaged_sidecar_is_ignored(log: Path) -> None:
     file = only(log)
-    path = write_sidecar(file, Marker(file).marked(diagnose_whole(file).result(), "diagnose"))
+    path = write_sidecar(file, marked(file))
     content = path.read_bytes()
     for bad in (b"", content[:-1], content[:5000] + b"x" + content[5001:], b"text"):
         path.write_bytes(bad)
-        assert known_diagnosis(file, None) is None
+        assert known(file, DIAGNOSIS, None) is None
     path.unlink()
     os.mkfifo(path)
-    assert known_diagnosis(file, None) is None
+    assert known(file, DIAGNOSIS, None) is None
 
 
 def test_a_sidecar_behind_a_link_is_neither_read_outside_nor_written(log: Path, tmp_path: Path) -> None:
     file = only(log)
-    result = Marker(file).marked(diagnose_whole(file).result(), "diagnose")
+    result = marked(file)
     path = write_sidecar(file, result)
     path.rename(tmp_path / "away")
     path.symlink_to(tmp_path / "away")
-    assert known_diagnosis(file, None) is None
+    assert known(file, DIAGNOSIS, None) is None
     before = (tmp_path / "away").read_bytes()
     with pytest.raises(UsageError, match="link"):
         write_sidecar(file, result)
@@ -262,7 +260,7 @@ def test_a_sidecar_behind_a_link_is_neither_read_outside_nor_written(log: Path, 
 
 def test_a_folder_that_cannot_be_written_is_named(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = only(log)
-    result = Marker(file).marked(diagnose_whole(file).result(), "diagnose")
+    result = marked(file)
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -275,7 +273,7 @@ def test_a_folder_that_cannot_be_written_is_named(log: Path, monkeypatch: pytest
 def test_an_entry_unpacked_for_its_summary_has_no_content(log: Path, team: SharedCache) -> None:
     shared(only(log), team)
     (key,) = team.keys()
-    mark = Marker(only(log)).marked(diagnose_whole(only(log)).result(), "diagnose").summary["trace"]
+    mark = marked(only(log)).marks["trace"]
     found = team.find(key, mark, summary_only=True)
     assert found is not None
     assert isinstance(found[0], Unpacked)
