@@ -4,8 +4,8 @@ A wheel or sdist is useless without the frontend, so building one runs npm if th
 fails with one line if it cannot. An sdist contains the built frontend, so installing from it needs no npm. An
 editable install (`pip install -e .`) only warns: the Python code works without the tab.
 
-The *.pyx modules are compiled if Cython, a C compiler and Python's headers are there. Without them, a
-diagnosis takes about twice as long.
+The *.pyx modules are compiled if Cython, a C compiler and Python's headers are there. Without them, reading a
+large trace takes several times as long.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find out why a PyTorch GPU job is slow or runs out of memory, from its traces and memory snapshots.
 
-This is the public API. Importing it is cheap: it does not import numpy or duckdb until it is used.
+This is the public API. Importing it is cheap: it does not import numpy or pyarrow until it is used.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error, or one that it comes from, says that memory or processes are used up."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, MemoryError) or str(seen) in _NO_THREAD:
+        if isinstance(seen, MemoryError) or str(seen) == _NO_THREAD:
             return True
         if isinstance(seen, OSError) and seen.errno in (errno.ENOMEM, errno.EAGAIN):
             return True
@@ -168,5 +168,5 @@ def is_out_of_memory(error: BaseException) -> bool:
     return False
 
 
-# Python and DuckDB have no class of their own for it.
-_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
+# A RuntimeError of Python, which has no class of its own for it.
+_NO_THREAD = "can't start new thread"

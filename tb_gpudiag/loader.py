@@ -15,7 +15,7 @@ from tensorboard.plugins import base_plugin
 
 # Packages that the analysis processes import. Here, they only have to be installed: importing all of them
 # would take a second of TensorBoard's start, and this process needs only some.
-NEEDED_BY_THE_ANALYSIS = ("numpy", "duckdb", "pyarrow", "fsspec", "platformdirs", "google.protobuf")
+NEEDED_BY_THE_ANALYSIS = ("numpy", "pyarrow", "fsspec", "platformdirs", "google.protobuf")
 
 # TensorBoard keeps 10 tensors of a tag, 100 with its fast data server. A record has at most 16 KB.
 MOST_RECORDS_OF_A_RUN = 500

@@ -44,7 +44,7 @@ def test_records_are_kept_unless_the_user_says_how_many() -> None:
     Loader().fix_flags(argparse.Namespace())  # a program that embeds TensorBoard
 
 
-@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "numpy", "platformdirs", "google.protobuf"])
+@pytest.mark.parametrize("missing", ["pyarrow", "numpy", "platformdirs", "google.protobuf"])
 def test_a_missing_dependency_is_logged_in_one_line(
     missing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -165,7 +165,7 @@ def test_the_tab_diagnoses_however_tensorboard_is_started(
 
 
 @pytest.mark.slow
-def test_without_duckdb_tensorboard_starts_without_the_tab(
+def test_without_pyarrow_tensorboard_starts_without_the_tab(
     start: Callable[..., TensorBoard], log: Path, tmp_path: Path
 ) -> None:
     """As if it were not installed: nobody can find it."""
@@ -177,7 +177,7 @@ def test_without_duckdb_tensorboard_starts_without_the_tab(
 
             class Blocker:
                 def find_spec(self, name, path=None, target=None):
-                    if name.partition(".")[0] == "duckdb":
+                    if name.partition(".")[0] == "pyarrow":
                         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
             sys.meta_path.insert(0, Blocker())
@@ -190,7 +190,7 @@ def test_without_duckdb_tensorboard_starts_without_the_tab(
     assert "scalars" in listed
     said = [line for line in tensorboard.log().splitlines() if "gpudiag" in line and "Diagnosis" in line]
     assert len(said) == 1
-    assert "duckdb" in said[0]
+    assert "pyarrow" in said[0]
 
 
 @pytest.mark.slow

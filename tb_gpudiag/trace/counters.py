@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
 from tb_gpudiag.trace.events import Counter
@@ -129,20 +128,11 @@ def event_samples(fields: Fields, counts: Bool, ranges: Bool, time_ns: Int64) ->
     The masks and time_ns have shape (n,), one entry per event.
     """
     rows = np.flatnonzero(counts | ranges)
-    found = fields.counters() if len(rows) else {}
-    if not found:
+    if not len(rows):
         return None
-    take = pa.array(rows)
-    values: Any = found["values"].take(take)
-    first = values.offsets.to_numpy()
-    owner = np.repeat(np.arange(len(rows)), np.diff(first))
-    entries = slice(int(first[0]), int(first[-1]))
-    keys = values.keys[entries]
-    value = np.asarray(pc.fill_null(values.items[entries], np.nan).to_numpy(), np.float64)
+    owner, keys, value, numbers = fields.counters(rows)
     pid, name = (_codes(fields.texts(field, rows)) for field in ("pid", "name"))
-    number, key = (
-        _codes(pc.fill_null(texts, "").dictionary_encode()) for texts in (found["series"].take(take), keys)
-    )
+    number, key = (_codes(pa.array(texts, pa.string()).dictionary_encode()) for texts in (numbers, keys))
     timed = counts[rows]
     good = np.isfinite(value) & (np.abs(np.where(np.isfinite(value), value, 0)) < _LARGEST)
     # Matching takes the square of the length.

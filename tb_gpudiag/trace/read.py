@@ -16,7 +16,6 @@ from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE, Source
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.chunks import EventArray, Workers
-from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.settle import Settler
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
 from tb_gpudiag.trace.memory.memory_timeline import is_memory_timeline, read_memory_timeline
@@ -141,13 +140,12 @@ def _whole(blocks: Iterator[bytes], source: Source, limits: Limits) -> bytes:
 def _read_events(
     source: Source, blocks: Iterator[bytes], limits: Limits, report: Callable[[float, str], None]
 ) -> Trace:
-    parser = Parser()
     workers = Workers()
     assembly = Assembly()
     search = CredentialSearch()
     path = source.path
     try:
-        settler = Settler(parser, limits, path)
+        settler = Settler(limits, path)
 
         def read_events(stream: Stream) -> bool:
             def tell() -> None:
@@ -161,7 +159,6 @@ def _read_events(
     finally:
         search.close()
         workers.close()
-        parser.close()
     if top.bare and not assembly.events_read:
         raise NotATrace(
             "it is a JSON list without trace events",

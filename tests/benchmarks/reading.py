@@ -15,7 +15,6 @@ from pathlib import Path
 from tests.benchmarks.traces import SIZE_BYTES, Measured, large_trace, measured, packed, print_table
 
 JSON_LOAD = "json.load alone"
-ONE_PASS = "one pass of yyjson"  # with DuckDB, on one core; it keeps no values
 READ = "read_trace"
 DIAGNOSE = "whole diagnosis"
 
@@ -34,12 +33,6 @@ import json
 # measured
 with open(path, encoding="utf-8") as file:
     result = len(json.load(file)["traceEvents"])
-""",
-    ONE_PASS: """
-import duckdb
-# measured
-count = "json_array_length(content, '$.traceEvents')"
-((result,),) = duckdb.sql(f"SELECT {count} FROM read_text('{path}')").fetchall()
 """,
     READ: """
 from tb_gpudiag.trace.read import read_trace

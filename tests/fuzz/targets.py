@@ -154,7 +154,7 @@ def _diagnose(content: bytes, name: str) -> None:
 
 
 def _read(path: Path) -> Trace | None:
-    """The trace; None if the file is refused, with words for the user. DuckDB alone reads the same."""
+    """The trace; None if the file is refused, with words for the user. The plain parser reads the same."""
     found, plain = both_ways(lambda: read_trace(str(path)))
     same_trace(found, plain)
     if isinstance(found, TraceError):

@@ -66,7 +66,7 @@ def read_bytes(content: bytes, *, age_s: float | None = None, limits: Limits | N
 
 
 def both_ways(read: Callable[[], Trace]) -> tuple[Trace | TraceError, Trace | TraceError]:
-    """Read with the compiled scanner, if there is one, and with DuckDB alone."""
+    """Read with the compiled scanner, if there is one, and with the plain parser alone."""
     found: list[Trace | TraceError] = []
     for scanner in (scanned.available(), False):
         with mock.patch.object(scanned, "available", return_value=scanner):

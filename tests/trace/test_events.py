@@ -173,7 +173,7 @@ def test_impossible_durations_are_zero_and_noted() -> None:
     )
     assert trace.events.duration_ns.tolist() == [0, 0, 0, 0, 0, 0, 2000]
     assert trace.malformed_events == 0
-    assert [note.split(" ", 1)[0] for note in trace.notes] == ["1", "5"]
+    assert [note.split(" ", 1)[0] for note in trace.notes] == ["text", "1", "5"]
 
 
 @pytest.mark.parametrize("ts", ["null", "NaN", "inf", '"soon"', "[1]", "1e40", "-1e40", "9.3e18"])
@@ -195,9 +195,10 @@ def test_an_event_with_only_phase_and_timestamp_is_read() -> None:
     assert rows(trace) == [(4000, 0, Category.OTHER, "", ("", ""), *[NONE] * 9, "", -1.0, (0, 0, -1), "", "")]
 
 
-def test_the_first_of_equal_keys_of_an_event_wins() -> None:
+def test_the_last_of_equal_keys_of_an_event_wins() -> None:
+    """As in viewers."""
     trace = read_bytes(document('{"ph": "X", "ts": 4, "name": "a", "ts": 5, "dur": 1, "name": "b"}'))
-    assert (names(trace), trace.start_ns) == (["a"], 4000)
+    assert (names(trace), trace.start_ns) == (["b"], 5000)
 
 
 def begin_end(*events: tuple[str, str, float], tid: int = 1) -> list[dict[str, Any]]:

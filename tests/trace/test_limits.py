@@ -58,7 +58,6 @@ def test_the_depth_limit_itself_is_allowed() -> None:
 
 READER = """
 import json, os, sys
-import duckdb
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.read import read_trace
@@ -75,7 +74,7 @@ for line in sys.stdin:
     if os.wait()[1]:
         print(-1, 'CRASHED', flush=True)
 """
-"""Reads each file in a process of its own, without importing everything again, DuckDB among it."""
+"""Reads each file in a process of its own, without importing everything again."""
 
 
 class Reader:

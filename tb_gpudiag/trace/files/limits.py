@@ -19,8 +19,7 @@ class Limits:
     # About 90 bytes each in memory, and twice that while they are sorted.
     max_events: int = 50_000_000
     # Traces are nested 6 levels deep, `args` of other writers a little deeper. A deeper event in the middle
-    # of a large file goes unnoticed. It does no harm: the parser does not recurse, and skips what it does not
-    # read.
+    # of a large file goes unnoticed, up to Python's limit of recursion. It does no harm.
     max_depth: int = 256
     # The largest event seen takes 60 KB (a long list of shapes).
     max_element_bytes: int = 8 << 20
@@ -38,7 +37,7 @@ class Limits:
     # Text that is parsed at a time. Measured: with 0.25 MiB, reading takes three times as long; with 1 MiB,
     # 1.5 times as long; with 8 MiB, as long, but more memory.
     chunk_bytes: int = 4 << 20
-    # While it is parsed, an event takes about 2 KB, even an empty one. When text is cut into chunks, each
+    # While it is parsed, even an empty event takes about 1 KB. When text is cut into chunks, each
     # event counts as at least this long. Real events have 150 bytes or more.
     least_event_bytes: int = 64
 

@@ -2,7 +2,7 @@
 """Find the fields of events in JSON text, in one pass.
 
 A strict recognizer: it accepts a part of what JSON allows, and gives up on everything else. Its caller then
-has DuckDB read that text. See scanned.py for how it is used.
+has plain.py read that text. See scanned.py for how it is used.
 
 The bytes come from a stranger: every place in the text and in the arrays is checked, and nothing recurses.
 """
@@ -12,15 +12,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from tb_gpudiag.trace.kineto._json cimport (
     ESCAPED, LENGTH, Text, byte_at, is_digit, skip_space, skip_string, skip_value, skip_word, word_at
 )
-
-cdef extern from *:
-    """
-    /* Below these, a double of µs, as DuckDB may use, is good to 0.001 and 0.05 ns. */
-    #define EXACT_NS (1000LL << 28)
-    #define NEARLY_EXACT_NS (1000LL << 38)
-    #define LARGEST_US 9000000000000000LL
-    """
-    const int64_t EXACT_NS, NEARLY_EXACT_NS, LARGEST_US
 
 INTEGER, MICROSECONDS, TEXT, SELDOM_TEXT, ARGUMENTS = range(5)
 """Kinds of fields. A time in µs is kept in ns, a TEXT as its number among the different ones, and a SELDOM_TEXT as
@@ -37,7 +28,7 @@ cdef enum:
     SLOTS = 256
     MOST_KEYS = 64
     LONGEST_KEY = 40
-    # So many digits fit 64 bits, and as ns.
+    # So many digits fit 64 bits.
     MOST_DIGITS = 18
     MOST_DIGITS_US = 16
 
@@ -77,7 +68,8 @@ cdef Py_ssize_t read_microseconds(Text text, Py_ssize_t at, int64_t* value) noex
     cdef bint negative = byte_at(text, at) == 45
     cdef Py_ssize_t begin
     cdef int64_t number = 0
-    cdef int decimals = 0, rest = 0  # of a ns, in thousandths
+    cdef int decimals = 0
+    cdef bint up = False  # rounded half up, by the first digit after the ns
     cdef uint8_t c
     at += negative
     begin = at
@@ -88,8 +80,8 @@ cdef Py_ssize_t read_microseconds(Text text, Py_ssize_t at, int64_t* value) noex
         number = number * 10 + (c - 48)
         at += 1
         c = byte_at(text, at)
-    if at == begin or (byte_at(text, begin) == 48 and at > begin + 1) or number > LARGEST_US:
-        return -1
+    if at == begin or (byte_at(text, begin) == 48 and at > begin + 1) or number >> 53:
+        return -1  # with more bits, it may not fit as ns
     if c == 46:
         at += 1
         c = byte_at(text, at)
@@ -98,24 +90,17 @@ cdef Py_ssize_t read_microseconds(Text text, Py_ssize_t at, int64_t* value) noex
         while is_digit(c):
             if decimals < 3:
                 number = number * 10 + (c - 48)
-            elif decimals < 6:
-                rest = rest * 10 + (c - 48)
+            elif decimals == 3:
+                up = c >= 53
             decimals += 1
             at += 1
             c = byte_at(text, at)
     if (c | 32) == 101:
         return -1
-    if decimals > 3:
-        while decimals < 6:
-            rest *= 10
-            decimals += 1
-        # Too close to the middle to be sure.
-        if number >= NEARLY_EXACT_NS or (450 <= rest < 550 if number >= EXACT_NS else 499 <= rest <= 500):
-            return -1
-        number += rest >= 500
     while decimals < 3:
         number *= 10
         decimals += 1
+    number += up
     value[0] = -number if negative else number
     return at
 
@@ -230,7 +215,7 @@ cdef class Scanner:
         self.table = table
 
     def scan(self, bytes content not None) -> int:
-        """Scan an array of events. Return how many it has; GIVEN_UP if DuckDB has to read it."""
+        """Scan an array of events. Return how many it has; GIVEN_UP if plain.py has to read it."""
         cdef int64_t[:, ::1] values = self.values
         cdef uint64_t[::1] present = self.present
         cdef int64_t[::1] places = self.places

@@ -18,8 +18,8 @@ cdef enum:
 def read_texts(
     bytes content not None, const int64_t[::1] places, uint8_t[::1] out, int32_t[::1] offsets, bint numbers
 ) -> int:
-    """Write texts one after the other, as DuckDB shows their JSON as VARCHAR. Return how many bytes they have
-    together; GIVEN_UP if DuckDB has to read them.
+    """Write texts one after the other: strings, and the JSON of other values, as plain.py shows it. Return how many
+    bytes they have together; GIVEN_UP if plain.py has to read them.
 
     places, shape (n,): as the scanner keeps them; -1 for an empty text. out: as long as all places together.
     offsets, shape (n + 1,): where each text starts. numbers: they are numbers, in any form.
@@ -48,7 +48,7 @@ cdef Py_ssize_t decode(
                 used = copy(text, at + 1, length - 2, out, used)
             elif c == 34 and not numbers:
                 used = unescape(text, at + 1, length - 2, out, used)
-            elif (c == 91 or c == 123) and not numbers and not places[i] & ESCAPED:
+            elif c == 91 and not numbers and not places[i] & ESCAPED:
                 used = minify(text, at, length, out, used)
             elif (is_digit(c) or c == 45) and (numbers or is_plain_integer(text, at, length)):
                 used = copy(text, at, length, out, used)
@@ -139,8 +139,8 @@ cdef Py_ssize_t unescape(
 cdef Py_ssize_t minify(
     Text text, Py_ssize_t at, Py_ssize_t length, uint8_t[::1] out, Py_ssize_t used
 ) except -2 nogil:
-    """Write nested JSON without escapes and without its white space. Return the place after it; -1 to give up on
-    numbers that are shown in another form."""
+    """Write a list without escapes and without its white space. Return the place after it; -1 to give up on numbers
+    that are shown in another form, and on objects, whose keys may come twice."""
     cdef Py_ssize_t end = at + length, begin
     cdef uint8_t c
     while at < end:
@@ -156,6 +156,8 @@ cdef Py_ssize_t minify(
         elif c == 32 or c == 10 or c == 13 or c == 9:
             at = skip_space(text, at)
             continue
+        elif c == 123:
+            return -1
         elif is_digit(c) or c == 45:
             begin = at
             at = skip_number(text, at)

@@ -28,7 +28,7 @@ from tb_gpudiag.trace.kineto.settle import Settled, Settler
 from tb_gpudiag.trace.kineto.structure import Scanner
 from tb_gpudiag.trace.kineto.top import Stream
 
-# The scanner and DuckDB release Python's lock: two workers keep two cores busy while this thread cuts.
+# The scanner releases Python's lock: two workers keep two cores busy while this thread cuts.
 _WORKERS: Final = 2
 # Enough chunks to keep the workers busy, few enough to bound memory.
 _CHUNKS_AHEAD: Final = 4
@@ -72,8 +72,6 @@ class Workers:
     def close(self) -> None:
         """Drop the chunks that nobody is parsing yet, and wait for the others (a fraction of a second)."""
         self._pool.shutdown(cancel_futures=True)
-        while not self._parsers.empty():
-            self._parsers.get().close()
 
     def _parse(self, text: bytes) -> Part | None:
         parser = self._parsers.get()
@@ -190,8 +188,8 @@ class EventArray:
     def _take(self, settled: Settled) -> None:
         self._assembly.malformed += settled.malformed
         self._assembly.repaired |= settled.repaired
-        for part in settled.parts:
-            self._add(part)
+        if settled.part is not None:
+            self._add(settled.part)
 
     def _add(self, part: Part) -> None:
         self._assembly.add(part)

@@ -18,7 +18,7 @@ from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
 from tb_gpudiag.trace.counters import Samples, event_samples
 from tb_gpudiag.trace.events import are_among
 from tb_gpudiag.trace.kineto import kineto
-from tb_gpudiag.trace.kineto.fields import Fields, Rows, all_empty
+from tb_gpudiag.trace.kineto.fields import Fields, all_empty
 from tb_gpudiag.trace.kineto.grids import blocks_of
 from tb_gpudiag.trace.kineto.messages import message_texts
 from tb_gpudiag.trace.memory.snapshot_segments import MOST_BYTES
@@ -124,7 +124,7 @@ def part_of(fields: Fields) -> Part:
     spans, negative, missing = _spans(fields, span_rows, start_ns, begin, end, span_thread, threads)
     return Part(
         read=fields.count - int(malformed.sum()),
-        malformed=int(malformed.sum()),
+        malformed=fields.others + int(malformed.sum()),
         negative_durations=negative,
         missing_durations=missing,
         spans=spans,
@@ -142,7 +142,7 @@ def part_of(fields: Fields) -> Part:
 
 def _spans(
     fields: Fields,
-    rows: Rows,
+    rows: Int64,
     start_ns: Int64,
     begin: Bool,
     end: Bool,
@@ -160,19 +160,15 @@ def _spans(
     work = are_among(category, *GPU_WORK_CATEGORIES)
     # On ROCm, the calls that start copies have bytes, too.
     copies = are_among(category, Category.MEMCPY, Category.MEMSET)
-    of_copies = fields.group("copies") if copies.any() else None
-    sizes = of_copies.numbers("copied_bytes", rows) if of_copies else np.full(len(rows), NONE, np.int64)
-    sizes[~copies] = NONE
+    sizes = np.full(len(rows), NONE, np.int64)
+    sizes[copies] = fields.numbers("copied_bytes", rows[copies])
     pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
     tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
     tids -= np.where(tids >= kineto.SYNC_TID_OFFSET, np.int32(kineto.SYNC_TID_OFFSET), np.int32(0))
     numbers = {name: fields.numbers(name, rows) for name in _NUMBERS}
     syncs = category == Category.CUDA_SYNC
-    if syncs.any():
-        of_waits = fields.group("waits")
-        for column, awaited in (("sequence", "awaited_record"), ("forward_thread", "awaited_stream")):
-            values = of_waits.numbers(awaited, rows) if of_waits else np.full(len(rows), NONE, np.int64)
-            numbers[column] = np.where(syncs, values, numbers[column])
+    for column, awaited in (("sequence", "awaited_record"), ("forward_thread", "awaited_stream")):
+        numbers[column][syncs] = fields.numbers(awaited, rows[syncs])
     blocks_per_sm = _decimals(fields, "blocks_per_sm", rows, category)
     shared_bytes = _small(fields.numbers("shared_bytes", rows))
     shared_bytes[category != Category.KERNEL] = NONE
@@ -196,13 +192,13 @@ def _spans(
         call_stack=fields.texts("call_stack", rows, cut=_LONGEST_STACK),
         shapes=fields.texts("input_shapes", rows, most=_LONGEST_SHAPES),
         types=_texts_where(has_cost, fields, "input_types", rows, name),
-        settings=_texts_where(has_settings, fields.group("settings"), "settings", rows, name),
+        settings=_texts_where(has_settings, fields, "settings", rows, name),
         messages=message_texts(fields, rows, name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
 
-def _implausible(fields: Fields, rows: Rows) -> Bool:
+def _implausible(fields: Fields, rows: Int64) -> Bool:
     """Mask of these events: those with a size that no machine has."""
     beyond = np.zeros(len(rows), np.bool_)
     for name in ("memory_bytes", "memory_allocated", "memory_reserved"):
@@ -211,7 +207,7 @@ def _implausible(fields: Fields, rows: Rows) -> Bool:
     return beyond
 
 
-def _memory(fields: Fields, rows: Rows, time_ns: Int64, thread: Int32, failed: Bool) -> Memory:
+def _memory(fields: Fields, rows: Int64, time_ns: Int64, thread: Int32, failed: Bool) -> Memory:
     return Memory(
         time_ns=time_ns[rows],
         bytes=fields.numbers("memory_bytes", rows, 0),
@@ -238,17 +234,17 @@ def _categories(cats: pa.DictionaryArray, name: pa.DictionaryArray) -> UInt8:
 
 
 def _texts_where(
-    kept: Callable[[str], bool], fields: Fields | None, field: str, rows: Rows, name: pa.DictionaryArray
+    kept: Callable[[str], bool], fields: Fields, field: str, rows: Int64, name: pa.DictionaryArray
 ) -> pa.DictionaryArray:
     """Read the texts of events of the names that are kept; the others are empty. For all operators, they
     take much memory."""
     keeps = np.array([kept(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
-    if fields is None or not keeps.any():
+    if not keeps.any():
         return all_empty(len(name))
     return fields.texts(field, rows, where=keeps[name.indices.to_numpy()], most=_LONGEST_SHAPES)
 
 
-def _decimals(fields: Fields, name: str, rows: Rows, category: UInt8) -> Float32:
+def _decimals(fields: Fields, name: str, rows: Int64, category: UInt8) -> Float32:
     """Return a field of kernels; NaN for other events and for values that are not a number."""
     values = fields.decimals(name, rows, category == Category.KERNEL)
     known = (values >= 0) & (values < 1e9)
@@ -277,7 +273,7 @@ def _place(numbers: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32
     return np.where(work, given, NONE).astype(np.int32)
 
 
-def _threads(fields: Fields, rows: Rows) -> tuple[Int32, list[tuple[str, str]]]:
+def _threads(fields: Fields, rows: Int64) -> tuple[Int32, list[tuple[str, str]]]:
     """Return the (pid, tid) pair of each of `rows` as an index, and the list of pairs that it points into."""
     pids, tids = (fields.texts(name, rows, cut=LONGEST_NAME) for name in ("pid", "tid"))
     pair = pids.indices.to_numpy().astype(np.int64) * max(len(tids.dictionary), 1) + tids.indices.to_numpy()

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tb_gpudiag.arrays import Bool, Float32, UInt8
+from tb_gpudiag.arrays import Bool, Float32, Int64, UInt8
 from tb_gpudiag.trace.events import are_among
 from tb_gpudiag.trace.kineto import kineto
-from tb_gpudiag.trace.kineto.fields import Fields, Rows
+from tb_gpudiag.trace.kineto.fields import Fields
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 _SIDES = (("grid", "block"), ("launch_grid", "launch_block"))
@@ -20,7 +20,7 @@ _LARGEST = 2**40
 
 
 def blocks_of(
-    fields: Fields, rows: Rows, category: UInt8, name: pa.DictionaryArray, blocks_per_sm: Float32
+    fields: Fields, rows: Int64, category: UInt8, name: pa.DictionaryArray, blocks_per_sm: Float32
 ) -> Float32:
     """Return the blocks of each event's grid, shape (n,): of kernels without `blocks_per_sm`, and of ROCm's
     launch calls. NaN elsewhere, and where the trace does not say.
@@ -35,14 +35,13 @@ def blocks_of(
     if len(rows):
         chosen |= are_among(category, *CALL_CATEGORIES) & call[code]
     own = np.flatnonzero(chosen)
-    found = fields.group("grids") if len(own) else None
-    if found is None:
+    if not len(own):
         return blocks
     threads = np.array([kineto.grid_in_threads(n) for n in names], np.bool_)[code[own]]
     for grid, block in _SIDES:
         blocks[own] = np.where(
             np.isnan(blocks[own]),
-            _blocks(found.texts(grid, rows[own]), found.texts(block, rows[own]), threads),
+            _blocks(fields.texts(grid, rows[own]), fields.texts(block, rows[own]), threads),
             blocks[own],
         )
     return blocks

@@ -14,8 +14,8 @@ from typing import Final
 from tb_gpudiag.trace.files.copying import Write
 from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.files.source import Source
-from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.pieces import BETWEEN, Salvaged, broken_end, ends_array, salvage
+from tb_gpudiag.trace.kineto.plain import is_json
 from tb_gpudiag.trace.kineto.repair import repaired
 from tb_gpudiag.trace.kineto.structure import elements
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
@@ -122,18 +122,14 @@ def _copy(stream: Stream, out: _Elements, write: Write) -> None:
 
 def _mend(stream: Stream, out: _Elements, write: Write, limits: Limits, *, bare: bool) -> None:
     """Write the events that are JSON, close the list, and write what follows it if that is JSON."""
-    parser = Parser()
-    try:
-        rest = _mend_events(stream, out, parser, limits)
-        while len(rest) <= _MOST_AFTER_EVENTS_BYTES and (block := stream.next()):
-            rest += block
-        whole = len(rest) <= _MOST_AFTER_EVENTS_BYTES and bool(parser.valid([b'{"":[]' + rest])[0])
-        write(b"\n]" + (b"" if bare else rest if whole else b"}") + b"\n")
-    finally:
-        parser.close()
+    rest = _mend_events(stream, out, limits)
+    while len(rest) <= _MOST_AFTER_EVENTS_BYTES and (block := stream.next()):
+        rest += block
+    whole = len(rest) <= _MOST_AFTER_EVENTS_BYTES and is_json(b'{"":[]' + rest)
+    write(b"\n]" + (b"" if bare else rest if whole else b"}") + b"\n")
 
 
-def _mend_events(stream: Stream, out: _Elements, parser: Parser, limits: Limits) -> bytes:
+def _mend_events(stream: Stream, out: _Elements, limits: Limits) -> bytes:
     """Write the events that are JSON. Return the text after them; b"" if the file ends before."""
     leftover = b""
     while True:
@@ -141,8 +137,8 @@ def _mend_events(stream: Stream, out: _Elements, parser: Parser, limits: Limits)
         text = repaired((leftover + block).lstrip(_SPACE + b","))
         # An unbalanced quote may have swallowed the events after it.
         endless = len(text) > limits.max_element_bytes
-        by_structure = None if endless else _by_structure(text, parser, limits, final=not block)
-        settled = by_structure or salvage(text, parser, not block)
+        by_structure = None if endless else _by_structure(text, limits, final=not block)
+        settled = by_structure or salvage(text, not block)
         if accepted := settled.accepted.strip(_SPACE + b","):
             out.add(accepted)
         if settled.rest is not None:
@@ -154,7 +150,7 @@ def _mend_events(stream: Stream, out: _Elements, parser: Parser, limits: Limits)
             leftover = b""
 
 
-def _by_structure(text: bytes, parser: Parser, limits: Limits, *, final: bool) -> Salvaged | None:
+def _by_structure(text: bytes, limits: Limits, *, final: bool) -> Salvaged | None:
     """Return the elements of a text that are all JSON; None if they are not. See settle.Settler."""
     found = elements(text)
     if found.array_end >= 0:
@@ -162,8 +158,7 @@ def _by_structure(text: bytes, parser: Parser, limits: Limits, *, final: bool) -
         settled = _ended(text, found.array_end, may_wait=may_wait)
     else:
         settled = _open(text, found.last_end, final=final)
-    valid = settled is not None and parser.valid([b"[" + settled.accepted + b"]"])[0]
-    return settled if valid else None
+    return settled if settled is not None and is_json(b"[" + settled.accepted + b"]") else None
 
 
 def _ended(text: bytes, end: int, *, may_wait: bool) -> Salvaged | None:

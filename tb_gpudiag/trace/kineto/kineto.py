@@ -7,6 +7,7 @@ version of torch wrote the file.
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import Any, Final
 
 from tb_gpudiag.arrays import NONE
@@ -14,83 +15,80 @@ from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.vocabulary.kernel_families import GRID_IN_THREADS
 from tb_gpudiag.vocabulary.recorded import Category
 
+
+class Form(Enum):
+    """How the value of an entry is read."""
+
+    TEXT = 0
+    INTEGER = 1
+    ADDRESS = 2  # an integer below 2**64, which is kept as one with a sign
+    DECIMAL = 3
+    MICROSECONDS = 4  # exact: as whole nanoseconds
+
+
 FIELDS: Final = {
-    "phase": ("ph", "VARCHAR"),
-    "category": ("cat", "VARCHAR"),
-    "name": ("name", "VARCHAR"),
-    "pid": ("pid", "VARCHAR"),
-    "tid": ("tid", "VARCHAR"),
-    # Exact: DuckDB parses a decimal digit by digit. 19 digits before the point fit any 64-bit timestamp.
-    "start_us": ("ts", "DECIMAL(22,3)"),
-    "duration_us": ("dur", "DECIMAL(22,3)"),
+    "phase": ("ph", Form.TEXT),
+    "category": ("cat", Form.TEXT),
+    "name": ("name", Form.TEXT),
+    "pid": ("pid", Form.TEXT),
+    "tid": ("tid", Form.TEXT),
+    "start_us": ("ts", Form.MICROSECONDS),
+    "duration_us": ("dur", Form.MICROSECONDS),
 }
-"""Columns read from the entries of an event: key of the entry and its SQL type."""
+"""Fields read from the entries of an event: key of the entry and its form."""
+
+MESSAGE: Final = {
+    "collective": ("Collective name", Form.TEXT),
+    "group": ("Process Group Name", Form.TEXT),
+    "group_ranks": ("Process Group Ranks", Form.TEXT),
+    "group_size": ("Group size", Form.TEXT),
+    "sequence_number": ("Seq", Form.TEXT),
+    "elements_in": ("In msg nelems", Form.TEXT),
+    "elements_out": ("Out msg nelems", Form.TEXT),
+    "element_type": ("dtype", Form.TEXT),
+    "source": ("Src Rank", Form.TEXT),
+    "destination": ("Dst Rank", Form.TEXT),
+}
+"""Fields of events.Message, in its order, read from the `args` of collectives."""
 
 ARGUMENTS: Final = {
-    "correlation": ("correlation", "BIGINT"),
-    "external_id": ("External id", "BIGINT"),
-    "device": ("device", "BIGINT"),
-    "stream": ("stream", "BIGINT"),
-    "python_id": ("Python id", "BIGINT"),
-    "python_parent": ("Python parent id", "BIGINT"),
-    "sequence": ("Sequence number", "BIGINT"),
-    "forward_thread": ("Fwd thread id", "BIGINT"),
-    "blocks_per_sm": ("blocks per SM", "DOUBLE"),
-    "warps_per_sm": ("warps per SM", "DOUBLE"),
-    "registers": ("registers per thread", "BIGINT"),
-    "shared_bytes": ("shared memory", "BIGINT"),
-    "call_stack": ("Call stack", "VARCHAR"),
-    "input_shapes": ("Input Dims", "VARCHAR"),
-    "input_types": ("Input type", "VARCHAR"),
-    "memory_bytes": ("Bytes", "BIGINT"),
-    "memory_device_type": ("Device Type", "BIGINT"),
-    "memory_device": ("Device Id", "BIGINT"),
-    "memory_address": ("Addr", "UBIGINT"),
-    "memory_allocated": ("Total Allocated", "BIGINT"),
-    "memory_reserved": ("Total Reserved", "BIGINT"),
-    "thread_name": ("name", "VARCHAR"),
+    "correlation": ("correlation", Form.INTEGER),
+    "external_id": ("External id", Form.INTEGER),
+    "device": ("device", Form.INTEGER),
+    "stream": ("stream", Form.INTEGER),
+    "python_id": ("Python id", Form.INTEGER),
+    "python_parent": ("Python parent id", Form.INTEGER),
+    "sequence": ("Sequence number", Form.INTEGER),
+    "forward_thread": ("Fwd thread id", Form.INTEGER),
+    "blocks_per_sm": ("blocks per SM", Form.DECIMAL),
+    "warps_per_sm": ("warps per SM", Form.DECIMAL),
+    "registers": ("registers per thread", Form.INTEGER),
+    "shared_bytes": ("shared memory", Form.INTEGER),
+    "call_stack": ("Call stack", Form.TEXT),
+    "input_shapes": ("Input Dims", Form.TEXT),
+    "input_types": ("Input type", Form.TEXT),
+    "memory_bytes": ("Bytes", Form.INTEGER),
+    "memory_device_type": ("Device Type", Form.INTEGER),
+    "memory_device": ("Device Id", Form.INTEGER),
+    "memory_address": ("Addr", Form.ADDRESS),
+    "memory_allocated": ("Total Allocated", Form.INTEGER),
+    "memory_reserved": ("Total Reserved", Form.INTEGER),
+    "thread_name": ("name", Form.TEXT),
+    "copied_bytes": ("bytes", Form.INTEGER),
+    "grid": ("grid", Form.TEXT),
+    "block": ("block", Form.TEXT),
+    "launch_grid": ("grid dim", Form.TEXT),
+    "launch_block": ("block dim", Form.TEXT),
+    "awaited_stream": ("wait_on_stream", Form.INTEGER),
+    "awaited_record": ("wait_on_cuda_event_record_corr_id", Form.INTEGER),
+    "settings": ("Concrete Inputs", Form.TEXT),
+    **MESSAGE,
 }
-"""Columns read from the `args` of an event, likewise. SQL ignores case: keys must differ in more."""
-
-SELDOM: Final = {
-    # Differs from `Bytes` of `[memory]` only in case.
-    "copies": {"copied_bytes": ("bytes", "BIGINT")},
-    "grids": {
-        "grid": ("grid", "VARCHAR"),
-        "block": ("block", "VARCHAR"),
-        "launch_grid": ("grid dim", "VARCHAR"),
-        "launch_block": ("block dim", "VARCHAR"),
-    },
-    "waits": {
-        "awaited_stream": ("wait_on_stream", "BIGINT"),
-        "awaited_record": ("wait_on_cuda_event_record_corr_id", "BIGINT"),
-    },
-    "settings": {"settings": ("Concrete Inputs", "VARCHAR")},
-    # In this order, these are the fields of events.Message.
-    "messages": {
-        "collective": ("Collective name", "VARCHAR"),
-        "group": ("Process Group Name", "VARCHAR"),
-        "group_ranks": ("Process Group Ranks", "VARCHAR"),
-        "group_size": ("Group size", "VARCHAR"),
-        "sequence_number": ("Seq", "VARCHAR"),
-        "elements_in": ("In msg nelems", "VARCHAR"),
-        "elements_out": ("Out msg nelems", "VARCHAR"),
-        "element_type": ("dtype", "VARCHAR"),
-        "source": ("Src Rank", "VARCHAR"),
-        "destination": ("Dst Rank", "VARCHAR"),
-    },
-}
-"""Groups of columns that few chunks need: of copies, of kernels without blocks per multiprocessor, of
-synchronization events, of convolutions and attention, and of collectives."""
-
-COUNTERS: Final = {"series": ("id", "VARCHAR"), "values": ("args", "MAP(VARCHAR, DOUBLE)")}
-"""Columns read from counters: entries of the event, likewise. `args` has a value for each series."""
+"""Fields read from the `args` of an event. An event has few of them."""
 
 _HIP_LAUNCH: Final = re.compile(r"hip\w*LaunchKernel\w*")
 _LAUNCH_IN_THREADS: Final = re.compile(r"hip(ExtModule|HccModule)Launch\w*")
 _KERNEL_IN_THREADS: Final = re.compile(GRID_IN_THREADS)
-
-_TIMESTAMP: Final = re.compile(rb'("(?:ts|dur)"[ \t\r\n]*:[ \t\r\n]*)(-?[0-9][0-9.eE+-]*)')
 
 _CATEGORIES: Final = {
     "operator": Category.CPU_OP,
@@ -190,11 +188,6 @@ def is_trace(head: bytes) -> bool:
 def is_execution_trace(head: bytes) -> bool:
     """Return whether a file that starts like this is what torch's ExecutionTraceObserver writes."""
     return _EXECUTION_TRACE_START.match(head) is not None
-
-
-def quoted_timestamps(chunk: bytes) -> bytes:
-    """Return the chunk with its timestamps and durations as strings."""
-    return _TIMESTAMP.sub(rb'\1"\2"', chunk)
 
 
 def category(text: str) -> Category:

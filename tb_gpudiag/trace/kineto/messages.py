@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.trace.events import Message
 from tb_gpudiag.trace.kineto import kineto
-from tb_gpudiag.trace.kineto.fields import Fields, Rows, all_empty, indices
+from tb_gpudiag.trace.kineto.fields import Fields, all_empty, indices
 from tb_gpudiag.vocabulary.kernel_names import communicates
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS
 
@@ -25,17 +25,16 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _RANK: Final = re.compile(r"[0-9]{1,9}")
 
 
-def message_texts(fields: Fields, rows: Rows, name: pa.DictionaryArray) -> pa.DictionaryArray:
+def message_texts(fields: Fields, rows: Int64, name: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return the fields of each event's message, joined to one text; "" for events without one.
 
     name: of each of `rows`, shape (n,).
     """
     has = np.array([_has_message(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
-    found = fields.group("messages") if has.any() else None
-    if found is None:
+    if not has.any():
         return all_empty(len(name))
     own = np.flatnonzero(has[name.indices.to_numpy()])
-    columns = [found.texts(key, rows[own]).dictionary_decode() for key in kineto.SELDOM["messages"]]
+    columns = [fields.texts(key, rows[own]).dictionary_decode() for key in kineto.MESSAGE]
     joined = pc.binary_join_element_wise(*columns, _SEPARATOR)
     # Where all fields are empty, the text consists of separators.
     said = pc.less(pc.binary_length(joined), _LONGEST)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tb_gpudiag.arrays import Int32, Int64
-from tb_gpudiag.trace.kineto.parser import Parser
+from tb_gpudiag.trace.kineto.plain import is_json
 from tb_gpudiag.trace.kineto.structure import Marks, segmented
 
 _SPACE: Final = b" \t\r\n"
@@ -49,9 +48,9 @@ class Salvaged:
     rest: bytes | None  # what follows the array; None if its end was not found
 
 
-def salvage(text: bytes, parser: Parser, final: bool) -> Salvaged:
+def salvage(text: bytes, final: bool) -> Salvaged:
     """Save the good elements of `text`, which starts between two. `final`: nothing follows it in the file."""
-    pieces = _Pieces(text, parser, final)
+    pieces = _Pieces(text, final)
     accepted: list[bytes] = []
     malformed = 0
     leftover, rest = b"", None
@@ -91,14 +90,14 @@ class _Saved:
 class _Pieces:
     """A text split where events plausibly start, and which pieces of it the parser refuses."""
 
-    def __init__(self, text: bytes, parser: Parser, final: bool) -> None:
+    def __init__(self, text: bytes, final: bool) -> None:
         gaps = [match.span("gap") for match in BETWEEN.finditer(text)]
         self.values_after = [*(len(_VALUE.findall(text, *gap)) for gap in gaps), 0]
         starts = [0, *(end for _, end in gaps)]
         stops = [*(start for start, _ in gaps), len(text)]
         marks = segmented(text, np.array(starts, np.int64))
         self.texts = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        bad = np.flatnonzero(~_elements(parser, self.texts))
+        bad = np.array([i for i, piece in enumerate(self.texts) if not _are_elements(piece)], np.int64)
         self.bad: list[int] = bad.tolist()
         self.max_depth = int(marks.depth.max(initial=0))
         self._text = text
@@ -110,13 +109,13 @@ class _Pieces:
         firsts = _firsts(text, marks, starts)
         # What each bad piece may give: the text before the end of the array, its first element, or the piece
         # joined with later ones. Only what the parser accepts is here.
-        self._to_end = self._good(parser, {i: end.at for i, end in self._array_ends.items()})
-        self._first = self._good(parser, firsts)
-        self._joined = _passing(parser, {i: text[starts[i] : stops[j]] for i, j in self._joins.items()})
+        self._to_end = self._good({i: end.at for i, end in self._array_ends.items()})
+        self._first = self._good(firsts)
+        self._joined = _passing({i: text[starts[i] : stops[j]] for i, j in self._joins.items()})
 
-    def _good(self, parser: Parser, stops: dict[int, int]) -> dict[int, bytes]:
+    def _good(self, stops: dict[int, int]) -> dict[int, bytes]:
         """Those bad pieces that are elements up to their stop."""
-        return _passing(parser, {i: self.texts[i][: stops[i]] for i in self.bad if i in stops})
+        return _passing({i: self.texts[i][: stops[i]] for i in self.bad if i in stops})
 
     def save(self, i: int) -> _Saved:
         """Save what is good of the bad piece `i`."""
@@ -179,15 +178,14 @@ class _ArrayEnd:
     plausible: bool  # it follows a `}`, so it ends the array even if the text before it is not JSON
 
 
-def _elements(parser: Parser, pieces: list[bytes]) -> npt.NDArray[np.bool_]:
-    """Mask of the pieces that are an element, or several separated by commas. Shape (len(pieces),)."""
-    return parser.valid([b"[" + piece + b"]" for piece in pieces])
+def _are_elements(piece: bytes) -> bool:
+    """Return whether a piece is an element, or several separated by commas."""
+    return is_json(b"[" + piece + b"]")
 
 
-def _passing(parser: Parser, pieces: dict[int, bytes]) -> dict[int, bytes]:
+def _passing(pieces: dict[int, bytes]) -> dict[int, bytes]:
     """Keep the pieces that are elements."""
-    passes = _elements(parser, list(pieces.values()))
-    return {i: piece for (i, piece), good in zip(pieces.items(), passes.tolist(), strict=True) if good}
+    return {i: piece for i, piece in pieces.items() if _are_elements(piece)}
 
 
 def _firsts(text: bytes, marks: Marks, starts: list[int]) -> dict[int, int]:

@@ -15,11 +15,13 @@ import numpy as np
 from tb_gpudiag.trace.kineto.structure import runs
 
 _CONTROL_TO_SPACE: Final = bytes(ord(" ") if code < 0x20 else code for code in range(256))
-_NOT_AVAILABLE: Final = re.compile(rb'("[ ]*:[ ]*)N/A(?=[ ]*[,}])')
-_LONE_HIGH: Final = rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-_LONE_LOW: Final = rb"(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_LONE_SURROGATE: Final = re.compile(rb"(?<!\\)(?:" + _LONE_HIGH + rb"|" + _LONE_LOW + rb")")
+_NOT_AVAILABLE: Final = re.compile(rb'(?i)("[ ]*:[ ]*)(?:N/A|-?(?:nan|inf(?:inity)?))(?=[ ]*[,}])')
+_MAYBE_NOT_AVAILABLE: Final = re.compile(rb"(?i):[ ]*-?[ni][/an]")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+# All escapes in turn: a pair of surrogates, a lone one, and any other.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 _HEX: Final = np.zeros(256, np.bool_)
 _HEX[list(b"0123456789abcdefABCDEF")] = True
 _ESCAPABLE: Final = np.zeros(256, np.bool_)
@@ -29,15 +31,15 @@ _ESCAPABLE[list(b'"\\/bfnrtu')] = True
 def repaired(text: bytes) -> bytes:
     """Repair text of JSON.
 
-    Control characters become spaces, bare backslashes are doubled, `N/A` becomes null, broken UTF-8 and lone
-    surrogates become U+FFFD. An incomplete UTF-8 sequence or escape at the very end stays: its rest may
-    follow.
+    Control characters become spaces, bare backslashes are doubled, `N/A`, `nan` and `inf` become null, broken
+    UTF-8 and lone surrogates become U+FFFD. An incomplete UTF-8 sequence or escape at the very end stays: its
+    rest may follow.
     """
     text = text.translate(_CONTROL_TO_SPACE)
     text = _utf8(text)
     if b"\\" in text:
         text = _escapes(text)
-    if b"N/A" in text:
+    if _MAYBE_NOT_AVAILABLE.search(text):
         text = _NOT_AVAILABLE.sub(rb"\1null", text)
     return text
 
@@ -64,5 +66,12 @@ def _escapes(text: bytes) -> bytes:
     if bare.any():
         text = np.insert(codes, last[bare], ord("\\")).tobytes()
     if _SURROGATE.search(text):
-        text = _LONE_SURROGATE.sub(rb"\\ufffd", text)
+        text = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["lone"] else escape[0], text)
     return text
+
+
+def has_lone_surrogate(text: bytes) -> bool:
+    """Return whether a string has half of an escaped pair of surrogates: not Unicode, and so not JSON."""
+    if not _SURROGATE.search(text):
+        return False
+    return any(escape["lone"] for escape in _ESCAPE.finditer(text))

@@ -16,7 +16,7 @@ from tb_gpudiag.trace.kineto.columns import Part
 from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.pieces import BETWEEN, broken_end, ends_array, salvage
 from tb_gpudiag.trace.kineto.repair import repaired
-from tb_gpudiag.trace.kineto.structure import MOST_ELEMENTS, Elements, elements
+from tb_gpudiag.trace.kineto.structure import Elements, elements
 from tb_gpudiag.trace.kineto.top import too_deep
 
 _SPACE: Final = b" \t\r\n"
@@ -26,8 +26,8 @@ _SPACE: Final = b" \t\r\n"
 class Settled:
     """What was read from a text."""
 
-    parts: list[Part]  # the whole elements
-    malformed: int = 0  # elements skipped, in addition to those that `parts` count
+    part: Part | None  # the whole elements
+    malformed: int = 0  # elements skipped, in addition to those that `part` counts
     repaired: bool = False  # something was not JSON and could be repaired
     leftover: bytes = b""  # the start of an element that ends after the text
     ended: bool = False  # the array ends in the text
@@ -37,8 +37,8 @@ class Settled:
 class Settler:
     """Settles texts of one file."""
 
-    def __init__(self, parser: Parser, limits: Limits, path: str) -> None:
-        self._parser = parser
+    def __init__(self, limits: Limits, path: str) -> None:
+        self._parser = Parser()
         self._limits = limits
         self._path = path
 
@@ -61,7 +61,7 @@ class Settler:
     def give_up(self, text: bytes) -> Settled:
         """Settle text that may be one endless element. The leftover is that element, if there is one."""
         if b"{" not in text:  # no events, and perhaps millions of numbers
-            return Settled([], leftover=text)
+            return Settled(None, leftover=text)
         return self._by_pieces(repaired(text), final=False)
 
     def _by_structure(self, text: bytes, final: bool) -> Settled | None:
@@ -78,35 +78,28 @@ class Settler:
             if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
                 return None  # more events follow: a stray bracket
             if not final and len(text) <= self._limits.max_element_bytes:
-                return Settled([], leftover=text)  # more text shows whether events follow
-        parts = self._parsed(text[:end], found)
-        return None if parts is None else Settled(parts, ended=True, rest=text[end + 1 :])
+                return Settled(None, leftover=text)  # more text shows whether events follow
+        part = self._parsed(text[:end], found)
+        return None if part is None else Settled(part, ended=True, rest=text[end + 1 :])
 
     def _open_array(self, text: bytes, found: Elements, final: bool) -> Settled | None:
         """Settle text after which the array continues."""
-        parts = self._parsed(text[: found.last_end], found)
-        if parts is None:
+        part = self._parsed(text[: found.last_end], found)
+        if part is None:
             return None
         leftover = text[found.last_end :].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
         if BETWEEN.search(leftover) or broken_end(leftover) >= 0:
             # An unbalanced quote or bracket may have swallowed events. The depth inside it means nothing.
-            return None if final else Settled(parts, leftover=leftover)
+            return None if final else Settled(part, leftover=leftover)
         self._check_depth(found.open_depth)
-        return Settled(parts, leftover=leftover)
+        return Settled(part, leftover=leftover)
 
-    def _parsed(self, whole_elements: bytes, found: Elements) -> list[Part] | None:
-        """Parse elements, a bounded number at a time; return None if they are not JSON."""
-        parts = []
-        begin = 0
-        commas = found.commas[found.commas < len(whole_elements)]
-        for end in [*commas[MOST_ELEMENTS - 1 :: MOST_ELEMENTS].tolist(), len(whole_elements)]:
-            part = self._parser.parse(b"[" + whole_elements[begin:end] + b"]")
-            if part is None:
-                return None
-            parts.append(part)
-            begin = end + 1
-        self._check_depth(found.depth)
-        return parts
+    def _parsed(self, whole_elements: bytes, found: Elements) -> Part | None:
+        """Parse elements; return None if they are not JSON."""
+        part = self._parser.parse(b"[" + whole_elements.rstrip(_SPACE + b",") + b"]")
+        if part is not None:
+            self._check_depth(found.depth)
+        return part
 
     def _check_depth(self, depth: int) -> None:
         if depth > self._limits.max_depth:
@@ -114,10 +107,10 @@ class Settler:
 
     def _by_pieces(self, text: bytes, final: bool) -> Settled:
         """Settle text in which some elements are not JSON."""
-        salvaged = salvage(text, self._parser, final)
+        salvaged = salvage(text, final)
         self._check_depth(salvaged.max_depth)
         return Settled(
-            self._parsed(salvaged.accepted, elements(salvaged.accepted)) or [],
+            self._parsed(salvaged.accepted, elements(salvaged.accepted)),
             salvaged.malformed,
             leftover=salvaged.leftover,
             ended=salvaged.rest is not None,

@@ -13,25 +13,10 @@ from tb_gpudiag.arrays import Bool, Int32, Int64
 _QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")
 _COMMA: Final = ord(",")
-_BRACE: Final = ord("{")
 _CLOSING: Final = ord("]")
-_COLON: Final = ord(":")
-_LOWER: Final = 0x20  # the bit by which lowercase letters differ from capital ones
-_LETTERS: Final = 26
-_CLOSING_BRACE: Final = ord("}")
-_IS_SPACE: Final = np.isin(np.arange(256), list(b" \t\r\n"))
-_IS_IN_KEY: Final = ~np.isin(np.arange(256), [_QUOTE, _BACKSLASH])
-# Shorter text need not be bounded.
-_SHORTEST: Final = 16
-# Longer keys and gaps are not those of traces.
-_LONGEST_SKIP: Final = 64
 _STEP: Final = np.zeros(256, np.int8)
 _STEP[[ord("{"), ord("[")]] = 1
 _STEP[[ord("}"), ord("]")]] = -1
-
-# Elements of an array parsed at a time. Meanwhile, each takes about 2 KB, even one that is not an object. A
-# chunk of real events has fewer than 30,000.
-MOST_ELEMENTS: Final = 1 << 16
 
 # In the worst case, positions take several times the memory of the text. Scanning in blocks bounds that.
 _SCAN_BYTES: Final = 1 << 20
@@ -158,7 +143,6 @@ class Elements:
     """What brackets say about the elements of an array."""
 
     last_end: int  # just after the last element that has ended: a bracket or a comma shows that
-    commas: Int64  # positions of the commas between elements, shape (n,)
     array_end: int  # position of the bracket that closes the array, or -1
     depth: int  # greatest depth of the elements that have ended
     open_depth: int  # greatest depth of the one that has not
@@ -169,7 +153,6 @@ def elements(text: bytes) -> Elements:
     scanner = Scanner()
     last_end = depth = open_depth = 0
     array_end = -1
-    commas = [np.zeros(0, np.int64)]
     for offset in range(0, len(text), _SCAN_BYTES):
         scan = scanner.feed(text[offset : offset + _SCAN_BYTES])
         between = scan.top_commas()
@@ -186,59 +169,9 @@ def elements(text: bytes) -> Elements:
             open_depth = max(open_depth, int(scan.depth[:stop].max(initial=0)))
         if len(below):
             between = between[between < scan.at[stop]]
-        commas.append(offset + between)
         if len(between):
             last_end = max(last_end, offset + int(between[-1]))
         if len(below):
             array_end = offset + int(scan.at[stop])
             break
-    return Elements(last_end, np.concatenate(commas), array_end, depth, open_depth)
-
-
-def most_elements(text: bytes) -> int:
-    """Return an upper bound of the number of elements of an array (with its brackets), without parsing it."""
-    codes = np.frombuffer(text, np.uint8)
-    objects = _most_objects(codes)
-    if objects >= 0:
-        return objects
-    # An object has one comma less than keys. All other commas may separate elements.
-    # The end of a key: a letter, a quote and a colon. The quote at the start of a string does not follow a
-    # letter, and one inside a string follows a backslash.
-    key_ends = (codes[:-2] | _LOWER) - ord("a") < _LETTERS
-    key_ends &= codes[1:-1] == _QUOTE
-    key_ends &= codes[2:] == _COLON
-    commas, braces = np.count_nonzero(codes == _COMMA), np.count_nonzero(codes == _BRACE)
-    return int(commas + braces - np.count_nonzero(key_ends)) + 1
-
-
-def _most_objects(codes: npt.NDArray[np.uint8]) -> int:
-    """Return an upper bound of the number of elements if all of them are surely objects, else -1.
-
-    Each follows the bracket, or `}` and a comma. What else follows those is a key, in real events. If it is
-    not, an element may be something else. Names of C++ have such text, too.
-    """
-    if len(codes) < _SHORTEST:
-        return -1
-    first = _skip(codes, np.array([1]), _IS_SPACE)
-    after = _skip(codes, np.flatnonzero(codes == _CLOSING_BRACE) + 1, _IS_SPACE)
-    if _IS_SPACE[codes[after]].any():
-        return -1
-    after = _skip(codes, after[codes[after] == _COMMA] + 1, _IS_SPACE)
-    key = after[codes[after] != _BRACE]
-    if codes[first[0]] != _BRACE or (codes[key] != _QUOTE).any():
-        return -1
-    end = _skip(codes, key + 1, _IS_IN_KEY)
-    if (codes[end] != _QUOTE).any() or (codes[_skip(codes, end + 1, _IS_SPACE)] != _COLON).any():
-        return -1
-    return len(after) - len(key) + 1
-
-
-def _skip(codes: npt.NDArray[np.uint8], at: Int64, which: Bool) -> Int64:
-    """Move the positions past bytes that are among `which`, a mask of all bytes, but not far."""
-    at = np.minimum(at, len(codes) - 1)
-    for _ in range(_LONGEST_SKIP):
-        on = np.flatnonzero(which[codes[at]])
-        if not len(on):
-            break
-        at[on] = np.minimum(at[on] + 1, len(codes) - 1)
-    return at
+    return Elements(last_end, array_end, depth, open_depth)
