@@ -7,15 +7,16 @@ the rule needs). Times are whole ns from the trace's start.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.rules.pages import read_page
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.quantity import Quantity, duration, share_of
@@ -239,8 +240,9 @@ class AnyRule:
 
     @property
     def page(self) -> str:
-        """The rule's page: Markdown with the headings of PAGE_HEADINGS."""
-        return read_page(f"{self.package}.{self.name}")
+        """The rule's page: Markdown with the headings of PAGE_HEADINGS, without the names of fix_code.py."""
+        text = (resources.files(self.package) / f"{self.name}.md").read_text(encoding="utf-8")
+        return re.sub(r"^(```\w+) \w+$", r"\1", text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)

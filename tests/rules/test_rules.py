@@ -10,7 +10,7 @@ import pytest
 
 from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, AnyRule, Rule, Severity
 from tests.conftest import REPOSITORY
 

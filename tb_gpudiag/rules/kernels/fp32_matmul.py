@@ -6,7 +6,7 @@ from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,

@@ -10,7 +10,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import unused_ns
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.roofline import Roofline
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     TRACES,

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collectives import collectives, exposed_communication
 from tb_gpudiag.facts.launching.collective_launches import collective_launches
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Place, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest

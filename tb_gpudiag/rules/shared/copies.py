@@ -8,7 +8,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Evidence
 from tb_gpudiag.wording.quantity import bandwidth
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Clear,

@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.transfers import Transfers, in_window, round_trips
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.loading import batches
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Claimed,

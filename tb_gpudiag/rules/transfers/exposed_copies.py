@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract
 from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.pages import fix_code
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.copies import speed
 from tb_gpudiag.rules.shared.lost_time import longest, places
