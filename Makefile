@@ -107,7 +107,7 @@ OLD_PLUGIN := torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata
 # What tests of Python need apart from the environment itself.
 FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler .make/compiled-tests $(if $(CI),.make/torch-for-tests)
 
-# Continuous integration tries a failed test a second time, and says so: processes of its own may take long there.
+# Continuous integration tries a failed browser test a second time. The last line of the browser tests counts those.
 # Two phases, each on all cores: what downloads, next to what needs only Node.js; then what needs both.
 test:
 	@$(MAKE) --no-print-directory -j3 lint-frontend test-frontend $(FOR_PYTHON_TESTS)
@@ -135,7 +135,7 @@ quick: .make/venv
 
 # One worker more than cores: many tests wait for processes.
 test-python: .make/venv $(FOR_PYTHON_TESTS)
-	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal $(if $(CI),--reruns 1 -raR)
+	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 
 test-frontend: .make/npm
 	cd frontend && npm test
