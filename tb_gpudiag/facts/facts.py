@@ -41,22 +41,18 @@ from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiproces
 from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
 from tb_gpudiag.facts.launching.ddp_copies import DdpCopies, ddp_copies
-from tb_gpudiag.facts.launching.driver_calls import DriverCalls
-from tb_gpudiag.facts.launching.hotspots import Hotspot, Hotspots, Kind
-from tb_gpudiag.facts.launching.launch_costs import LaunchCosts, launch_costs
+from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls, DriverCalls, allocator_calls
+from tb_gpudiag.facts.launching.launch_costs import Hotspot, Kind, LaunchCosts, hotspots, launch_costs
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_code, launch_modes
-from tb_gpudiag.facts.launching.same_shapes import same_shapes
 from tb_gpudiag.facts.memory.allocations import MemoryContext
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import StepTimes, find_step_times
-from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls, allocator_calls
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
-from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost, recorder_cost
-from tb_gpudiag.facts.waiting.small_operators import in_small_operators
+from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.kernel_names import amd_architecture
@@ -68,6 +64,7 @@ class Facts:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.events = trace.events
+        self._hotspots: dict[Kind, list[Hotspot]] = {}
 
     # core: steps and windows
 
@@ -121,7 +118,7 @@ class Facts:
     @cached_property
     def links(self) -> Links:
         """Pairs of events of which the first leads to the second."""
-        return find_links(self.work, self.host_time.blocking)
+        return find_links(self.host, self.work, self.host_time.blocking)
 
     # core: GPUs
 
@@ -228,12 +225,7 @@ class Facts:
 
     @cached_property
     def calls(self) -> DriverCalls:
-        return DriverCalls(self.host, self.work, self.host_time.blocking)
-
-    @cached_property
-    def same_shapes(self) -> bool | None:
-        """Whether every step launches the same on the same shapes; None where the trace does not say."""
-        return same_shapes(self.host, self.work, self.steps)
+        return DriverCalls(self.events)
 
     @cached_property
     def ddp_copies(self) -> DdpCopies:
@@ -247,11 +239,8 @@ class Facts:
     @cached_property
     def launch_modes(self) -> LaunchModes:
         """Compiled code and CUDA graphs in the step window."""
-        waits = self.calls.waits_between_launches(self.window)
         blocking = self.host_time.blocking
-        return launch_modes(
-            self.host, self.work, self.launched, blocking, self.window, waits, self.same_shapes
-        )
+        return launch_modes(self.host, self.work, self.launched, blocking, self.steps, self.window)
 
     @cached_property
     def compiled_kernels(self) -> Bool:
@@ -263,24 +252,15 @@ class Facts:
     @cached_property
     def launch_costs(self) -> LaunchCosts:
         """Launch costs of all devices over the step window."""
-        return launch_costs(
-            self.work,
-            self.launched,
-            self.host,
-            self.main_thread_spans,
-            self.main_thread,
-            [device.ledger for device in self.devices],
-            self.host_time.full_queue,
-            self.window,
-        )
-
-    @cached_property
-    def _hotspots(self) -> Hotspots:
-        return Hotspots(self.launch_costs, self.host)
+        ledgers = [device.ledger for device in self.devices]
+        spans = self.main_thread_spans
+        return launch_costs(self.work, self.launched, self.host_time, spans, ledgers, self.window)
 
     def hotspots(self, kind: Kind) -> list[Hotspot]:
         """Launch hotspots of all devices over the step window."""
-        return self._hotspots.of(kind)
+        if kind not in self._hotspots:
+            self._hotspots[kind] = hotspots(self.launch_costs, self.host, kind)
+        return self._hotspots[kind]
 
     # waiting, replay
 

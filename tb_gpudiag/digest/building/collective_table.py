@@ -17,9 +17,8 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlapping, union
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.collective_calls import on_cpu, on_device
+from tb_gpudiag.facts.kernels.collectives import collective_launches, on_cpu, on_device
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.launching.collective_launches import collective_launches
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.wording.format import one_line

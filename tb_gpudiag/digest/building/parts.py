@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint, time_by_cau
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.collective_calls import on_cpu
+from tb_gpudiag.facts.kernels.collectives import on_cpu
 
 Columns = dict[str, Any]
 """Columns of a table by name."""

@@ -132,7 +132,7 @@ def _self_time(host: Host, window: Window) -> tuple[Int64, Bool]:
     parent = np.where(host.tree.parent == NONE, NONE, host.operator[host.tree.parent])
     inner = np.flatnonzero(is_operator & (parent != NONE))
     np.subtract.at(self_ns, parent[inner], events.duration_ns[inner])
-    inside: Bool = is_operator & (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
+    inside: Bool = is_operator & window.contains(events.start_ns)
     return self_ns, inside
 
 
@@ -145,7 +145,7 @@ def _launches(host: Host, work: Work, window: Window) -> tuple[Int64, Int64]:
     operator = host.operator[calls]
     alone = calls[operator == NONE]
     starts = events.start_ns[alone]
-    others = alone[(starts >= window.start_ns) & (starts < window.end_ns)]
+    others = alone[window.contains(starts)]
     return np.bincount(operator[operator != NONE], minlength=len(events)), others
 
 

@@ -70,7 +70,8 @@ def unrecorded_graphs(work: Work, steps: Steps, end_ns: int) -> UnrecordedGraphs
     if not lacking:  # otherwise these waits may be for the launches that were found already
         lacking = waits.long_after(launches) | _late_followers(work, launches, queues)
     lacking |= {i for i, launch in enumerate(launches) if waits.went_on_after(launch.call)}
-    holes = list(_holes(work, launches, usual, sorted(lacking), waits, queues, end_ns))
+    expected = list(zip(launches, usual, strict=True))
+    holes = list(_holes(work, expected, sorted(lacking), waits, queues, end_ns))
     start, end = np.array(holes, np.int64).reshape(-1, 2).T
     kernels = sum(len(launches[i].work) for i in lacking)
     return UnrecordedGraphs(len(lacking), len(launches), kernels, union(start, end))
@@ -273,14 +274,13 @@ def _queues(work: Work) -> dict[int, _Queue]:
 
 def _holes(
     work: Work,
-    launches: list[_Launch],
-    usual: list[Names],
+    launches: list[tuple[_Launch, Names]],
     lacking: list[int],
     waits: _Waits,
     queues: dict[int, _Queue],
     end_ns: int,
 ) -> Iterator[tuple[int, int]]:
-    """Yield the stretch in which each of these graphs may have run.
+    """Yield the stretch in which each of the lacking graphs may have run. launches: with their usual kernels.
 
     It begins when the call returns and the work before it on its stream has ended. It ends as soon as later
     work of its stream begins, a synchronization returns, or a launch with all kernels would have ended.
@@ -291,21 +291,22 @@ def _holes(
     start, end = work.start_ns, work.end_ns
     stream_of: dict[Names, int] = {}
     lengths: dict[Names, list[int]] = defaultdict(list)
-    for launch, names in zip(launches, usual, strict=True):
+    for launch, names in launches:
         if len(launch.work):
             stream_of[names] = int(events.stream[work.event[launch.work[0]]])
             if launch.names == names:
                 lengths[names].append(int(end[launch.work].max() - start[launch.work].min()))
     done_ns = 0
     for i in lacking:
-        launch, queue = launches[i], queues[stream_of.get(usual[i], NONE)]
+        launch, names = launches[i]
+        queue = queues[stream_of.get(names, NONE)]
         returned = int(events.end_ns[launch.call])
         begin = max(returned, queue.before(int(events.start_ns[launch.call])), done_ns)
         if len(launch.work):
             begin = min(begin, int(start[launch.work].min()))
         finish = min(queue.after(returned, end_ns), waits.end_after(returned, end_ns), end_ns)
-        if usual[i] != launch.names and usual[i] in lengths:
-            finish = min(finish, begin + TURNAROUND_NS + int(np.median(lengths[usual[i]])))
+        if names != launch.names and names in lengths:
+            finish = min(finish, begin + TURNAROUND_NS + int(np.median(lengths[names])))
         if finish > begin:
             done_ns = finish
             yield begin, finish

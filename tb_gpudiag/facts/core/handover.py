@@ -38,7 +38,7 @@ class HostTime:
 
     def __init__(self, host: Host, work: Work, main: int, first_run: Bool) -> None:
         self.main = main
-        self._host = host
+        self.host = host
         self._events = host.events
         self._threads = _launching_threads(work, main)
         self._blocking, self._blocking_event = _blocking_calls(work)
@@ -89,7 +89,7 @@ class HostTime:
 
     def _cut(self, queries: CauseSpans, thread: int) -> CauseSpans:
         """Cut queries at the borders of one thread's activities."""
-        activity = self._host.activities.get(thread, NOTHING)
+        activity = self.host.activities.get(thread, NOTHING)
         borders = activity.borders_ns
         if not len(borders):
             count = len(queries.start_ns)
@@ -137,7 +137,7 @@ class HostTime:
 
     def _waits_for_engine(self, event: Int64) -> Bool:
         found: Bool = event != NONE
-        found[found] = self._host.engine_wait[event[found]]
+        found[found] = self.host.engine_wait[event[found]]
         return found
 
     def profiled(self, spans: CauseSpans) -> CauseSpans:

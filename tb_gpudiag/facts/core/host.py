@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -11,13 +12,13 @@ from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.matching import kind_by_name, match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import Activity, HostTree
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.frames import Frame, is_installed, place_frame, stack_place
-from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
 
 UNDECIDED = np.uint8(255)
 """Cause of an activity that alone says nothing: the thread may be waiting for another one."""
@@ -41,11 +42,10 @@ class Host:
 
     def loads(self, window: Window) -> Int64:
         """Find the outermost loader spans that begin in the window: one for each batch that was fetched."""
-        events, parent = self.events, self.tree.parent
-        fetch = match(events, torch_frames.BATCH) & self.loader
-        inner = (parent != NONE) & self.tree.under(fetch)[parent]
-        begins = (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
-        return np.flatnonzero(fetch & ~inner & begins).astype(np.int64)
+        events = self.events
+        fetch = self.tree.outermost_of(match(events, torch_frames.BATCH) & self.loader)
+        begins = window.contains(events.start_ns)
+        return np.flatnonzero(fetch & begins).astype(np.int64)
 
     @cached_property
     def engine_wait(self) -> Bool:
@@ -150,26 +150,26 @@ class Host:
 
     def _with_forward(self, found: Int64) -> Int64:
         """Fill `found` where it is NONE from the forward operator with the same sequence number."""
-        events = self.events
-        inside, forward = self._in_nodes, self._forward_by_sequence
-        lacking, forward = inside[found[inside] == NONE], forward[found[forward] != NONE]
-        if not len(lacking) or not len(forward):
-            return found
-        numbers, wanted = events.sequence[forward], events.sequence[self._backward_node[lacking]]
-        at = np.searchsorted(numbers, wanted, side="right") - 1
-        known = (at >= 0) & (numbers[np.maximum(at, 0)] == wanted)
-        found[lacking[known]] = found[forward[at[known]]]
+        inside, forward = np.flatnonzero(self.in_backward), self.forward_by_sequence
+        lacking = inside[found[inside] == NONE]
+        creator = self.creators(self._backward_node[lacking], forward[found[forward] != NONE])
+        found[lacking[creator != NONE]] = found[creator[creator != NONE]]
         return found
 
-    @cached_property
-    def _in_nodes(self) -> Int64:
-        """Events that autograd's nodes ran."""
-        return np.flatnonzero(self.in_backward).astype(np.int64, copy=False)
+    def creators(self, node: Int64, forward: Int64) -> Int64:
+        """Return which of the forward operators created each of autograd's nodes, or NONE, shape of `node`.
+
+        forward: in order of sequence number. Nested operators can share a number: the last of them created
+        the node."""
+        if not len(forward):
+            return np.full(len(node), NONE, np.int64)
+        numbers, wanted = self.events.sequence[forward], self.events.sequence[node]
+        at = np.maximum(np.searchsorted(numbers, wanted, side="right") - 1, 0)
+        return np.where(numbers[at] == wanted, forward[at], NONE)
 
     @cached_property
-    def _forward_by_sequence(self) -> Int64:
-        """Forward operators in order of sequence number. Nested operators can share a number: the last of
-        them created the node."""
+    def forward_by_sequence(self) -> Int64:
+        """Forward operators in order of sequence number."""
         events = self.events
         operators = events.where(Category.CPU_OP)
         numbered = (events.sequence[operators] != NONE) & (events.forward_thread[operators] <= 0)
@@ -179,10 +179,17 @@ class Host:
 
     @cached_property
     def _backward_node(self) -> Int64:
-        """Event of the nearest operator that autograd ran for a node of the forward pass, or NONE."""
+        """Event of the nearest of `backward_nodes`, or NONE."""
+        node = np.zeros(len(self.events), np.bool_)
+        node[self.backward_nodes] = True
+        return self.tree.nearest_of(node)
+
+    @cached_property
+    def backward_nodes(self) -> Int64:
+        """Operators that autograd ran for nodes of the forward pass."""
         events = self.events
         node = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread > 0)
-        return self.tree.nearest_of(node)
+        return np.flatnonzero(node).astype(np.int64)
 
     def name(self, event: int) -> str:
         """Return the event's name; "" for NONE."""
@@ -193,6 +200,17 @@ class Host:
         if not len(self.events):
             return event
         return np.where(event == NONE, NONE, self.events.name[event]).astype(np.int64)
+
+    def purpose(self, table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> tuple[Int64, Int64]:
+        """Return the purpose of each host span by the names of the span and those around it: the least kind
+        in the table, else `otherwise`, and the outermost span with a kind, or NONE, shape (n,) each."""
+        events = self.events
+        of_name = kind_by_name(events, table, otherwise)
+        if (of_name == otherwise).all():
+            return np.full(len(events), otherwise, np.int64), np.full(len(events), NONE, np.int64)
+        own = np.where(events.among(*HOST_CATEGORIES), of_name[events.name], otherwise)
+        outermost = self.tree.outermost(own != otherwise)
+        return self.tree.least(own), outermost
 
     def frame(self, place: int) -> Frame | None:
         """Return the frame with this number of `place`; None for NONE."""

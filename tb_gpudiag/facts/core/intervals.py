@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 
 
 class Intervals(NamedTuple):
@@ -32,6 +32,11 @@ class Window:
     @property
     def duration_ns(self) -> int:
         return self.end_ns - self.start_ns
+
+    def contains(self, time_ns: Int64) -> Bool:
+        """Mask of the times in it, shape of `time_ns`."""
+        found: Bool = (time_ns >= self.start_ns) & (time_ns < self.end_ns)
+        return found
 
 
 EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))

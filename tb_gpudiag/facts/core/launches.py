@@ -180,7 +180,7 @@ def launched_in(work: Work, window: Window, *, by_steps: bool) -> Bool:
     by_steps: the window consists of steps. Then a launch belongs to it if the call begins in it. Otherwise
     the window begins and ends where the GPU's work does, and a launch belongs to it with any of its work.
     """
-    begun = (work.launch_start_ns >= window.start_ns) & (work.launch_start_ns < window.end_ns)
+    begun = window.contains(work.launch_start_ns)
     found: Bool = work.linked & begun
     if not by_steps:
         runs = (work.end_ns > window.start_ns) & (work.start_ns < window.end_ns)

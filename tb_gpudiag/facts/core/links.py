@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64, UInt8
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary.recorded import Category
 
 # Host and GPU clocks differ by up to this much: a wait may seem to return before the work that it waits for
 # ends.
@@ -37,14 +36,15 @@ class Links(NamedTuple):
     kind: UInt8  # LinkKind
 
 
-def find_links(work: Work, blocking: Int64) -> Links:
+def find_links(host: Host, work: Work, blocking: Int64) -> Links:
     """Find what launches, releases and backward operators link. blocking: the calls that wait for the GPU,
     shape (b,)."""
-    linked = work.linked
+    linked, backward = work.linked, host.backward_nodes
+    creator = host.creators(backward, host.forward_by_sequence)
     pairs = (
         (LinkKind.LAUNCH, work.launch[linked], work.event[linked]),
         (LinkKind.RELEASE, *_releases(work, blocking)),
-        (LinkKind.BACKWARD, *_backward(work.events)),
+        (LinkKind.BACKWARD, creator[creator != NONE], backward[creator != NONE]),
     )
     return Links(
         np.concatenate([first for _, first, _ in pairs]).astype(np.int64),
@@ -69,18 +69,3 @@ def _releases(work: Work, blocking: Int64) -> tuple[Int64, Int64]:
     released_by = np.where(own[blocking] != NONE, own[blocking], released_by)
     waited = (released_by != NONE) & (events.end_ns[released_by] > events.start_ns[blocking])
     return released_by[waited], blocking[waited]
-
-
-def _backward(events: Events) -> tuple[Int64, Int64]:
-    """Match backward operators to the forward operator with the same sequence number. Nested operators can
-    share a number: the last of them created the node."""
-    numbered = (events.category == Category.CPU_OP) & (events.sequence != NONE)
-    forward = np.flatnonzero(numbered & (events.forward_thread <= 0))
-    backward = np.flatnonzero(numbered & (events.forward_thread > 0))
-    if not len(forward):
-        return forward, forward
-    forward = forward[np.argsort(events.sequence[forward], kind="stable")]
-    numbers = events.sequence[forward]
-    at = np.searchsorted(numbers, events.sequence[backward], side="right") - 1
-    known = (at >= 0) & (numbers[np.maximum(at, 0)] == events.sequence[backward])
-    return forward[at[known]], backward[known]

@@ -42,8 +42,8 @@ def by_place(
     event, weight_ns = event[known], weight_ns[known]
     if not len(event):
         return []
-    place, operator = host.place[event], _names(host, host.operator[event])
-    module, range_ = _names(host, host.module[event]), _names(host, host.range[event])
+    place, operator = host.place[event], host.names(host.operator[event])
+    module, range_ = host.names(host.module[event]), host.names(host.range[event])
     nowhere = place == NONE
     if not by_operator:
         operator = np.where(nowhere, operator, NONE)
@@ -69,11 +69,6 @@ def by_place(
             )
         )
     return found
-
-
-def _names(host: Host, event: Int64) -> Int64:
-    """Index of each event's name; NONE for NONE."""
-    return np.where(event == NONE, NONE, host.events.name[event]).astype(np.int64)
 
 
 def _only(host: Host, name: Int64) -> str:

@@ -1,8 +1,9 @@
-"""Kernels: one device's GPU work, with what the kernels' names say."""
+"""Kernels: one device's GPU work, with what the kernels' names say, and what moves data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +12,9 @@ from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Ranges, Window, longest, union
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import gpu_copies, operators
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import LAYOUT_KERNEL, read_name
 from tb_gpudiag.vocabulary.recorded import Category
@@ -130,3 +133,33 @@ def _blocks(events: Events, kernel: Int64, launch: Int64) -> Float32:
 
 def _column(values: list[int] | list[bool] | list[Arithmetic], name: Int64) -> UInt8:
     return np.array(values, np.uint8)[name] if values else np.zeros(0, np.uint8)
+
+
+class Move(IntEnum):
+    """Kinds of data movement. Of nested operators, the first kind in this order is the purpose."""
+
+    CAST = 0  # to another number format
+    LAYOUT = 1  # the same numbers in another order, or made contiguous
+    COPY = 2  # into another tensor
+
+
+_OPERATORS = (
+    (Move.CAST, operators.CAST),
+    (Move.LAYOUT, operators.LAYOUT_CHANGE),
+    (Move.COPY, operators.COPY),
+)
+
+
+def find_moves(kernels: Kernels, host: Host) -> Int64:
+    """Return the Move of each of the kernels, or NONE, shape (k,). Copies from and to the host are NONE."""
+    events = host.events
+    operator = kernels.operators(host)
+    found = np.full(len(operator), NONE, np.int64)
+    here = kernels.is_kernel | match_some(events, gpu_copies.ON_DEVICE, kernels.event)
+    here &= (operator != NONE) & match_some(events, operators.DATA_MOVER, operator)
+    if here.any():
+        found[here] = host.purpose(_OPERATORS, len(Move))[0][operator[here]]
+        # A copy by the copy engine moves bytes as they are: both tensors have the same format and layout.
+        found[(found != NONE) & (found != len(Move)) & ~kernels.is_kernel] = Move.COPY
+    found[kernels.is_kernel & match_some(events, LAYOUT_KERNEL, kernels.event)] = Move.LAYOUT
+    return np.where(found == len(Move), NONE, found)

@@ -1,16 +1,18 @@
-"""Occupancy: how many blocks of a kernel a multiprocessor runs at once, from what they need and what it has,
-and in how many waves the blocks run."""
+"""How much of the GPU kernels use: the blocks that a multiprocessor runs at once, their waves, and what small
+kernels leave unused.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.facts.core.device_properties import DeviceProperties
+from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.vocabulary.kernel_families import Family
 
 # Most resident blocks per multiprocessor, by compute capability: CUDA C++ Programming Guide, "Technical
 # Specifications per Compute Capability".
@@ -33,6 +35,10 @@ _WARP = 32
 _REGISTER_UNIT = 256  # registers are allocated to warps in units of this many
 _WARP_UNIT = 4  # a multiprocessor has four partitions with equally many warps
 _SYSTEM_SHARED_BYTES = 1024  # per block, since compute capability 8.0
+
+# A stream with less computing than this share of the largest one's fits under the rest of it, so it hides
+# nothing.
+LARGE_STREAM = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,8 @@ class Occupancy:
 
     blocks: Int64  # most resident blocks per multiprocessor
     limit: Bool  # registers or shared memory limit them
-    share: np.ndarray[Any, np.dtype[np.float64]]  # of the multiprocessor's warps, 0 to 1
-    waves: np.ndarray[Any, np.dtype[np.float64]]  # all blocks, divided by those that run at once
+    share: Float64  # of the multiprocessor's warps, 0 to 1
+    waves: Float64  # all blocks, divided by those that run at once
 
 
 def occupancy(kernels: Kernels, has: Multiprocessor) -> Occupancy:
@@ -96,3 +102,65 @@ def occupancy(kernels: Kernels, has: Multiprocessor) -> Occupancy:
         known, np.nan_to_num(kernels.blocks_per_sm).astype(np.float64) / np.maximum(blocks, 1), 0.0
     )
     return Occupancy(blocks, limit, blocks * warps / has.warps, waves)
+
+
+def unused_ns(kernels: Kernels, small: Bool) -> Int64:
+    """Return the whole-GPU time that small kernels leave unused, shape (k,); 0 for other kernels.
+
+    A kernel uses a multiprocessor for each of its blocks, up to all of them. Kernels that run at the same
+    time add up, and where they fill the GPU, nothing is unused. What several small kernels leave unused
+    together is divided equally among them. Communication kernels, copies and memsets use none.
+    """
+    computing = _computing(kernels)
+    used = np.where(computing, np.nan_to_num(np.minimum(kernels.blocks_per_sm, 1), nan=1.0), 0.0)
+    times, segments = _segments(kernels)
+    filled = _running(used, len(times), segments)
+    number = _running(small.astype(np.float64), len(times), segments)
+    each = np.where(number > 0.5, np.maximum(1 - filled, 0) / np.maximum(number, 1), 0) * np.diff(
+        times, append=0
+    )
+    before = np.r_[0.0, np.cumsum(each)]
+    first, last = segments
+    return np.where(small, np.rint(before[last] - before[first]), 0).astype(np.int64)
+
+
+def alone(kernels: Kernels) -> Intervals:
+    """Return when exactly one kernel computes. Communication kernels, copies and memsets do not count."""
+    computing = _computing(kernels)
+    times, segments = _segments(kernels)
+    number = _running(computing.astype(np.float64), len(times), segments)
+    one = np.flatnonzero(np.rint(number) == 1)
+    return union(times[one], times[np.minimum(one + 1, len(times) - 1)])
+
+
+def exposed(kernels: Kernels, chosen: Bool) -> Intervals:
+    """Return when at least one of the chosen runs and is not hidden.
+
+    The streams with the most computing determine how long a step takes. What runs under their other kernels
+    costs nothing.
+    """
+    computing = _computing(kernels)
+    _, of_stream = np.unique(kernels.stream, return_inverse=True)
+    time_ns = np.bincount(of_stream, weights=np.where(computing, kernels.duration_ns, 0))
+    large = time_ns >= LARGE_STREAM * time_ns.max(initial=0)
+    return subtract(kernels.union(chosen), kernels.union(large[of_stream] & computing & ~chosen))
+
+
+def _computing(kernels: Kernels) -> Bool:
+    """Mask of the kernels that are not communication."""
+    found: Bool = kernels.is_kernel & (kernels.family != Family.COLLECTIVE)
+    return found
+
+
+def _segments(kernels: Kernels) -> tuple[Int64, tuple[Int64, Int64]]:
+    """Return the times at which a kernel starts or ends, and the places of each kernel's start and end."""
+    times = distinct(np.concatenate([kernels.start_ns, kernels.end_ns]))
+    return times, (np.searchsorted(times, kernels.start_ns), np.searchsorted(times, kernels.end_ns))
+
+
+def _running(weight: Float64, number: int, segments: tuple[Int64, Int64]) -> Float64:
+    """Sum of the weights of the kernels that run from each of the times to the next one."""
+    first, last = segments
+    change = np.bincount(first, weights=weight, minlength=number)
+    change -= np.bincount(last, weights=weight, minlength=number)
+    return np.asarray(np.cumsum(change), np.float64)

@@ -94,9 +94,8 @@ def roofline(kernels: Kernels, host: Host, peaks: Peaks | None) -> Roofline:
         cost = operator_cost(*texts, "" if setting == NONE else events.input_settings[setting])
         if cost is not None and time[place]:
             unit = Arithmetic(int(by_unit[place].argmax()))
-            found.append(
-                (_measured(texts[0], texts[1], cost, int(calls[place]), int(time[place]), unit, peaks), place)
-            )
+            one = _measured(texts[:2], cost, int(calls[place]), int(time[place]), unit, peaks)
+            found.append((one, place))
     found.sort(key=lambda pair: -pair[0].time_ns)
     index = np.full(number, NONE, np.int64)
     index[[place for _, place in found]] = np.arange(len(found))
@@ -106,23 +105,17 @@ def roofline(kernels: Kernels, host: Host, peaks: Peaks | None) -> Roofline:
 
 
 def _measured(
-    operator: str,
-    shapes: str,
-    cost: Cost,
-    calls: int,
-    time_ns: int,
-    arithmetic: Arithmetic,
-    peaks: Peaks | None,
+    named: tuple[str, str], cost: Cost, calls: int, time_ns: int, unit: Arithmetic, peaks: Peaks | None
 ) -> OperatorTime:
+    """Compare one operator with the peaks. named: its name and shapes. unit: what computes in its kernels."""
     operations, moved = cost.operations * calls, cost.bytes * calls
     arithmetic_ns = memory_ns = 0.0
     if peaks is not None:
         # TFLOP/s are 1,000 operations per nanosecond.
-        arithmetic_ns = operations / (_peak(cost.number, arithmetic, operations / time_ns / 1e3, peaks) * 1e3)
+        arithmetic_ns = operations / (_peak(cost.number, unit, operations / time_ns / 1e3, peaks) * 1e3)
         memory_ns = moved / (peaks.bandwidth * 1e3)
     return OperatorTime(
-        operator,
-        shapes,
+        *named,
         cost.number,
         cost.kind,
         calls,

@@ -54,12 +54,8 @@ def find_clusters(
     are collectives.
     """
     events = host.events
-    some = np.flatnonzero(
-        work.linked
-        & (work.device == device)
-        & (work.launch_start_ns >= window.start_ns)
-        & (work.launch_start_ns < window.end_ns)
-    )
+    launched = work.linked & window.contains(work.launch_start_ns)
+    some = np.flatnonzero(launched & (work.device == device))
     calls, first_work, of_call = np.unique(work.launch[some], return_index=True, return_inverse=True)
     if not len(calls):
         return []
@@ -67,9 +63,9 @@ def find_clusters(
     order = np.lexsort((events.start_ns[calls], events.thread[calls]))
     calls, kernel, gpu_ns = calls[order], events.name[work.event[some[first_work]]][order], gpu_ns[order]
     operator = host.operator[calls]
-    name = np.where(operator == NONE, NONE, events.name[operator]).astype(np.int64)
-    place, module, thread = host.place[calls], host.module[calls], events.thread[calls]
-    turns = np.stack([name, place, np.where(module == NONE, NONE, events.name[module]), thread])
+    name, place, module = host.names(operator), host.place[calls], host.module[calls]
+    thread = events.thread[calls]
+    turns = np.stack([name, place, host.names(module), thread])
     family = np.zeros(len(events.names), np.uint8)
     used = np.unique(kernel)
     family[used] = [read_name(events.names[i]).family for i in used]
@@ -84,7 +80,7 @@ def find_clusters(
     if not len(start):
         return []
 
-    mark = _marks(host, calls[start])
+    mark = host.names(host.tree.nearest_of(match(events, PARAMETER_LOOP))[calls[start]])
     offset = np.arange(LONGEST_PERIOD)
     within = np.minimum(start[:, None] + offset, len(name) - 1)
     turn = np.sort(np.where(offset < period[:, None], name[within], NONE), axis=1)
@@ -165,17 +161,3 @@ def _runs(chosen: Bool, least: int) -> tuple[Int64, Int64]:
 def _members(start: Int64, stop: Int64) -> Int64:
     """Return all positions of the stretches, one after another."""
     return expand(start, stop)[1]
-
-
-def _marks(host: Host, calls: Int64) -> Int64:
-    """Return the name's index of the nearest mark around each call, or NONE, shape of `calls`."""
-    events = host.events
-    marks = match(events, PARAMETER_LOOP)
-    found = np.full(len(calls), NONE, np.int64)
-    at = calls.copy()
-    while (at != NONE).any():
-        here = (at != NONE) & (found == NONE)
-        here[here] = marks[at[here]]
-        found[here] = events.name[at[here]]
-        at = np.where(at == NONE, NONE, host.tree.parent[at])
-    return found

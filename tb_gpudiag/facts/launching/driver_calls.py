@@ -1,28 +1,26 @@
-"""Counts of calls into CUDA or HIP."""
+"""Calls into CUDA or HIP: how many by name, and those that get device memory and return it."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match_some
+from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
+from tb_gpudiag.vocabulary.torch_frames import EMPTY_CACHE
 
 
 class DriverCalls:
     """The host's calls into the driver."""
 
-    def __init__(self, host: Host, work: Work, blocking: Int64) -> None:
-        """blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking)."""
-        self._host = host
-        self._events = host.events
-        self._work = work
-        self._blocking = blocking
+    def __init__(self, events: Events) -> None:
+        self._events = events
 
     def count_by_name(self, name: re.Pattern[str], window: Window | None = None) -> list[tuple[str, int]]:
         """Count calls with matching names, in the window if one is given: (name, calls), most calls first."""
@@ -31,7 +29,7 @@ class DriverCalls:
         calls = calls[match_some(events, name, calls)]
         if window is not None:
             starts = events.start_ns[calls]
-            calls = calls[(starts >= window.start_ns) & (starts < window.end_ns)]
+            calls = calls[window.contains(starts)]
         number, count = np.unique(events.name[calls], return_counts=True)
         order = np.argsort(-count, kind="stable")
         return [(events.names[number[i]], int(count[i])) for i in order]
@@ -42,13 +40,34 @@ class DriverCalls:
         events = self._events
         return bool((events.correlation[events.where(*CALL_CATEGORIES)] > 0).any())
 
-    def waits_between_launches(self, window: Window) -> int:
-        """Count the waits for the GPU between the window's first launch and its last. The profiler waits
-        before and after the steps. Calls inside one operator are one wait, as in sync_sites."""
-        starts, launched = self._events.start_ns[self._blocking], self._work.launch_start_ns
-        launched = launched[(launched >= window.start_ns) & (launched < window.end_ns)]
-        if not len(launched):
-            return 0
-        calls = self._blocking[(starts > launched.min()) & (starts < launched.max())]
-        operator = self._host.operator[calls]
-        return len(np.unique(np.where(operator == NONE, calls, operator)))
+
+@dataclass(frozen=True)
+class AllocatorCalls:
+    """The device allocations and frees that begin in a window.
+
+    turns: how often an allocation follows a free or the other way around, in time order over all threads.
+    """
+
+    allocations: int
+    frees: int
+    turns: int
+    frees_in_empty_cache: int
+    empty_cache_calls: int
+
+
+def allocator_calls(host: Host, window: Window) -> AllocatorCalls:
+    """Count the calls of the window."""
+    events = host.events
+    inside = window.contains(events.start_ns)
+    calls = events.where(*CALL_CATEGORIES)
+    calls = calls[inside[calls]]
+    frees, allocates = match_some(events, DEVICE_FREE, calls), match_some(events, DEVICE_ALLOCATION, calls)
+    in_order = frees[frees | allocates]
+    empty_cache = match(events, EMPTY_CACHE) & (host.tree.depth >= 0)
+    return AllocatorCalls(
+        int(allocates.sum()),
+        int(frees.sum()),
+        int((in_order[1:] != in_order[:-1]).sum()),
+        int(host.tree.under(empty_cache)[calls[frees]].sum()),
+        int((host.tree.outermost_of(empty_cache) & inside).sum()),
+    )

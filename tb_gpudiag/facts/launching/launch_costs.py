@@ -1,20 +1,26 @@
-"""Launch costs: host time before and in each launch call of the step window, and the GPU's wait for it."""
+"""Launch costs: host time before and in each launch call of the step window, and the GPU's wait for it.
+
+Hotspots add them up by operator, by module, by source line and by kernel.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage, distinct
+from tb_gpudiag.facts.core.intervals import MOST_RANGES, Intervals, Ranges, Window, coverage, distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
-from tb_gpudiag.facts.core.queue_depth import FullQueue
 from tb_gpudiag.facts.core.threads import NOTHING
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.marks import module_name
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
 # Idle time that a launch itself causes: it came late by the time spent on issuing it.
@@ -23,6 +29,15 @@ _ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 # What an operator does to launch. Time with a cause of its own (data loading, compilation, a blocking call)
 # is not a cost of the launch.
 _IN_OPERATOR = np.array([Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE, UNDECIDED], np.uint8)
+
+Kind = Literal["operator", "module", "line", "kernel"]
+KINDS: tuple[Kind, ...] = ("operator", "module", "line", "kernel")
+
+_NOWHERE = {
+    "operator": "(outside any operator)",
+    "module": "(outside any module, or no stacks)",
+    "line": "(no Python frame recorded)",
+}
 
 
 @dataclass(frozen=True)
@@ -67,26 +82,23 @@ class LaunchCosts:
 def launch_costs(
     work: Work,
     launched: Bool,
-    host: Host,
+    host_time: HostTime,
     spans: CauseSpans,
-    main: int,
     ledgers: list[Ledger],
-    full: FullQueue,
     window: Window,
 ) -> LaunchCosts:
     """Compute the costs of the window's launch calls.
 
     launched: mask of the work that they launched, shape (g,) (Facts.launched). spans: what the main thread
-    did in the window, in order (Facts.main_thread_spans). main: index of the main thread. ledgers: of all
-    devices.
+    did in the window, in order (Facts.main_thread_spans). ledgers: of all devices.
     """
-    events = host.events
+    events, full = work.events, host_time.full_queue
     linked = np.flatnonzero(launched)
     calls, first, of_call = np.unique(work.launch[linked], return_index=True, return_inverse=True)
     first = linked[first]
     kernel_ns = np.zeros(len(calls), np.int64)
     np.add.at(kernel_ns, of_call, events.duration_ns[work.event[linked]])
-    dispatch_ns, python_ns = _on_the_way(work, host, spans, main, calls, window)
+    dispatch_ns, python_ns = _on_the_way(work, host_time, spans, calls, window)
     waited = np.zeros(len(events), np.int64)
     waited[full.call] = full.waited_ns
     idle, start, end = _idle_by_call(ledgers, window, calls)
@@ -107,10 +119,10 @@ def launch_costs(
 
 
 def _on_the_way(
-    work: Work, host: Host, spans: CauseSpans, main: int, calls: Int64, window: Window
+    work: Work, host_time: HostTime, spans: CauseSpans, calls: Int64, window: Window
 ) -> tuple[Int64, Int64]:
     """Return the dispatch and the Python time before each call, shape of `calls` each."""
-    events = host.events
+    events, host = work.events, host_time.host
     every = distinct(work.launch[work.linked])
     every = every[np.lexsort((events.start_ns[every], events.thread[every]))]
     in_call = events.among(*CALL_CATEGORIES)
@@ -120,7 +132,7 @@ def _on_the_way(
         called = events.start_ns[own]
         returned = np.maximum.accumulate(np.r_[window.start_ns, events.end_ns[own][:-1]])
         free_from = np.minimum(returned, called)
-        start, end, event, cause = _timeline(host, spans, thread, main)
+        start, end, event, cause = _timeline(host_time, spans, thread)
         operator = np.zeros(len(event), np.bool_)
         called_out = np.zeros(len(event), np.bool_)
         known = event != NONE
@@ -135,14 +147,15 @@ def _on_the_way(
     return dispatch_ns, python_ns
 
 
-def _timeline(host: Host, spans: CauseSpans, thread: int, main: int) -> tuple[Int64, Int64, Int64, UInt8]:
+def _timeline(host_time: HostTime, spans: CauseSpans, thread: int) -> tuple[Int64, Int64, Int64, UInt8]:
     """Return a thread's (start, end, innermost event, cause) in order; nothing if its spans are 0 ns long.
 
     On the main thread, waits for other threads are removed. On the others such waits are unknown.
     """
-    if thread == main:
+    if thread == host_time.main:
         own = spans.take(spans.thread == thread)
         return own.start_ns, own.end_ns, own.event, own.cause
+    host = host_time.host
     activity = host.activities.get(thread, NOTHING)
     cause = np.full(len(activity.event), UNDECIDED, np.uint8)
     known = activity.event != NONE
@@ -163,3 +176,88 @@ def _idle_by_call(ledgers: list[Ledger], window: Window, calls: Int64) -> tuple[
         np.minimum.at(start, call, np.maximum(ledger.start_ns[some], window.start_ns))
         np.maximum.at(end, call, np.minimum(ledger.end_ns[some], window.end_ns))
     return idle, start, end
+
+
+@dataclass(frozen=True)
+class Hotspot:
+    """One group of launches. A graph launch counts once, with the time of all its kernels. Times are as in
+    LaunchCosts."""
+
+    key: str
+    kind: Kind
+    launches: int
+    host_ns: int
+    dispatch_ns: int
+    python_ns: int
+    kernel_ns: int
+    empty_queue_share: float  # share of the launches: issued when the device had nothing left to do
+    idle_ns: int
+    full_queue_launches: int
+    full_queue_ns: int
+    ranges: Ranges  # the longest idle times that its launches caused, else its longest calls
+
+
+def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
+    """Group the launches, the group that caused most idle time first."""
+    events = host.events
+    names, member = np.unique(_groups(events, costs, host, kind), return_inverse=True)
+    groups = len(names)
+
+    def total(weights: Int64) -> Int64:
+        return np.rint(np.bincount(member, weights=weights, minlength=groups)).astype(np.int64)
+
+    count = np.bincount(member, minlength=groups)
+    host_ns, idle_ns = total(costs.host_ns), total(costs.idle_ns)
+    empty, full = total(costs.empty_queue.astype(np.int64)), total((costs.full_queue_ns > 0).astype(np.int64))
+    dispatch_ns, python_ns = total(costs.dispatch_ns), total(costs.python_ns)
+    kernel_ns, full_ns = total(costs.kernel_ns), total(costs.full_queue_ns)
+    by_weight = costs.by_weight
+    # Small numbers are sorted in one pass.
+    small = member.astype(np.uint16) if groups <= 1 << 16 else member
+    by_group = by_weight[np.argsort(small[by_weight], kind="stable")]
+    places = _places(events, costs, by_group)
+    first = np.cumsum(count) - count
+    stop = first + np.minimum(count, MOST_RANGES)
+    return [
+        Hotspot(
+            _label(events, host, int(names[i]), kind),
+            kind,
+            int(count[i]),
+            int(host_ns[i]),
+            int(dispatch_ns[i]),
+            int(python_ns[i]),
+            int(kernel_ns[i]),
+            float(empty[i] / count[i]),
+            int(idle_ns[i]),
+            int(full[i]),
+            int(full_ns[i]),
+            Ranges(*(column[first[i] : stop[i]] for column in places)),
+        )
+        for i in np.lexsort((-host_ns, -idle_ns))
+    ]
+
+
+def _groups(events: Events, costs: LaunchCosts, host: Host, kind: Kind) -> Int64:
+    """Return a number for each launch's group: a name's index, or for lines the frame's."""
+    if kind == "kernel":
+        return events.name[costs.work].astype(np.int64)
+    if kind == "line":
+        return host.place[costs.event]
+    event = host.operator[costs.event] if kind == "operator" else host.module[costs.event]
+    return host.names(event)
+
+
+def _label(events: Events, host: Host, group: int, kind: Kind) -> str:
+    if group == NONE:
+        return _NOWHERE[kind]
+    return str(host.frame(group)) if kind == "line" else module_name(events.names[group])
+
+
+def _places(events: Events, costs: LaunchCosts, some: Int64) -> tuple[Int64, Int64, Int64]:
+    """Return the ranges that show launches on the timeline: (start, end, device)."""
+    call, idle = costs.event[some], costs.idle_ns[some] > 0
+    return (
+        np.where(idle, costs.idle_start_ns[some], events.start_ns[call]),
+        np.where(idle, costs.idle_end_ns[some], events.end_ns[call]),
+        costs.device[some].astype(np.int64),
+    )

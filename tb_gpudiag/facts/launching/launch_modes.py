@@ -1,4 +1,6 @@
-"""How the job launches: eagerly, from code that torch.compile wrote, or by replaying CUDA graphs."""
+"""How the job launches: eagerly, from code that torch.compile wrote, or by replaying CUDA graphs; and whether
+every step launches the same.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,13 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, coverage, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, coverage, distinct, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
+from tb_gpudiag.vocabulary.operators import MATMUL_FACTORS
 
 
 @dataclass(frozen=True)
@@ -46,34 +50,66 @@ def in_compiled_code(host: Host, compiled: Intervals, origin: Int64) -> Bool:
 
 
 def launch_modes(
-    host: Host,
-    work: Work,
-    launched: Bool,
-    blocking: Int64,
-    window: Window,
-    waits: int,
-    same_shapes: bool | None,
+    host: Host, work: Work, launched: Bool, blocking: Int64, steps: Steps, window: Window
 ) -> LaunchModes:
     """Find how the job launches in the window.
 
     launched: mask of the work launched in it, shape (g,) (Facts.launched).
     blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
-    waits, same_shapes: see LaunchModes.
+    steps: those in the window.
     """
     events = host.events
     compiled = match(events, COMPILED_CODE) & (host.tree.depth >= 0)
     inside = host.tree.under(compiled)
     spans = np.flatnonzero(compiled)
     starts = events.start_ns[blocking]
-    in_window = (starts >= window.start_ns) & (starts < window.end_ns)
+    in_window = window.contains(starts)
     calls = work.launch[launched]
     by_graph = match_some(events, GRAPH_LAUNCH, calls)
     return LaunchModes(
         clip(union(events.start_ns[spans], events.end_ns[spans]), window.start_ns, window.end_ns),
         int((inside[blocking] & in_window).sum()),
-        waits,
-        same_shapes,
+        _waits_between_launches(host, work, blocking, window),
+        same_shapes(host, work, steps),
         len(np.unique(calls[by_graph])),
         int(by_graph.sum()),
         len(calls),
     )
+
+
+def _waits_between_launches(host: Host, work: Work, blocking: Int64, window: Window) -> int:
+    """Count the waits for the GPU between the window's first launch and its last. The profiler waits before
+    and after the steps. Calls inside one operator are one wait, as in sync_sites."""
+    launched = work.launch_start_ns[window.contains(work.launch_start_ns)]
+    if not len(launched):
+        return 0
+    starts = host.events.start_ns[blocking]
+    calls = blocking[(starts > launched.min()) & (starts < launched.max())]
+    operator = host.operator[calls]
+    return len(np.unique(np.where(operator == NONE, calls, operator)))
+
+
+def same_shapes(host: Host, work: Work, steps: Steps) -> bool | None:
+    """Return False if operators or shapes differ between steps, True if they do not.
+
+    None with fewer than two steps, or if operators are the same and no shapes were recorded. With three steps
+    or more the first one does not count, because it creates what the others reuse.
+    """
+    events = host.events
+    calls = distinct(work.launch[work.linked])
+    calls = calls[host.operator[calls] != NONE]
+    operator = host.operator[calls]
+    order = np.argsort(steps.start_ns, kind="stable")[1 if len(steps) > 2 else 0 :]
+    if len(order) < 2:
+        return None
+    step = np.searchsorted(steps.start_ns[order], events.start_ns[calls], side="right") - 1
+    inside = (step >= 0) & (events.start_ns[calls] < steps.end_ns[order][np.maximum(step, 0)])
+    matmul = np.array([name in MATMUL_FACTORS for name in events.names], np.bool_)[events.name[operator]]
+    shapes = np.where(matmul, events.shapes[operator], NONE)
+    launched = np.stack([step, events.name[operator], shapes])[:, inside]
+    launched, count = np.unique(launched, axis=1, return_counts=True)
+    borders = np.searchsorted(launched[0], np.arange(1, len(order)))
+    first, *others = np.split(np.vstack([launched[1:], count]), borders, axis=1)
+    if not all(np.array_equal(first, other) for other in others):
+        return False
+    return True if (first[1] != NONE).any() else None

@@ -53,7 +53,6 @@ class CallTree:
         self.threads: Int64 = np.unique(events.thread[self.calls.event]).astype(np.int64)
         self._name = _names_without_numbers(events)
         label = _labels(events, self._name, self.calls.event)
-        early, late = _phases(host, self.calls)
         number = len(self.threads)
         # Threads come first. They are the parents of outermost calls.
         parent = np.r_[
@@ -66,8 +65,7 @@ class CallTree:
         ]
         depth = np.r_[np.zeros(number, np.int64), self.calls.depth + 1]
         key = np.r_[np.arange(number), label + number]
-        if len(late):
-            key = _with_forward(host, self.calls, parent, depth, key, early + number, number)
+        key = _with_forward(host, self.calls, parent, depth, key, number)
         self.tree, node = merge(parent, depth, key)
         self.node: Int64 = node[number:]
         self.thread_node: Int64 = node[:number]
@@ -218,25 +216,22 @@ def _labels(events: Events, name: Int64, event: Int64) -> Int64:
     return label
 
 
-def _phases(host: Host, calls: Calls) -> tuple[Int64, Int64]:
-    """Return the places of calls outside of backward, and of those in it."""
-    backward = host.in_backward[calls.spans()]
-    return np.flatnonzero(~backward).astype(np.int64), np.flatnonzero(backward).astype(np.int64)
-
-
-def _with_forward(
-    host: Host, calls: Calls, parent: Int64, depth: Int64, key: Int64, early: Int64, number: int
-) -> Int64:
+def _with_forward(host: Host, calls: Calls, parent: Int64, depth: Int64, key: Int64, number: int) -> Int64:
     """Return the keys, which for calls in backward also tell forward operators of other paths apart.
 
-    early: items outside of backward: merged here on their own, because nothing above them is in it.
+    number: of threads, which come before the calls.
     """
-    items = np.r_[np.arange(number), early]
+    backward = host.in_backward[calls.spans()]
+    if not backward.any():
+        return key
+    early = np.flatnonzero(~backward)
+    # Items outside of backward are merged on their own, because nothing above them is in it.
+    items = np.r_[np.arange(number), early + number]
     place = np.full(len(key) + 1, NONE, np.int64)
     place[items] = np.arange(len(items))
     _, node = merge(place[parent[items]], depth[items], key[items])
     of_event = np.full(len(host.events) + 1, NONE, np.int64)
-    of_event[calls.event[early - number]] = node[number:]
+    of_event[calls.event[early]] = node[number:]
     forward = of_event[host.forward[calls.spans()]]
     known = np.flatnonzero(forward != NONE)
     code = np.unique(key[known + number], return_inverse=True)[1].astype(np.int64)

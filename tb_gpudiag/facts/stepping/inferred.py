@@ -7,13 +7,12 @@ from enum import Enum
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Account, GpuTime
 from tb_gpudiag.facts.core.matching import match, match_some
-from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
 from tb_gpudiag.trace.events import Events
@@ -137,14 +136,14 @@ def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, I
 
 def _evidence(events: Events, host: Host, calls: _Calls, found: Repetition) -> tuple[StepEvidence, str]:
     first, last = int(calls.event[found.start[0]]), int(calls.event[found.start[-1] + found.period - 1])
-    shared = set(_ancestors(host.tree, first)) & set(_ancestors(host.tree, last))
+    shared = set(host.tree.ancestors(first)[:-1]) & set(host.tree.ancestors(last)[:-1])
     module = match(events, MODULE)
     inside = [i for i in shared if module[i] or events.category[i] == Category.CPU_OP]
     if inside:
         return StepEvidence.ONE_CALL, events.names[
             events.name[min(inside, key=lambda i: int(host.tree.depth[i]))]
         ]
-    outermost = np.flatnonzero(module & (host.tree.depth >= 0) & ~_below(host.tree, module))
+    outermost = np.flatnonzero(host.tree.outermost_of(module))
     if _once_in_each(events, outermost, calls.start_ns[found.members[:, -1]]):
         return StepEvidence.MODULE, ""
     if calls.copies_in[found.members].any(axis=1).all():
@@ -166,18 +165,3 @@ def _once_in_each(events: Events, modules: Int64, last_launch_ns: Int64) -> bool
         if (begun[1:] > begun[:-1]).all():
             return True
     return False
-
-
-def _ancestors(tree: HostTree, event: int) -> list[int]:
-    found = []
-    while (event := int(tree.parent[event])) != NONE:
-        found.append(event)
-    return found
-
-
-def _below(tree: HostTree, chosen: Bool) -> Bool:
-    """Mask of the host events inside a chosen one, shape (n,)."""
-    found = np.zeros(len(chosen), np.bool_)
-    inner = tree.parent != NONE
-    found[inner] = tree.under(chosen)[tree.parent[inner]]
-    return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.causes import CauseSpans, time_by_cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
@@ -126,9 +126,7 @@ def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]
     spans = _without_wrappers(events, tree, spans)
     own = np.zeros(len(events), np.bool_)
     own[spans] = True
-    below = own & (tree.parent != NONE)
-    below[below] = tree.under(own)[tree.parent[below]]
-    spans = spans[~below[spans]]
+    spans = spans[tree.outermost_of(own)[spans]]
     total = np.zeros(len(events.names), np.int64)
     np.add.at(total, events.name[spans], events.duration_ns[spans])
     longest = [int(i) for i in np.argsort(-total, kind="stable")[:_MOST_NAMES] if total[i]]

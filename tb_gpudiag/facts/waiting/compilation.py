@@ -11,12 +11,11 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.matching import kind_by_name, match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import ThreadAxis
 from tb_gpudiag.vocabulary import compile_spans
 from tb_gpudiag.vocabulary.marks import COMPILED_REGION
-from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES
 
 
 class CompileKind(IntEnum):
@@ -59,15 +58,9 @@ class CompileWork(NamedTuple):
 
 def compile_work(host: Host, event: Int64) -> CompileWork:
     """Find what host events are compiling. event: with Cause.COMPILE, or NONE, shape (k,)."""
-    events = host.events
-    of_name = kind_by_name(events, _NAMES, CompileKind.LOADING)
-    if not (of_name != CompileKind.LOADING).any():
-        return CompileWork(np.full(len(event), CompileKind.LOADING, np.int64), event)
-    on_host = events.among(*HOST_CATEGORIES)
-    own = np.where(on_host, of_name[events.name], CompileKind.LOADING)
-    outermost = host.tree.outermost(own != CompileKind.LOADING)[event]
-    kind = np.where(event == NONE, CompileKind.LOADING, host.tree.least(own)[event])
-    return CompileWork(kind, np.where(kind == CompileKind.LOADING, event, outermost))
+    kinds, outermost = host.purpose(_NAMES, CompileKind.LOADING)
+    kind = np.where(event == NONE, CompileKind.LOADING, kinds[event])
+    return CompileWork(kind, np.where(kind == CompileKind.LOADING, event, outermost[event]))
 
 
 def compiled_functions(host: Host, steps: Steps, window: Window) -> list[CompiledFunction]:
@@ -77,8 +70,8 @@ def compiled_functions(host: Host, steps: Steps, window: Window) -> list[Compile
     found = match(events, compile_spans.COMPILED_FUNCTION)
     if not found.any():
         found = match(events, compile_spans.COMPILED_FUNCTION_FRAME)
-    found &= (host.tree.depth >= 0) & (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
-    compiled = np.flatnonzero(found & (host.tree.outermost(found) == np.arange(len(events))))
+    found &= window.contains(events.start_ns)
+    compiled = np.flatnonzero(host.tree.outermost_of(found))
     region = _next_region(host, compiled)
     step = _steps_at(steps, events.start_ns[compiled])
     result = []

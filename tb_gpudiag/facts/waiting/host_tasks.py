@@ -9,11 +9,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.matching import kind_by_name
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.vocabulary import host_libraries
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
-from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES
 
 
 class HostTask(IntEnum):
@@ -36,8 +34,6 @@ _NAMES = (
     (HostTask.PREPARING, host_libraries.PREPARING),
     (HostTask.SLEEPING, host_libraries.SLEEPING),
 )
-
-_OTHER = len(HostTask)
 
 
 def host_task_of(name: str) -> HostTask | None:
@@ -75,14 +71,5 @@ class HostTasks:
 
 def find_host_tasks(host: Host) -> HostTasks:
     """Find the host tasks. Python frames identify them, so there are none without stacks."""
-    events, tree = host.events, host.tree
-    of_name = kind_by_name(events, _NAMES, _OTHER)
-    nothing = np.full(len(events), NONE, np.int64)
-    if not (of_name != _OTHER).any():
-        return HostTasks(nothing, nothing, tree)
-    on_host = events.among(*HOST_CATEGORIES)
-    own = np.where(on_host, of_name[events.name], _OTHER)
-    call = tree.outermost(own != _OTHER)
-    kind = tree.least(own)
-    kind[kind == _OTHER] = NONE
-    return HostTasks(kind, call, tree)
+    kind, call = host.purpose(_NAMES, len(HostTask))
+    return HostTasks(np.where(kind == len(HostTask), NONE, kind), call, host.tree)

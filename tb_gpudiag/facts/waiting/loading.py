@@ -96,15 +96,14 @@ def load_part(host: Host, event: Int64) -> Int64:
     used = part_of[events.has_name]
     if not ((used != NONE) & (used != LoadPart.RECEIVE)).any():
         part_of = kind_by_name(events, _OPERATORS, NONE)
-    found = np.full(len(event), NONE, np.int64)
-    received = np.zeros(len(event), np.bool_)
-    at = event.copy()
-    while (at != NONE).any():
-        here = (at != NONE) & (found == NONE)
-        part = np.where(here, part_of[events.name[at]], NONE)
-        # Items are unpickled, too: a batch is received only inside the queue.
-        received |= part == LoadPart.RECEIVE
-        found = np.where(here & (part != LoadPart.RECEIVE), part, found)
-        at = np.where(here, host.tree.parent[at], NONE)
+    part = part_of[events.name]
+    receives = part == LoadPart.RECEIVE
+    receiving, inside = (
+        np.where(event == NONE, NONE, host.tree.nearest_of(chosen)[event])
+        for chosen in (receives, (part != NONE) & ~receives)
+    )
+    found = np.where(inside == NONE, NONE, part[inside])
+    # Items are unpickled, too: a batch is received only inside the queue.
+    received = (receiving != NONE) & (host.tree.depth[receiving] > host.tree.depth[inside])
     found[received & (found == LoadPart.WAIT)] = LoadPart.RECEIVE
     return found

@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Ranges, Window, coverage, longest, union
 from tb_gpudiag.facts.core.ledger import Ledger
-from tb_gpudiag.facts.core.matching import kind_by_name, match_some
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.vocabulary import api_calls, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
@@ -67,13 +67,7 @@ class SyncSite:
 def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
     """Return the SyncKind of each call that waits, shape (k,). calls: their event indices, shape (k,)."""
     events = host.events
-    around = kind_by_name(events, _AROUND, len(SyncKind)).astype(np.uint8)
-    found = np.full(len(calls), len(SyncKind), np.uint8)
-    at = calls.copy()
-    while (at != NONE).any():
-        up = at != NONE
-        found[up] = np.minimum(found[up], around[events.name[at[up]]])
-        at[up] = host.tree.parent[at[up]]
+    found = host.purpose(_AROUND, len(SyncKind))[0][calls].astype(np.uint8)
     for kind, is_it in (
         (SyncKind.COPY_TO_HOST, transfers.to_host),
         (SyncKind.COPY_TO_DEVICE, transfers.to_device),
@@ -100,7 +94,7 @@ def sync_sites(
     """
     events = host.events
     starts = events.start_ns[blocking]
-    calls = blocking[(starts >= window.start_ns) & (starts < window.end_ns)]
+    calls = blocking[window.contains(starts)]
     if not len(calls):
         return []
     drained_in = ledger.gaps.blocked_in[ledger.gap]
@@ -109,12 +103,9 @@ def sync_sites(
     np.add.at(refill, drained_in[some], np.minimum(ledger.drained_ns, ledger.inside(window))[some])
     operator = host.operator[calls]
     _, wait = np.unique(np.where(operator == NONE, calls, operator), return_inverse=True)
-    name = np.where(operator == NONE, NONE, events.name[operator]).astype(np.int64)
-    keys, member = np.unique(
-        np.stack([sync_kinds(host, transfers, calls).astype(np.int64), host.place[calls], name]),
-        axis=1,
-        return_inverse=True,
-    )
+    kinds = sync_kinds(host, transfers, calls).astype(np.int64)
+    columns = np.stack([kinds, host.place[calls], host.names(operator)])
+    keys, member = np.unique(columns, axis=1, return_inverse=True)
     member = member.reshape(-1)
     held_ns = np.bincount(member, weights=events.duration_ns[calls])
     refill_ns = np.bincount(member, weights=refill[calls])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.hotspots import KINDS
+from tb_gpudiag.facts.launching.launch_costs import KINDS
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import device_message, inferred_message, step_messages
 from tb_gpudiag.report.building.finding_messages import (

@@ -8,8 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.queue_depth import Queue
-from tb_gpudiag.facts.launching.hotspots import Hotspot
-from tb_gpudiag.facts.launching.launch_costs import LaunchCosts
+from tb_gpudiag.facts.launching.launch_costs import Hotspot, LaunchCosts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, time_ranges, us
 from tb_gpudiag.wording.format import one_line

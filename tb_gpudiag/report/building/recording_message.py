@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Intervals, Window
-from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost
+from tb_gpudiag.facts.waiting.overhead import RecorderCost
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import us
 from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS

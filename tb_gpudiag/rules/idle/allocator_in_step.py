@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing

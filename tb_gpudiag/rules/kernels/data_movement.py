@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.moves import Move, find_moves
+from tb_gpudiag.facts.kernels.kernels import Move, find_moves
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime

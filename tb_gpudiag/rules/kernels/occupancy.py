@@ -7,8 +7,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, intersect
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.concurrency import alone
-from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, occupancy
+from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, alone, occupancy
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,

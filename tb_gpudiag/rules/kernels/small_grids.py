@@ -7,8 +7,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.concurrency import unused_ns
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.multiprocessors import unused_ns
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (

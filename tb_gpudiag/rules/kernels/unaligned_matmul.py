@@ -5,8 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.kernels.matmuls import matrices, time_by_shapes
-from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.facts.kernels.operator_costs import Kind, matrices, time_by_shapes
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving

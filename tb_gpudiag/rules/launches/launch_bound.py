@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.hotspots import Hotspot
+from tb_gpudiag.facts.launching.launch_costs import Hotspot
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.launch_advice import (

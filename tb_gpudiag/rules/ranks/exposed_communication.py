@@ -8,8 +8,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.collectives import collectives, exposed_communication
-from tb_gpudiag.facts.launching.collective_launches import collective_launches
+from tb_gpudiag.facts.kernels.collectives import collective_launches, collectives, exposed_communication
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Place, Rule, RuleAnswer, Saving

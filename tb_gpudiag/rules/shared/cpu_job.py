@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.waiting.small_operators import SMALL_NS
+from tb_gpudiag.facts.waiting.overhead import SMALL_NS
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.lost_time import Lost, places

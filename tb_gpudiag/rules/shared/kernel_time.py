@@ -12,8 +12,8 @@ from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.concurrency import exposed
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.multiprocessors import exposed
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.rule import Claimed, Evidence, Finding, Fix, Place, Range, Saving
 from tb_gpudiag.rules.shared.lost_time import longest, places

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.facts.kernels.concurrency import alone, exposed, unused_ns
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.multiprocessors import alone, exposed, unused_ns
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tests.builder import TraceBuilder
 from tests.facts import facts_of

@@ -14,7 +14,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import MOST_RANGES
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.hotspots import KINDS
+from tb_gpudiag.facts.launching.launch_costs import KINDS
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
