@@ -67,9 +67,9 @@ _UNKNOWN = UsageError(
     "The log directory has no such trace.", remedy="It may have been deleted: choose another recording."
 )
 
-State = TypeVar("State", pb.ReportState, pb.JobState, pb.HistoryState, pb.ComparisonState)
-Answer = TypeVar(
-    "Answer",
+_State = TypeVar("_State", pb.ReportState, pb.JobState, pb.HistoryState, pb.ComparisonState)
+_Answer = TypeVar(
+    "_Answer",
     pb.ReportState,
     pb.JobState,
     pb.HistoryState,
@@ -267,7 +267,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return self._sliced_calls(request, pb.SegmentMap, "segments", device, query.number("at_us"))
 
     def _sliced_calls(
-        self, request: wrappers.Request, message: type[Answer], kind: str, *arguments: Argument
+        self, request: wrappers.Request, message: type[_Answer], kind: str, *arguments: Argument
     ) -> wrappers.Response:
         found = self._service.slice(kind, Query(request).text("id"), *arguments)
         return _sliced(request, message, found)
@@ -360,19 +360,19 @@ def _zipped(request: wrappers.Request, gzipped_json: bytes) -> wrappers.Response
     return _respond(request, gzipped_json, "application/json", content_encoding="gzip")
 
 
-def _pending(kind: type[Answer], found: Pending) -> Answer:
+def _pending(kind: type[_Answer], found: Pending) -> _Answer:
     """Return a message without content, which says that it is not ready, or why there is none."""
     error = problem(found.error) if found.error else None
     return kind(state=found.state, progress=found.progress, error=error)
 
 
-def _sliced(request: wrappers.Request, kind: type[Answer], found: bytes | Pending) -> wrappers.Response:
+def _sliced(request: wrappers.Request, kind: type[_Answer], found: bytes | Pending) -> wrappers.Response:
     if isinstance(found, Pending):
         return _json(request, to_json(_pending(kind, found)))
     return _zipped(request, found)
 
 
-def _stated(request: wrappers.Request, kind: type[State], found: bytes | Pending) -> wrappers.Response:
+def _stated(request: wrappers.Request, kind: type[_State], found: bytes | Pending) -> wrappers.Response:
     if isinstance(found, Pending):
         state = _pending(kind, found)
         state.stage = found.stage

@@ -16,9 +16,9 @@ from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.wire import dump, from_json, to_dict
-from tb_gpudiag.service.caches.cache_entry import Entry, read_entry
+from tb_gpudiag.service.caches.cache_entry import CacheEntry, read_entry
 from tb_gpudiag.service.exports import Order
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 _PIECE_BYTES: Final = 256 << 10
@@ -26,7 +26,7 @@ _PIECE_BYTES: Final = 256 << 10
 _Write = Callable[[bytes], object]
 
 
-def answer(request: Message, reply: Reply) -> Message:
+def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
     """Make the file of an Order. Its content comes in pieces, the last one as the answer."""
     order = Order.of(request)
     reply.bound_memory(order.memory_limit_bytes)
@@ -42,31 +42,31 @@ def answer(request: Message, reply: Reply) -> Message:
             del unsent[:_PIECE_BYTES]
 
     _FORMATS[order.format](order, entry, _report(entry), write)
-    return Message(content=bytes(unsent))
+    return ChildMessage(content=bytes(unsent))
 
 
-def _report(entry: Entry) -> pb.Report:
+def _report(entry: CacheEntry) -> pb.Report:
     return from_json(gzip.decompress(entry.report_gz()).decode("utf-8"), pb.ReportState).report
 
 
-def _trace(order: Order, entry: Entry, report: pb.Report, write: _Write) -> None:
+def _trace(order: Order, entry: CacheEntry, report: pb.Report, write: _Write) -> None:
     from tb_gpudiag.report.annotate import annotate
 
     annotate(report, entry.arrays(), order.file.path, write, pack=True, folder=order.file.folder)
 
 
-def _html(order: Order, entry: Entry, report: pb.Report, write: _Write) -> None:
+def _html(order: Order, entry: CacheEntry, report: pb.Report, write: _Write) -> None:
     from tb_gpudiag.report.slices.embedded import embedded
 
     content = embedded(report, entry.arrays(), order.file.size_bytes, order.file.modified_ns)
     write(document_html(compose([report]), content).encode("utf-8", "replace"))
 
 
-def _markdown(_order: Order, _entry: Entry, report: pb.Report, write: _Write) -> None:
+def _markdown(_order: Order, _entry: CacheEntry, report: pb.Report, write: _Write) -> None:
     write(document_markdown(compose([report])).encode("utf-8", "replace"))
 
 
-def _json(_order: Order, _entry: Entry, report: pb.Report, write: _Write) -> None:
+def _json(_order: Order, _entry: CacheEntry, report: pb.Report, write: _Write) -> None:
     write(dump({"reports": [to_dict(report)]}).encode("utf-8", "replace"))
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from tb_gpudiag.errors import LimitReached, ProcessFailed
 from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Each takes one core, and for HTML the memory of the timeline.
@@ -36,11 +36,11 @@ class Order:
     format: str
     memory_limit_bytes: int
 
-    def request(self) -> Message:
-        return Message({"where": self.file.path, "order": asdict(self)})
+    def request(self) -> ChildMessage:
+        return ChildMessage({"where": self.file.path, "order": asdict(self)})
 
     @classmethod
-    def of(cls, request: Message) -> Order:
+    def of(cls, request: ChildMessage) -> Order:
         data = request.fields["order"]
         return cls(**{**data, "file": TraceFile(**data["file"])})
 
@@ -56,8 +56,8 @@ class Export:
     """A file as it is made. Iterate over it once, and close it in any case."""
 
     name: str
-    _first: Message
-    _others: Iterator[Message]
+    _first: ChildMessage
+    _others: Iterator[ChildMessage]
     _child: Child
     _room: threading.BoundedSemaphore
     _closed: bool = False

@@ -28,7 +28,7 @@ from tb_gpudiag.service.slices.slices import Argument, Question, Slices, SlicesB
 from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.version import __version__
 
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 
 class UnknownTrace(Exception):
@@ -208,7 +208,7 @@ class Service:
             raise CorruptEntry.at(key)
         return entry.report_gz()
 
-    def _result(self, id_: str, read: Callable[[str, Path], Found]) -> Found | Pending:
+    def _result(self, id_: str, read: Callable[[str, Path], _Found]) -> _Found | Pending:
         """Return `read` of the trace's cache entry. Queue an analysis if there is none or it is corrupt."""
         trace = self._entry(id_)
         if trace.record is not None:

@@ -14,7 +14,7 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.training import store
@@ -24,7 +24,7 @@ from tb_gpudiag.training.helper import HelperAnswer
 from tb_gpudiag.wording.format import NO_BREAK, count, one_line, share
 
 
-def answer(request: Message, reply: Reply) -> Message:
+def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
     """Diagnose what the request names, or list a folder of a store: see helper.py."""
     reply.bound_memory(settings_from().memory_limit_bytes // _ranks_here())
     fields = request.fields

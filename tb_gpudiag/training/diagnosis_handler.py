@@ -18,7 +18,7 @@ from tb_gpudiag.training.event_records import write_with
 from tb_gpudiag.training.helper import HelperAnswer
 from tb_gpudiag.training.kept_files import KeptFiles
 from tb_gpudiag.training.on_demand import OnDemand
-from tb_gpudiag.training.recording_file import Recording, RecordingFiles
+from tb_gpudiag.training.recording_file import RecordingFiles, WrittenRecording
 from tb_gpudiag.training.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -138,14 +138,14 @@ class DiagnosisHandler:
         for dropped in self._queue.put(recording):
             self._let_go(dropped, found=None)
 
-    def _let_go(self, recording: Recording, *, found: bool | None) -> None:
+    def _let_go(self, recording: WrittenRecording, *, found: bool | None) -> None:
         """Note that the recording is diagnosed. found: None if there is no diagnosis."""
         if self._kept is not None:
             self._kept.settle(recording.path, found=found)
         if self._uploads is not None:
             self._uploads.diagnosed(recording.path)
 
-    def _settle(self, recording: Recording, answer: HelperAnswer) -> None:
+    def _settle(self, recording: WrittenRecording, answer: HelperAnswer) -> None:
         """Report a diagnosis. Runs on the queue's thread."""
         self._let_go(recording, found=answer.found if answer.ok else None)
         log_answer(answer)

@@ -15,7 +15,7 @@ from typing import Final
 
 from tb_gpudiag.training.helper import Helper, HelperAnswer
 from tb_gpudiag.training.rank_files import RankFiles
-from tb_gpudiag.training.recording_file import Recording
+from tb_gpudiag.training.recording_file import WrittenRecording
 
 MOST_WAITING: Final = 4
 """Recordings that wait. More would only be diagnosed ever later."""
@@ -42,7 +42,11 @@ class DiagnosisQueue:
     """
 
     def __init__(
-        self, settle: Callable[[Recording, HelperAnswer], None], *, with_report: bool, with_record: bool
+        self,
+        settle: Callable[[WrittenRecording, HelperAnswer], None],
+        *,
+        with_report: bool,
+        with_record: bool,
     ) -> None:
         self._settle = settle
         self._with_report = with_report
@@ -54,7 +58,7 @@ class DiagnosisQueue:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._waiting: deque[Recording] = deque()
+        self._waiting: deque[WrittenRecording] = deque()
         self._ranks: RankFiles | None = None  # of the last recording, until all are there
         self._before_ns = 0  # when the last recording was written
         self._thread: threading.Thread | None = None
@@ -62,7 +66,7 @@ class DiagnosisQueue:
         self._abandoned = False
         self._busy = False
 
-    def put(self, recording: Recording) -> list[Recording]:
+    def put(self, recording: WrittenRecording) -> list[WrittenRecording]:
         """Queue a recording. Return those that are skipped to make room for it."""
         if os.getpid() != self._pid:  # a fork has neither the thread nor a lock to rely on
             self._helper.forget()
@@ -121,7 +125,7 @@ class DiagnosisQueue:
     def _run(self) -> None:
         while True:
             work = self._next()
-            if isinstance(work, Recording):
+            if isinstance(work, WrittenRecording):
                 self._diagnose(work)
             elif isinstance(work, RankFiles):
                 self._look_for_ranks(work)
@@ -137,7 +141,7 @@ class DiagnosisQueue:
                     atexit.unregister(self._at_exit)
                     return
 
-    def _next(self) -> Recording | RankFiles | None:
+    def _next(self) -> WrittenRecording | RankFiles | None:
         """Wait for work. None: there was none for a while, or the queue is being closed."""
         end_s = time.monotonic() + IDLE_S
         with self._changed:
@@ -153,7 +157,7 @@ class DiagnosisQueue:
                 self._changed.wait(rest_s)
         return None
 
-    def _diagnose(self, recording: Recording) -> None:
+    def _diagnose(self, recording: WrittenRecording) -> None:
         request = {
             "kind": "diagnose",
             "where": recording.path,

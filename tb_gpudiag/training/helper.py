@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.process_setup import LOWEST
 
 NICE = LOWEST
@@ -36,7 +36,7 @@ class HelperAnswer:
     figures: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
-    def message(self) -> Message:
+    def message(self) -> ChildMessage:
         """Return the message of an answer that is ok."""
         fields = {
             "text": self.text,
@@ -45,10 +45,10 @@ class HelperAnswer:
             "note": self.note,
             "report_bytes": len(self.report),
         }
-        return Message(fields, self.report + self.record)
+        return ChildMessage(fields, self.report + self.record)
 
     @classmethod
-    def of(cls, message: Message) -> HelperAnswer:
+    def of(cls, message: ChildMessage) -> HelperAnswer:
         fields, content = message.fields, message.content
         report, record = content[: fields["report_bytes"]], content[fields["report_bytes"] :]
         return cls(True, fields["text"], fields["found"], report, record, fields["figures"], fields["note"])
@@ -71,7 +71,7 @@ class Helper:
             self.stop()
         self._asked += 1
         try:
-            return HelperAnswer.of(self._child.ask(Message(request), time_limit_s))
+            return HelperAnswer.of(self._child.ask(ChildMessage(request), time_limit_s))
         except GpudiagError as error:
             return HelperAnswer(False, error.what)
         except TimeoutError:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tb_gpudiag.training.recording_file import Recording, worker_and_time
+from tb_gpudiag.training.recording_file import WrittenRecording, worker_and_time
 
 # Ranks end the same step together, but take their time to write.
 WAIT_S = 120.0
@@ -21,13 +21,13 @@ MOST_RANKS: Final = 64
 class RankFiles:
     """Files of all ranks of the job that rank 0's recording belongs to. paths: as far as they are there."""
 
-    recording: Recording
+    recording: WrittenRecording
     earliest_ns: int  # files before it belong to the recording before
     since_s: float = field(default_factory=time.monotonic)
     paths: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, recording: Recording, before_ns: int) -> RankFiles | None:
+    def of(cls, recording: WrittenRecording, before_ns: int) -> RankFiles | None:
         """Return what to look for; None if this is not rank 0 of several.
 
         before_ns: when rank 0 wrote the recording before this one, 0 if there is none.

@@ -20,7 +20,7 @@ _NAME: Final = re.compile(r"(?P<worker>.+)\.(?P<time_ns>[0-9]+)\.pt\.trace\.json
 
 
 @dataclass(frozen=True)
-class Recording:
+class WrittenRecording:
     """A recording on disk.
 
     time_ns: when it was written, since 1970, as in its name.
@@ -50,7 +50,7 @@ class RecordingFiles:
 
     def write(
         self, folder: str, profiler: Any, before_rename: Callable[[], None], *, rank: int, world_size: int
-    ) -> Recording:
+    ) -> WrittenRecording:
         """Export the profiler's recording to a folder. before_rename: called when the file is complete and
         has no name yet.
 
@@ -79,7 +79,7 @@ class RecordingFiles:
         step = getattr(profiler, "step_num", None)
         # TensorBoard keeps one record per step.
         self._step = max(step if isinstance(step, int) else 0, self._step + 1)
-        return Recording(path, time_ns, self._step, rank, world_size, self._event_file(worker))
+        return WrittenRecording(path, time_ns, self._step, rank, world_size, self._event_file(worker))
 
     def _event_file(self, worker: str) -> str:
         """Return the worker's event file: one for each process, in a directory of its own."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from tb_gpudiag.errors import Unreadable
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.training.helper import HelperAnswer
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def lives_in_this_process(url: str) -> bool:
     return _scheme(url) == "memory" or _scheme(url) not in known_implementations
 
 
-def answer(request: Message, _reply: Reply) -> Message:
+def answer(request: ChildMessage, _reply: Reply) -> ChildMessage:
     """Do what the request asks, in a helper process: see helper.py."""
     return HelperAnswer(True, do(request.fields)).message()
 

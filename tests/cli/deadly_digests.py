@@ -6,11 +6,11 @@ import os
 import signal
 
 from tb_gpudiag.service.analyses import digests
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 
-def answer(request: Message, reply: Reply) -> Message:
+def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
     if request.fields["file"]["run"] == "deadly":
         os.kill(os.getpid(), signal.SIGKILL)
     return digests.answer(request, reply)

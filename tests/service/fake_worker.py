@@ -16,11 +16,11 @@ from pathlib import Path
 from tb_gpudiag.errors import NoAnswer, NotATrace
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.processes import memory_limit
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 
-def answer(request: Message, reply: Reply) -> Message:
+def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
     task = Task.of(request)
     # So far above the limit that only the memory watch stops `eat`.
     memory_limit.REFUSED_AT = 1000
@@ -36,7 +36,7 @@ def answer(request: Message, reply: Reply) -> Message:
     if word.startswith("saves "):
         summary["row"] = f'{{"saving_share":{word.removeprefix("saves ")}}}'
     result = EntryContent(gzip.compress(report.encode()), {"x": np.arange(1000)}, summary)
-    return Message({"draft": str(save(result, task.drafts))})
+    return ChildMessage({"draft": str(save(result, task.drafts))})
 
 
 def act(word: str, task: Task, reply: Reply) -> None:

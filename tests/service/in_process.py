@@ -18,7 +18,7 @@ import pytest
 
 from tb_gpudiag.errors import Defect, GpudiagError
 from tb_gpudiag.service.analyses import analysis_queue
-from tb_gpudiag.service.processes.child_messages import Kind, Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind
 
 
 class InProcess:
@@ -29,12 +29,12 @@ class InProcess:
     def __init__(self, module: str, **_: object) -> None:
         self._answer = importlib.import_module(module).answer
 
-    def ask(self, request: Message, within_s: float | None = None) -> Message:
+    def ask(self, request: ChildMessage, within_s: float | None = None) -> ChildMessage:
         *_, answer = self.messages(request, within_s)
         return answer
 
-    def messages(self, request: Message, _within_s: float | None = None) -> Iterator[Message]:
-        said: SimpleQueue[Message | GpudiagError] = SimpleQueue()
+    def messages(self, request: ChildMessage, _within_s: float | None = None) -> Iterator[ChildMessage]:
+        said: SimpleQueue[ChildMessage | GpudiagError] = SimpleQueue()
 
         def run() -> None:
             try:
@@ -50,7 +50,7 @@ class InProcess:
             if isinstance(message, GpudiagError):
                 raise message
             yield message
-            if message.kind is Kind.ANSWER:
+            if message.kind is MessageKind.ANSWER:
                 return
 
     def kill(self) -> None:
@@ -66,7 +66,7 @@ class InProcessReply:
         self._said = said
 
     def progress(self, share: float, stage: str) -> None:
-        self._said.put(Message({"share": share, "stage": stage}, kind=Kind.PROGRESS))
+        self._said.put(ChildMessage({"share": share, "stage": stage}, kind=MessageKind.PROGRESS))
 
     def bound_memory(self, limit_bytes: int) -> None:
         """Tests share the process with all others."""

@@ -18,7 +18,7 @@ import pytest
 from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.service.caches import cache as cache_module
 from tb_gpudiag.service.caches.cache import Cache, digest_of_code, entry_key
-from tb_gpudiag.service.caches.cache_entry import HEAD, Arrays, Entry, write_entry
+from tb_gpudiag.service.caches.cache_entry import HEAD, Arrays, CacheEntry, write_entry
 from tb_gpudiag.service.processes.process_setup import worker_environment
 
 
@@ -27,7 +27,7 @@ def fill(draft: Path, text: str = "report", numbers: int = 100) -> None:
     write_entry(draft, gzip.compress(text.encode(), mtime=0), arrays, {"sentence": text})
 
 
-def put(cache: Cache, key: str, text: str = "report", numbers: int = 100) -> Entry:
+def put(cache: Cache, key: str, text: str = "report", numbers: int = 100) -> CacheEntry:
     draft = cache.drafts()[0]
     fill(draft, text, numbers)
     entry = cache.commit(draft, key)
@@ -98,7 +98,7 @@ def test_of_two_equal_entries_one_stays(tmp_path: Path) -> None:
     assert list((tmp_path / "cache" / "drafts").iterdir()) == []
 
 
-def sections(entry: Entry) -> dict[str, int]:
+def sections(entry: CacheEntry) -> dict[str, int]:
     """Return an offset inside each part of the entry."""
     return {
         "head": 3,
@@ -108,7 +108,7 @@ def sections(entry: Entry) -> dict[str, int]:
     }
 
 
-def damage(entry: Entry, part: str, how: str) -> None:
+def damage(entry: CacheEntry, part: str, how: str) -> None:
     """Change the file as a bad disk does, or somebody else."""
     place, content = sections(entry)[part], entry.path.read_bytes()
     if how == "cut off":
@@ -121,7 +121,7 @@ def damage(entry: Entry, part: str, how: str) -> None:
         entry.path.unlink()
 
 
-def read_all(entry: Entry) -> None:
+def read_all(entry: CacheEntry) -> None:
     entry.report_gz()
     entry.arrays()
 

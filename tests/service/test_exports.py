@@ -29,7 +29,7 @@ def acting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], E
         code = f"""
             import os
             from tb_gpudiag.errors import NotATrace
-            from tb_gpudiag.service.processes.child_messages import Message
+            from tb_gpudiag.service.processes.child_messages import ChildMessage
 
             def answer(request, reply):
                 {act}
@@ -41,7 +41,7 @@ def acting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], E
 
 
 def test_content_is_passed_on_as_it_comes(acting: Callable[[str], Exports]) -> None:
-    made = acting("reply.piece(b'con'); return Message(content=b'tent')")
+    made = acting("reply.piece(b'con'); return ChildMessage(content=b'tent')")
     for _ in range(MOST_AT_ONCE + 1):
         export = made.start(ORDER)
         assert export.name == "worker.gpudiag.json"

@@ -59,7 +59,7 @@ def acting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         script = f"""
             import os, time
             from tb_gpudiag.errors import CorruptEntry
-            from tb_gpudiag.service.processes.child_messages import Message
+            from tb_gpudiag.service.processes.child_messages import ChildMessage
             with open({str(tmp_path / "starts")!r}, "a+") as file:
                 print("start", file=file, flush=True)
                 file.seek(0)
@@ -101,7 +101,7 @@ def test_an_error_of_the_request_arrives_unchanged(real: Slices, entry: Path) ->
 def test_a_slice_that_is_asked_for_again_is_not_cut_again(
     acting: Callable[[str], Slices], tmp_path: Path
 ) -> None:
-    here = acting("return Message(content=str(time.perf_counter()).encode())")
+    here = acting("return ChildMessage(content=str(time.perf_counter()).encode())")
     first = here.get(Question("a", "timeline", WHOLE))
     other = here.get(Question("b", "timeline", WHOLE))
     assert here.get(Question("a", "timeline", WHOLE)) == first != other
@@ -111,7 +111,7 @@ def test_slices_that_are_kept_are_bounded(
     acting: Callable[[str], Slices], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "KEPT_BYTES", 250)
-    here = acting("return Message(content=os.urandom(100))")
+    here = acting("return ChildMessage(content=os.urandom(100))")
     first, second, third = (here.get(Question(name, "timeline", ())) for name in "abc")
     assert here.get(Question("c", "timeline", ())) == third
     assert here.get(Question("b", "timeline", ())) == second
@@ -173,7 +173,7 @@ def test_when_too_many_wait_the_rest_is_told_so(
 ) -> None:
     monkeypatch.setattr(slices, "MOST_WAITING", 1)
     os.mkfifo(tmp_path / "go")
-    here = acting(f"open({str(tmp_path / 'go')!r}).read(); return Message(content=b'slice')")
+    here = acting(f"open({str(tmp_path / 'go')!r}).read(); return ChildMessage(content=b'slice')")
     found: list[bytes] = []
     waiting = threading.Thread(target=lambda: found.append(here.get(Question("a", "timeline", WHOLE))))
     waiting.start()

@@ -9,7 +9,7 @@ import pytest
 
 from tb_gpudiag.training import rank_files
 from tb_gpudiag.training.rank_files import RankFiles
-from tb_gpudiag.training.recording_file import Recording, worker_and_time
+from tb_gpudiag.training.recording_file import WrittenRecording, worker_and_time
 
 S = 10**9
 NOW = 1_700_000_000 * S
@@ -20,7 +20,7 @@ def name(worker: str, at_s: float) -> str:
 
 
 def looking(folder: Path, world_size: int = 2, at_s: float = 0, before_s: float | None = None) -> RankFiles:
-    recording = Recording(str(folder / name("a", at_s)), NOW + int(at_s * S), 1, 0, world_size)
+    recording = WrittenRecording(str(folder / name("a", at_s)), NOW + int(at_s * S), 1, 0, world_size)
     Path(recording.path).touch()
     found = RankFiles.of(recording, NOW + int(before_s * S) if before_s is not None else 0)
     assert found is not None
@@ -29,7 +29,7 @@ def looking(folder: Path, world_size: int = 2, at_s: float = 0, before_s: float 
 
 def test_only_rank_0_of_several_looks() -> None:
     for rank, world_size in ((0, 1), (1, 2), (0, rank_files.MOST_RANKS + 1)):
-        assert RankFiles.of(Recording("a", NOW, 1, rank, world_size), 0) is None
+        assert RankFiles.of(WrittenRecording("a", NOW, 1, rank, world_size), 0) is None
 
 
 def test_files_of_the_same_time_belong_together(tmp_path: Path) -> None:

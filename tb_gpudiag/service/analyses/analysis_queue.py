@@ -19,10 +19,10 @@ from tb_gpudiag.errors import GpudiagError, LimitReached, NoAnswer, ProcessFaile
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.caches.cache import Cache
-from tb_gpudiag.service.caches.cache_entry import Entry
+from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.claims import WAITING as WAITING_FOR_OTHERS
 from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import Kind
+from tb_gpudiag.service.processes.child_messages import MessageKind
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 
@@ -90,7 +90,7 @@ class AnalysisQueue:
         cache: Cache,
         *,
         on_change: Callable[[str], None] = lambda key: None,
-        on_ready: Callable[[str, Entry], None] = lambda key, entry: None,
+        on_ready: Callable[[str, CacheEntry], None] = lambda key, entry: None,
         module: str = MODULE,
     ) -> None:
         self._settings = settings
@@ -245,7 +245,7 @@ class AnalysisQueue:
         failure: GpudiagError | None = None
         try:
             for message in analysis.child.messages(task.request()):
-                if message.kind is Kind.PROGRESS:
+                if message.kind is MessageKind.PROGRESS:
                     self._note_progress(analysis, **message.fields)
                 else:
                     draft = message.fields["draft"]
@@ -270,7 +270,7 @@ class AnalysisQueue:
             if stage == WAITING_FOR_OTHERS:  # its own time begins after that
                 analysis.began_s = time.monotonic()
 
-    def _keep_result(self, analysis: _Analysis, filled: str) -> Entry | None:
+    def _keep_result(self, analysis: _Analysis, filled: str) -> CacheEntry | None:
         """Move the draft that was filled into the cache, and delete the others. None if there is no result to
         keep."""
         kept = None

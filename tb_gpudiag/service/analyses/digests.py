@@ -22,7 +22,7 @@ from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST
 from tb_gpudiag.service.analyses.obtain import obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.memory_limit import MemoryLimit
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
@@ -100,17 +100,17 @@ class _Processes:
         """Return the content of a file's digest, or why there is none; None if the process was killed."""
         fields = {"where": file.path, "file": asdict(file), "memory_limit_bytes": self._limit_bytes}
         try:
-            return child.ask(Message(fields)).content
+            return child.ask(ChildMessage(fields)).content
         except GpudiagError as error:
             return error
         except ChildEnded:
             return None
 
 
-def answer(request: Message, reply: Reply) -> Message:
+def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
     """Digest the file that is asked for, in a process of its own."""
     reply.bound_memory(request.fields["memory_limit_bytes"])
-    return Message(content=_digest_content(TraceFile(**request.fields["file"])))
+    return ChildMessage(content=_digest_content(TraceFile(**request.fields["file"])))
 
 
 def digest_content(file: TraceFile, guard: MemoryLimit | None = None) -> bytes | GpudiagError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tb_gpudiag.errors import ProcessFailed
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.trace.files.file_names import TraceFile
 
 
@@ -49,12 +49,12 @@ class Task:
     drafts: tuple[str, ...] = ()
     memory_limit_bytes: int = 0
 
-    def request(self) -> Message:
+    def request(self) -> ChildMessage:
         """Return the message that asks for the analysis."""
-        return Message({"where": self.file.path, "task": asdict(self)})
+        return ChildMessage({"where": self.file.path, "task": asdict(self)})
 
     @classmethod
-    def of(cls, request: Message) -> Task:
+    def of(cls, request: ChildMessage) -> Task:
         """Return the task of a message."""
         data: dict[str, Any] = request.fields["task"]
         made = {

@@ -10,15 +10,15 @@ from tb_gpudiag.service.analyses.obtain import obtain
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.caches.cache_entry import entry_at
 from tb_gpudiag.service.caches.shared_cache import SharedCache
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 
-def answer(request: Message, reply: Reply) -> Message:
+def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
     """Do a Task, and answer which draft has its result."""
     task = Task.of(request)
     reply.bound_memory(task.memory_limit_bytes)
-    return Message({"draft": str(save(analyze(task, reply.progress), task.drafts))})
+    return ChildMessage({"draft": str(save(analyze(task, reply.progress), task.drafts))})
 
 
 def analyze(task: Task, progress: Progress) -> EntryContent:

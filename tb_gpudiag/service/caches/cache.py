@@ -26,7 +26,7 @@ from pathlib import Path
 
 import tb_gpudiag
 from tb_gpudiag.errors import CorruptEntry
-from tb_gpudiag.service.caches.cache_entry import Entry, read_entry
+from tb_gpudiag.service.caches.cache_entry import CacheEntry, read_entry
 from tb_gpudiag.service.caches.private import why_not_private
 from tb_gpudiag.service.settings import CACHE_MB, MIB
 from tb_gpudiag.version import __version__
@@ -77,7 +77,7 @@ class Cache:
             self._cannot_keep("this user has no cache directory")
         atexit.register(self._remove_temporary)
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> CacheEntry | None:
         """Return the entry of this key and mark it as used; None if there is none or it cannot be read."""
         path = self._path(key)
         entry = self._read(path) if path is not None else None
@@ -122,7 +122,7 @@ class Cache:
             pass
         return drafts
 
-    def commit(self, draft: Path, key: str) -> Entry | None:
+    def commit(self, draft: Path, key: str) -> CacheEntry | None:
         """Turn a complete draft into the entry of this key.
 
         Return None if the draft is not complete or cannot be moved.
@@ -231,7 +231,7 @@ class Cache:
             return []
         return [kept / folder / name for name in names if _OURS[folder].fullmatch(name)]
 
-    def _read(self, path: Path) -> Entry | None:
+    def _read(self, path: Path) -> CacheEntry | None:
         try:
             return read_entry(path)
         except CorruptEntry:

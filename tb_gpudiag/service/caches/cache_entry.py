@@ -46,7 +46,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Section:
+class EntrySection:
     """A part of the file."""
 
     offset: int
@@ -55,22 +55,22 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Column:
+class EntryArray:
     """An array in the file."""
 
-    section: Section
+    section: EntrySection
     type: str
     shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """An entry. `summary` is what the list of traces shows."""
 
     path: Path
     size_bytes: int
-    report: Section
-    columns: Mapping[str, Column]
+    report: EntrySection
+    columns: Mapping[str, EntryArray]
     summary: Mapping[str, str]
 
     def report_gz(self) -> bytes:
@@ -156,13 +156,13 @@ def write_to(
 ) -> None:
     """Write the entry. Raises OSError."""
     contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    report = Section(0, len(report_gz), zlib.crc32(report_gz))
+    report = EntrySection(0, len(report_gz), zlib.crc32(report_gz))
     columns = {}
     end = report.size_bytes
     for name, array in contents.items():
         offset = _aligned(end)
-        section = Section(offset, array.nbytes, zlib.crc32(array.data.cast("B") if array.size else b""))
-        columns[name] = Column(section, array.dtype.str, array.shape)
+        section = EntrySection(offset, array.nbytes, zlib.crc32(array.data.cast("B") if array.size else b""))
+        columns[name] = EntryArray(section, array.dtype.str, array.shape)
         end = offset + array.nbytes
     header = _header(report, columns, summary)
     begin = _aligned(HEAD.size + len(header))
@@ -175,7 +175,7 @@ def write_to(
         file.write(array.data if array.size else b"")
 
 
-def read_entry(path: Path) -> Entry | None:
+def read_entry(path: Path) -> CacheEntry | None:
     """Read the header of the entry in this file; return None if there is no such file.
 
     Raises:
@@ -189,7 +189,7 @@ def read_entry(path: Path) -> Entry | None:
         return None
 
 
-def entry_at(path: str) -> Entry | None:
+def entry_at(path: str) -> CacheEntry | None:
     """Return the entry in this file; None if it is gone, damaged or cannot be read."""
     try:
         return read_entry(Path(path))
@@ -218,7 +218,7 @@ def unpack(file: IO[bytes], path: Path, *, summary_only: bool = False) -> Unpack
     return Unpacked(_read(file, entry.report, path), arrays, entry.summary)
 
 
-def _read_header(file: IO[bytes], path: Path) -> Entry:
+def _read_header(file: IO[bytes], path: Path) -> CacheEntry:
     head = file.read(HEAD.size)
     if len(head) < HEAD.size:
         raise CorruptEntry.at(path)
@@ -234,7 +234,7 @@ def _read_header(file: IO[bytes], path: Path) -> Entry:
         raise CorruptEntry.at(path) from error
 
 
-def _header(report: Section, columns: Mapping[str, Column], summary: Mapping[str, str]) -> bytes:
+def _header(report: EntrySection, columns: Mapping[str, EntryArray], summary: Mapping[str, str]) -> bytes:
     header = {
         "summary": dict(summary),
         "report": [report.offset, report.size_bytes, report.checksum],
@@ -246,8 +246,8 @@ def _header(report: Section, columns: Mapping[str, Column], summary: Mapping[str
     return json.dumps(header).encode("ascii")
 
 
-def _parsed(path: Path, size_bytes: int, header: bytes) -> Entry:
-    """Make an Entry of a header. Offsets in the header begin after it."""
+def _parsed(path: Path, size_bytes: int, header: bytes) -> CacheEntry:
+    """Make a CacheEntry of a header. Offsets in the header begin after it."""
     data = json.loads(header)
     begin = _aligned(HEAD.size + len(header))
     columns = {}
@@ -256,7 +256,7 @@ def _parsed(path: Path, size_bytes: int, header: bytes) -> Entry:
         if not _TYPE.fullmatch(kind) or min(shape) < 0 or prod(shape) * np.dtype(kind).itemsize != length:
             raise ValueError(name)
         np.broadcast_to(np.zeros((), kind), shape)  # a shape that no array can have is refused here
-        columns[str(name)] = Column(_section(begin + offset, length, checksum), kind, shape)
+        columns[str(name)] = EntryArray(_section(begin + offset, length, checksum), kind, shape)
     report = _section(begin + data["report"][0], *data["report"][1:])
     summary = {str(name): str(value) for name, value in data["summary"].items()}
     sections = [report, *(column.section for column in columns.values())]
@@ -264,14 +264,14 @@ def _parsed(path: Path, size_bytes: int, header: bytes) -> Entry:
         raise ValueError("a section is outside the file")
     if sum(section.size_bytes for section in sections) > size_bytes - begin:
         raise ValueError("sections overlap")  # read one by one, they take more memory than the file
-    return Entry(path, size_bytes, report, columns, summary)
+    return CacheEntry(path, size_bytes, report, columns, summary)
 
 
-def _section(offset: int, size_bytes: int, checksum: int) -> Section:
-    return Section(int(offset), int(size_bytes), int(checksum))
+def _section(offset: int, size_bytes: int, checksum: int) -> EntrySection:
+    return EntrySection(int(offset), int(size_bytes), int(checksum))
 
 
-def _read(file: IO[bytes], section: Section, path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
+def _read(file: IO[bytes], section: EntrySection, path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
     file.seek(section.offset)
     content = file.read(min(section.size_bytes, most_bytes))
     if len(content) != section.size_bytes or zlib.crc32(content) != section.checksum:

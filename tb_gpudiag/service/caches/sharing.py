@@ -16,7 +16,7 @@ from typing import Final
 from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service.caches.cache_entry import Entry, open_entry
+from tb_gpudiag.service.caches.cache_entry import CacheEntry, open_entry
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
 from tb_gpudiag.service.index.runs import gain_of
@@ -41,7 +41,7 @@ class Sharing:
         self._on_found = on_found
         self._changed = threading.Condition()
         self._wanted: dict[str, TraceFile] = {}  # by key in the private cache
-        self._offered: deque[Entry] = deque(maxlen=MOST_WAITING)
+        self._offered: deque[CacheEntry] = deque(maxlen=MOST_WAITING)
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -56,7 +56,7 @@ class Sharing:
             self._wanted = dict(wanted)
             self._wake()
 
-    def offer(self, entry: Entry) -> None:
+    def offer(self, entry: CacheEntry) -> None:
         """Share a result, if it is of this process and its trace can be recognized."""
         if entry.summary.get("key"):
             with self._changed:
@@ -118,6 +118,6 @@ def _is_readable(summary: Summary) -> bool:
     return True
 
 
-def _copy(entry: Entry, shared: SharedCache) -> None:
+def _copy(entry: CacheEntry, shared: SharedCache) -> None:
     with contextlib.suppress(OSError, CorruptEntry), open_entry(entry.path) as source:
         shared.put(entry.summary["key"], lambda file: shutil.copyfileobj(source, file, 1 << 20))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 MOST_REMOVED = 10_000
 
 
-class Part(NamedTuple):
+class ListChanges(NamedTuple):
     """Changes since a number: ids that are new or have changed, and ids that are gone.
 
     `number` is what the page knows afterwards. `whole`: the page must forget what it had. `more`: it must ask
@@ -72,7 +72,7 @@ class Listing:
         """Note that something else has changed than ids."""
         self.number += 1
 
-    def since(self, known: int | None, most: int) -> Part:
+    def since(self, known: int | None, most: int) -> ListChanges:
         """Return at most `most` of the changes since `known`, in their order; None or another number that is
         not known means since ever."""
         whole = known is None or not self._forgotten <= known <= self.number
@@ -83,9 +83,9 @@ class Listing:
             if self._of_id.get(self._ids[at]) != self._numbers[at]:
                 continue
             if len(changed) == most:
-                return Part(changed, removed, self._of_id[changed[-1]], whole, more=True)
+                return ListChanges(changed, removed, self._of_id[changed[-1]], whole, more=True)
             changed.append(self._ids[at])
-        return Part(changed, removed, self.number, whole, more=False)
+        return ListChanges(changed, removed, self.number, whole, more=False)
 
     def _compact(self) -> None:
         kept = [at for at, id_ in enumerate(self._ids) if self._of_id.get(id_) == self._numbers[at]]

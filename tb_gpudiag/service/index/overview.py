@@ -13,7 +13,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key, problem
 from tb_gpudiag.service.analyses.reductions import Reduced
 from tb_gpudiag.service.caches.cache import Cache
-from tb_gpudiag.service.caches.cache_entry import Entry
+from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.sharing import Sharing
 from tb_gpudiag.service.index.listing import Listing
@@ -157,7 +157,7 @@ class Overview:
             for id_, entry in snapshot.entries.items()
         }
 
-    def ready(self, key: str, entry: Entry) -> None:
+    def ready(self, key: str, entry: CacheEntry) -> None:
         """Note that there is a result, and share it."""
         with self._lock:
             self._summaries[key] = dict(entry.summary)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service.index.listing import Listing, Part
+from tb_gpudiag.service.index.listing import ListChanges, Listing
 from tb_gpudiag.service.index.log_index import TraceEntry
 from tb_gpudiag.service.index.related import time_ns
 from tb_gpudiag.wording.format import share
@@ -42,7 +42,7 @@ class Changes(NamedTuple):
     runs by folder.
     """
 
-    part: Part
+    part: ListChanges
     traces: list[list[TraceEntry]]
     total: int
     folders: bool
@@ -84,9 +84,9 @@ class Runs:
         if len(self._traces) <= at_once:
             return self.changes(None)
         runs = list(self._traces)
-        return self._changes(Part(runs, [], self._listing.first, whole=True, more=True), runs)
+        return self._changes(ListChanges(runs, [], self._listing.first, whole=True, more=True), runs)
 
-    def _changes(self, part: Part, runs: Iterable[str]) -> Changes:
+    def _changes(self, part: ListChanges, runs: Iterable[str]) -> Changes:
         return Changes(part, [self._traces[run] for run in runs], len(self._traces), self._folders)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import IO, Final
 
 from tb_gpudiag.errors import ProcessFailed
-from tb_gpudiag.service.processes.child_messages import Kind, Message, error_in, take
+from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, error_in, take
 from tb_gpudiag.service.processes.process_setup import NICE, worker_environment
 
 PROGRAM = (sys.executable, "-m", "tb_gpudiag.service.processes")
@@ -62,12 +62,12 @@ class Child:
         self._closed = threading.Event()
         self.last_output = b""
 
-    def ask(self, request: Message, within_s: float | None = None) -> Message:
+    def ask(self, request: ChildMessage, within_s: float | None = None) -> ChildMessage:
         """Return the answer to a request. See `messages`."""
         *_, answer = self.messages(request, within_s)
         return answer
 
-    def messages(self, request: Message, within_s: float | None = None) -> Iterator[Message]:
+    def messages(self, request: ChildMessage, within_s: float | None = None) -> Iterator[ChildMessage]:
         """Send a request, and yield what comes back; the answer is the last.
 
         within_s: how long the first message may take; None for any time.
@@ -82,8 +82,8 @@ class Child:
         process = self._running(str(request.fields.get("where", "")))
         try:
             for message in self._exchange(process, request.packed(), within_s):
-                answered = message.kind in (Kind.ANSWER, Kind.ERROR)
-                if message.kind in (Kind.ERROR, Kind.LAST_ERROR):
+                answered = message.kind in (MessageKind.ANSWER, MessageKind.ERROR)
+                if message.kind in (MessageKind.ERROR, MessageKind.LAST_ERROR):
                     raise error_in(message)
                 yield message
                 if answered:
@@ -156,7 +156,7 @@ class Child:
 
     def _exchange(
         self, process: subprocess.Popen[bytes], request: bytes, within_s: float | None
-    ) -> Iterator[Message]:
+    ) -> Iterator[ChildMessage]:
         """Write the request, and yield messages. Never blocks on either, and reads stderr meanwhile."""
         to_it, from_it, output = map(_descriptor, (process.stdin, process.stdout, process.stderr))
         unsent = memoryview(request)
@@ -220,7 +220,7 @@ def _written(descriptor: int, content: memoryview) -> int:
         return len(content)
 
 
-def _taken(received: bytearray) -> Message | None:
+def _taken(received: bytearray) -> ChildMessage | None:
     try:
         return take(received)
     except ValueError as error:

@@ -21,7 +21,7 @@ _MOST_FIELD_BYTES: Final = 256 << 20
 _MOST_CONTENT_BYTES: Final = 1 << 30
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """Kinds of messages."""
 
     REQUEST = 1
@@ -33,12 +33,12 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Message:
+class ChildMessage:
     """One message. A request's field `where` names the file that errors are about."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     content: bytes = b""
-    kind: Kind = Kind.ANSWER
+    kind: MessageKind = MessageKind.ANSWER
 
     def packed(self) -> bytes:
         """Return the message as it is sent."""
@@ -46,7 +46,7 @@ class Message:
         return _HEAD.pack(self.kind, len(fields), len(self.content)) + fields + self.content
 
 
-def take(received: bytearray) -> Message | None:
+def take(received: bytearray) -> ChildMessage | None:
     """Take the first message off what was received; None if it is not complete yet.
 
     Raises:
@@ -61,12 +61,14 @@ def take(received: bytearray) -> Message | None:
     end = middle + content_bytes
     if len(received) < end:
         return None
-    found = Message(json.loads(received[_HEAD.size : middle]), bytes(received[middle:end]), Kind(kind))
+    found = ChildMessage(
+        json.loads(received[_HEAD.size : middle]), bytes(received[middle:end]), MessageKind(kind)
+    )
     del received[:end]
     return found
 
 
-def of_error(error: GpudiagError) -> Message:
+def of_error(error: GpudiagError) -> ChildMessage:
     """Return the message of an error, for `error_in`."""
     fields = {
         "error": type(error).__name__,
@@ -74,10 +76,10 @@ def of_error(error: GpudiagError) -> Message:
         "where": error.where,
         "remedy": error.remedy,
     }
-    return Message(fields, kind=Kind.ERROR)
+    return ChildMessage(fields, kind=MessageKind.ERROR)
 
 
-def error_in(message: Message) -> GpudiagError:
+def error_in(message: ChildMessage) -> GpudiagError:
     """Return the error that a message says."""
     named = getattr(errors, str(message.fields["error"]), None)
     kind = named if isinstance(named, type) and issubclass(named, GpudiagError) else ProcessFailed

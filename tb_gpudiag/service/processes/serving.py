@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, NoReturn
 
 from tb_gpudiag.errors import Defect, GpudiagError, is_out_of_memory
-from tb_gpudiag.service.processes.child_messages import Kind, Message, of_error, take
+from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, of_error, take
 from tb_gpudiag.service.processes.memory_limit import limit_memory, out_of_memory
 from tb_gpudiag.service.processes.process_setup import die_with_parent, lower_priority, without_collecting
 
@@ -29,7 +29,7 @@ SAY_EVERY_S: Final = 0.1
 
 PIPE_BYTES: Final = 1 << 20
 
-AnswerRequest = Callable[[Message, "Reply"], Message]
+AnswerRequest = Callable[[ChildMessage, "Reply"], ChildMessage]
 
 
 class Reply:
@@ -50,11 +50,11 @@ class Reply:
         if stage != self._stage or now_s - self._said_s >= SAY_EVERY_S:
             self._stage, self._said_s = stage, now_s
             fields = {"share": min(max(share, 0.0), 1.0), "stage": stage}
-            self.send(Message(fields, kind=Kind.PROGRESS))
+            self.send(ChildMessage(fields, kind=MessageKind.PROGRESS))
 
     def piece(self, content: bytes) -> None:
         """Send a part of a file."""
-        self.send(Message(content=content, kind=Kind.PIECE))
+        self.send(ChildMessage(content=content, kind=MessageKind.PIECE))
 
     def bound_memory(self, limit_bytes: int) -> None:
         """From now on, end this process with an error if it takes more. The first limit counts."""
@@ -66,7 +66,7 @@ class Reply:
         """Answer that memory ran out, and end: what is left of the libraries may not work."""
         self._end(of_error(out_of_memory(self._limit_bytes if self._lowest else 0, self.where)))
 
-    def send(self, message: Message) -> None:
+    def send(self, message: ChildMessage) -> None:
         """Send a message."""
         with self._lock:
             unsent = memoryview(message.packed())
@@ -79,8 +79,8 @@ class Reply:
     def _exceeded(self) -> None:
         self._end(of_error(out_of_memory(self._limit_bytes, self.where)))
 
-    def _end(self, message: Message) -> NoReturn:
-        self.send(replace(message, kind=Kind.LAST_ERROR))
+    def _end(self, message: ChildMessage) -> NoReturn:
+        self.send(replace(message, kind=MessageKind.LAST_ERROR))
         os._exit(1)
 
 
@@ -94,7 +94,7 @@ def main() -> None:
     if int(parent):
         die_with_parent(int(parent))
     lower_priority(int(nice))
-    requests: SimpleQueue[Message] = SimpleQueue()
+    requests: SimpleQueue[ChildMessage] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), name="gpudiag-requests", daemon=True).start()
     with without_collecting():
         answer: AnswerRequest = importlib.import_module(module).answer
@@ -105,7 +105,7 @@ def main() -> None:
     os._exit(0)
 
 
-def serve(answer: AnswerRequest, request: Message, reply: Reply) -> None:
+def serve(answer: AnswerRequest, request: ChildMessage, reply: Reply) -> None:
     """Answer one request, whatever happens."""
     reply.where = str(request.fields.get("where", ""))
     try:
@@ -130,7 +130,7 @@ def _widened(pipe: int) -> int:
     return pipe
 
 
-def _read(requests: SimpleQueue[Message]) -> None:
+def _read(requests: SimpleQueue[ChildMessage]) -> None:
     """Read requests until the parent ends, however that happens. Then, exit."""
     received = bytearray()
     with contextlib.suppress(Exception):

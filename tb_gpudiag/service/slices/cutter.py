@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from google.protobuf.message import Message as ProtoMessage
+from google.protobuf.message import Message
 
 from tb_gpudiag.errors import CorruptEntry, LimitReached, Unreadable
 from tb_gpudiag.report.slices.memory_slice import slice_memory
@@ -29,7 +29,7 @@ from tb_gpudiag.report.slices.timeline_range import range_statistics
 from tb_gpudiag.report.slices.timeline_search import find_events
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.caches.cache_entry import Arrays, read_entry
-from tb_gpudiag.service.processes.child_messages import Message
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 # Entries that stay mapped, each with one open file. Their pages belong to the system's cache of files.
@@ -38,7 +38,7 @@ MOST_OPEN = 8
 # Fast: a slice waits for it. Its text has few distinct characters, so more effort saves little.
 GZIP_LEVEL = 1
 
-SLICERS: Mapping[str, Callable[..., ProtoMessage]] = {
+SLICERS: Mapping[str, Callable[..., Message]] = {
     "timeline": slice_timeline,
     "memory": slice_memory,
     "gap": gap_chain,
@@ -103,7 +103,7 @@ class Cutter:
 _cutter = Cutter()
 
 
-def answer(request: Message, _reply: Reply) -> Message:
+def answer(request: ChildMessage, _reply: Reply) -> ChildMessage:
     """Cut a slice: see Slices."""
     fields = request.fields
-    return Message(content=_cutter.cut(fields["where"], fields["kind"], fields["arguments"]))
+    return ChildMessage(content=_cutter.cut(fields["where"], fields["kind"], fields["arguments"]))
