@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
 from tb_gpudiag.training.event_records import write_with
 from tb_gpudiag.training.helper import HelperAnswer
-from tb_gpudiag.training.kept_files import KeptFiles
 from tb_gpudiag.training.on_demand import OnDemand
-from tb_gpudiag.training.recording_file import RecordingFiles, WrittenRecording
+from tb_gpudiag.training.recordings_on_disk import KeptFiles, RecordingFiles, WrittenRecording
 from tb_gpudiag.training.uploads import Uploads
 
 if TYPE_CHECKING:

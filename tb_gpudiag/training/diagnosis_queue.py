@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tb_gpudiag.training.helper import Helper, HelperAnswer
-from tb_gpudiag.training.rank_files import RankFiles
-from tb_gpudiag.training.recording_file import WrittenRecording
+from tb_gpudiag.training.recordings_on_disk import RankFiles, WrittenRecording
 
 MOST_WAITING: Final = 4
 """Recordings that wait. More would only be diagnosed ever later."""

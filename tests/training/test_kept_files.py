@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.training.kept_files import KeptFiles
+from tb_gpudiag.training.recordings_on_disk import KeptFiles
 
 
 class Disk:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.training import rank_files
-from tb_gpudiag.training.rank_files import RankFiles
-from tb_gpudiag.training.recording_file import WrittenRecording, worker_and_time
+from tb_gpudiag.training import recordings_on_disk
+from tb_gpudiag.training.recordings_on_disk import RankFiles, WrittenRecording, worker_and_time
 
 S = 10**9
 NOW = 1_700_000_000 * S
@@ -28,7 +27,7 @@ def looking(folder: Path, world_size: int = 2, at_s: float = 0, before_s: float 
 
 
 def test_only_rank_0_of_several_looks() -> None:
-    for rank, world_size in ((0, 1), (1, 2), (0, rank_files.MOST_RANKS + 1)):
+    for rank, world_size in ((0, 1), (1, 2), (0, recordings_on_disk.MOST_RANKS + 1)):
         assert RankFiles.of(WrittenRecording("a", NOW, 1, rank, world_size), 0) is None
 
 
@@ -53,7 +52,7 @@ def test_it_stops_looking_and_says_what_is_missing(tmp_path: Path, monkeypatch: 
     ranks = looking(tmp_path, world_size=3)
     assert not ranks.are_there(os.listdir(tmp_path))
     assert not ranks.is_late()
-    monkeypatch.setattr(rank_files, "WAIT_S", 0.0)
+    monkeypatch.setattr(recordings_on_disk, "WAIT_S", 0.0)
     assert ranks.is_late()
     assert "1 of 3 ranks" in ranks.what_is_missing()
 

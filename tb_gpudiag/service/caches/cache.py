@@ -43,7 +43,6 @@ _OURS = {
     "entries": re.compile(rf".+{re.escape(SUFFIX)}"),
     "drafts": re.compile(rf"{re.escape(DRAFT_PREFIX)}.+"),
 }
-_EARLIER_ENTRY = re.compile(r"[0-9a-f]{32}")
 
 # Writing an entry never takes this long. Older drafts were left by a process that died.
 DRAFT_ABANDONED_S = 24 * 3600.0
@@ -268,22 +267,13 @@ class Cache:
         _delete(trash)
 
     def _remove_leftovers(self) -> None:
-        """Delete drafts of processes that died, and entries of earlier versions, which were directories."""
-        kept = self._kept()
-        if kept is None:
-            return
+        """Delete drafts of processes that died."""
         for draft in self._listed("drafts"):
             try:
                 if time.time() - draft.lstat().st_mtime > DRAFT_ABANDONED_S:
                     _delete(draft)
             except OSError:
                 continue
-        try:
-            earlier = [path for path in (kept / "entries").iterdir() if _EARLIER_ENTRY.fullmatch(path.name)]
-        except OSError:
-            return
-        for path in earlier:
-            self._remove(path)
 
     def _remove_temporary(self) -> None:
         for path in self._temporary.values():

@@ -15,14 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 from google.protobuf.message import DecodeError, Message
 from tensorboard import context
 from tensorboard.data.provider import RunTagFilter
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.busiest import busiest
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.service.index.record_rows import record_row
 from tb_gpudiag.trace.files.find import TraceFile
 
 # TensorBoard reads its event files every 5 s, or less often.
@@ -201,7 +202,7 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
         parts = ("record", shown, info.worker, span or str(step))
         id_ = _hash("\0".join(parts).encode("utf-8", "surrogateescape"))
         time_ns = int(span) if len(span) == _DIGITS_OF_NS else wall_ns
-        row = record_row(report)
+        row = _record_row(report)
         row.time_s = time_ns / 1e9
         state = to_json(pb.ReportState(state="ready", progress=1.0, report=report))
         summary = {
@@ -215,6 +216,55 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
         return None
     file = TraceFile(info.path, shown, info.worker, span, len(content), wall_ns, _hash(content))
     return Record(id_, file, gzip.compress(state.encode("utf-8", "replace"), mtime=0), summary, time_ns)
+
+
+def _record_row(report: pb.Report) -> pb.RunRow:
+    """Return the row of a recording in the table of runs."""
+    low, middle, high = _quartiles(report)
+    first = report.findings[0] if report.findings else pb.Finding()
+    return pb.RunRow(
+        run=report.trace.run,
+        kind="record",
+        worker=report.trace.worker,
+        ranks=1,
+        recordings=1,
+        step_us=middle,
+        low_step_us=low,
+        high_step_us=high,
+        busy_share=report.verdict.busy_share,
+        account=_account(report),
+        limiter=report.verdict.limiter,
+        sentence=report.verdict.sentence,
+        first_rule=first.rule,
+        first_title=first.title,
+        saving_share=first.saving.high_share,
+        memory_share=max(
+            (m.peak_reserved_bytes / m.capacity_bytes for m in report.memory if m.capacity_bytes > 0),
+            default=0.0,
+        ),
+        severity=first.severity,
+    )
+
+
+def _account(report: pb.Report) -> list[pb.CauseTime]:
+    """Return the parts of the busiest GPU's step window; none without a GPU."""
+    device = busiest(report)
+    if device is None:
+        return []
+    work = {
+        "computing": device.window_computing_us,
+        "copying": device.window_copying_us,
+        "communicating": device.window_communicating_us,
+    }
+    parts = [pb.CauseTime(cause=part, us=us) for part, us in work.items() if us]
+    return [*parts, *device.window_idle_by_cause]
+
+
+def _quartiles(report: pb.Report) -> tuple[float, float, float]:
+    if not report.steps:
+        return 0.0, 0.0, 0.0
+    low, middle, high = np.quantile([step.duration_us for step in report.steps], [0.25, 0.5, 0.75]).tolist()
+    return low, middle, high
 
 
 def _refuse_far(message: Message) -> None:
