@@ -10,6 +10,7 @@ import pytest
 
 import tb_gpudiag
 from tb_gpudiag.errors import EmptyFile, NothingToRead, TraceError, UsageError
+from tb_gpudiag.report import report_pb2 as pb
 from tests.report.reports import slow_loader
 
 
@@ -17,7 +18,7 @@ def test_diagnose_takes_a_file_or_a_directory_with_one_trace(tmp_path: Path) -> 
     path = slow_loader().write(tmp_path / "run")
     for where in (path, tmp_path):
         report = tb_gpudiag.diagnose(str(where))
-        assert report.verdict.limiter == "input"
+        assert report.verdict.limiter == pb.Verdict.input
         assert report.findings[0].rule == "GD101"
 
 

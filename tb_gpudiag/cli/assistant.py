@@ -23,6 +23,7 @@ from tb_gpudiag.cli.assistant_rows import (
 )
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.jobs.rules.job_registry import find_any_rule
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.wording.format import one_line
@@ -59,8 +60,8 @@ class Assistant:
                     "trace": entry.id,
                     "run": entry.run,
                     "worker": entry.worker,
-                    "kind": entry.kind,
-                    "state": entry.state,
+                    "kind": pb.TraceInfo.Kind.Name(entry.kind),
+                    "state": pb.TraceEntry.State.Name(entry.state),
                     "verdict": entry.sentence,
                     "problem": entry.error.what,
                 }

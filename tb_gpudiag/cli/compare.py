@@ -13,7 +13,6 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import Defect, GpudiagError, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
-from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, SLOWER
 from tb_gpudiag.jobs.compare.junit import Condition, junit
 from tb_gpudiag.jobs.compare.selection import one_side
 from tb_gpudiag.report import report_pb2 as pb
@@ -43,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
         lambda: {"comparison": to_dict(comparison)},
         more={"junit": lambda: junit(comparison, _cases(comparison, slower, new_findings))},
     )
-    if slower is not None and comparison.verdict == CANNOT_TELL:
+    if slower is not None and comparison.verdict == pb.Comparison.CANNOT_TELL:
         tell(f"--fail-on slower does not apply. {comparison.sentence}")
     return 1 if _is_slower(comparison, slower) or (new_findings and comparison.findings.new) else 0
 
@@ -57,7 +56,7 @@ def _read(path: str, parsed: argparse.Namespace) -> tuple[list[Digest], list[Gpu
 
 
 def _is_slower(comparison: pb.Comparison, percent: float | None) -> bool:
-    if percent is None or comparison.verdict != SLOWER:
+    if percent is None or comparison.verdict != pb.Comparison.SLOWER:
         return False
     # The verdict rests on one of them.
     steps = (comparison.step_us, comparison.mean_step_us)
@@ -73,7 +72,7 @@ def _cases(comparison: pb.Comparison, slower: float | None, new_findings: bool) 
             Condition(
                 f"{_SLOWER}:{percent:g}" if percent else _SLOWER,
                 comparison.sentence if _is_slower(comparison, percent) else "",
-                comparison.sentence if comparison.verdict == CANNOT_TELL else "",
+                comparison.sentence if comparison.verdict == pb.Comparison.CANNOT_TELL else "",
             )
         )
     if new_findings or slower is None:

@@ -9,7 +9,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, fields
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -21,7 +21,6 @@ from tb_gpudiag.report.wire import refuse_not_finite
 from tb_gpudiag.trace.files.opening import follows_links, is_below
 from tb_gpudiag.trace.files.remote import RemoteFile, listed
 from tb_gpudiag.trace.files.source import Readable, is_remote, unreadable
-from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import one_line
 
 SUFFIX: Final = ".gpudiag-digest"
@@ -39,6 +38,13 @@ _MOST_TIME: Final = 2**62 - 1
 _VERSION: Final = b"gpudiag_digest"
 _ABOUT: Final = b"about"
 _FINDINGS: Final = "findings"
+
+# Texts of About that reports have as enums.
+_ENUMS: Final = {
+    "kind": pb.TraceInfo.Kind.keys(),
+    "limiter": pb.Verdict.Limiter.keys(),
+    "recorder": pb.TraceInfo.Recorder.keys(),
+}
 
 # What reading bytes that are not a digest raises. Arrow raises OSError for them, though no file is open.
 _DAMAGED: Final = (
@@ -215,11 +221,14 @@ def _about(values: dict[str, Any]) -> About:
     plain = {
         field.name: _checked(field.name, values[field.name], hints[field.name]) for field in fields(About)
     }
-    if plain["recorder"] not in get_args(Recorder):
-        raise ValueError("recorder")
+    for name, known in _ENUMS.items():
+        if plain[name] not in known:
+            raise ValueError(name)
     plain["groups"] = {str(k): [int(rank) for rank in v] for k, v in dict(plain["groups"]).items()}
     for name in ("causes", "left_out"):
         plain[name] = [str(text) for text in plain[name]]
+    if not set(plain["causes"]) <= set(pb.CauseTime.Cause.keys()):
+        raise ValueError("causes")
     plain["memory"] = [_memory(row) for row in plain["memory"]]
     return About(**plain)
 

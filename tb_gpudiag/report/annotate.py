@@ -49,7 +49,7 @@ def annotate(
 
     Raises UsageError if it is not a profiler's trace, and TraceError if the file cannot be read.
     """
-    if report.trace.kind != "trace":
+    if report.trace.kind != pb.TraceInfo.trace:
         raise UsageError("only traces of torch.profiler can be annotated, not memory snapshots", where=path)
     mend = (
         report.trace.status != pb.TraceInfo.COMPLETE

@@ -50,6 +50,24 @@ class Report(_message.Message):
 
 class TraceInfo(_message.Message):
     __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind", "recorder", "pid")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        trace: _ClassVar[TraceInfo.Kind]
+        snapshot: _ClassVar[TraceInfo.Kind]
+        memory_timeline: _ClassVar[TraceInfo.Kind]
+        record: _ClassVar[TraceInfo.Kind]
+        job: _ClassVar[TraceInfo.Kind]
+    trace: TraceInfo.Kind
+    snapshot: TraceInfo.Kind
+    memory_timeline: TraceInfo.Kind
+    record: TraceInfo.Kind
+    job: TraceInfo.Kind
+    class Recorder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        torch: _ClassVar[TraceInfo.Recorder]
+        nsys: _ClassVar[TraceInfo.Recorder]
+    torch: TraceInfo.Recorder
+    nsys: TraceInfo.Recorder
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         COMPLETE: _ClassVar[TraceInfo.Status]
@@ -89,10 +107,10 @@ class TraceInfo(_message.Message):
     notes: _containers.RepeatedScalarFieldContainer[str]
     simulated: bool
     duration_us: float
-    kind: str
-    recorder: str
+    kind: TraceInfo.Kind
+    recorder: TraceInfo.Recorder
     pid: int
-    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[str] = ..., recorder: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., recorder: _Optional[_Union[TraceInfo.Recorder, str]] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class Counter(_message.Message):
     __slots__ = ("name", "unit", "device", "samples", "least", "mean", "most", "timed")
@@ -148,19 +166,67 @@ class Recorded(_message.Message):
 
 class CauseTime(_message.Message):
     __slots__ = ("cause", "us")
+    class Cause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        other: _ClassVar[CauseTime.Cause]
+        input: _ClassVar[CauseTime.Cause]
+        compile: _ClassVar[CauseTime.Cause]
+        sync: _ClassVar[CauseTime.Cause]
+        allocator: _ClassVar[CauseTime.Cause]
+        collective: _ClassVar[CauseTime.Cause]
+        python: _ClassVar[CauseTime.Cause]
+        dispatch: _ClassVar[CauseTime.Cause]
+        launch: _ClassVar[CauseTime.Cause]
+        latency: _ClassVar[CauseTime.Cause]
+        queued: _ClassVar[CauseTime.Cause]
+        unlinked: _ClassVar[CauseTime.Cause]
+        profiler: _ClassVar[CauseTime.Cause]
+        initialization: _ClassVar[CauseTime.Cause]
+        unrecorded: _ClassVar[CauseTime.Cause]
+        computing: _ClassVar[CauseTime.Cause]
+        copying: _ClassVar[CauseTime.Cause]
+        communicating: _ClassVar[CauseTime.Cause]
+    other: CauseTime.Cause
+    input: CauseTime.Cause
+    compile: CauseTime.Cause
+    sync: CauseTime.Cause
+    allocator: CauseTime.Cause
+    collective: CauseTime.Cause
+    python: CauseTime.Cause
+    dispatch: CauseTime.Cause
+    launch: CauseTime.Cause
+    latency: CauseTime.Cause
+    queued: CauseTime.Cause
+    unlinked: CauseTime.Cause
+    profiler: CauseTime.Cause
+    initialization: CauseTime.Cause
+    unrecorded: CauseTime.Cause
+    computing: CauseTime.Cause
+    copying: CauseTime.Cause
+    communicating: CauseTime.Cause
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
-    cause: str
+    cause: CauseTime.Cause
     us: float
-    def __init__(self, cause: _Optional[str] = ..., us: _Optional[float] = ...) -> None: ...
+    def __init__(self, cause: _Optional[_Union[CauseTime.Cause, str]] = ..., us: _Optional[float] = ...) -> None: ...
 
 class TriggerTime(_message.Message):
     __slots__ = ("trigger", "us")
+    class Trigger(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        unknown: _ClassVar[TriggerTime.Trigger]
+        drained: _ClassVar[TriggerTime.Trigger]
+        starved: _ClassVar[TriggerTime.Trigger]
+        queued: _ClassVar[TriggerTime.Trigger]
+    unknown: TriggerTime.Trigger
+    drained: TriggerTime.Trigger
+    starved: TriggerTime.Trigger
+    queued: TriggerTime.Trigger
     TRIGGER_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
-    trigger: str
+    trigger: TriggerTime.Trigger
     us: float
-    def __init__(self, trigger: _Optional[str] = ..., us: _Optional[float] = ...) -> None: ...
+    def __init__(self, trigger: _Optional[_Union[TriggerTime.Trigger, str]] = ..., us: _Optional[float] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("id", "name", "span_us", "busy_us", "idle_us", "gaps", "idle_by_cause", "idle_by_trigger", "window_us", "window_idle_us", "window_idle_by_cause", "window_start_us", "window_computing_us", "window_copying_us", "window_communicating_us", "step_accounts")
@@ -228,6 +294,18 @@ class Step(_message.Message):
 
 class InferredSteps(_message.Message):
     __slots__ = ("sign", "are_steps", "inside", "device", "repetitions", "period_launches", "setup_us", "tail_us", "median_us", "accounts")
+    class Sign(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        none: _ClassVar[InferredSteps.Sign]
+        module: _ClassVar[InferredSteps.Sign]
+        input: _ClassVar[InferredSteps.Sign]
+        threads: _ClassVar[InferredSteps.Sign]
+        one_call: _ClassVar[InferredSteps.Sign]
+    none: InferredSteps.Sign
+    module: InferredSteps.Sign
+    input: InferredSteps.Sign
+    threads: InferredSteps.Sign
+    one_call: InferredSteps.Sign
     SIGN_FIELD_NUMBER: _ClassVar[int]
     ARE_STEPS_FIELD_NUMBER: _ClassVar[int]
     INSIDE_FIELD_NUMBER: _ClassVar[int]
@@ -238,7 +316,7 @@ class InferredSteps(_message.Message):
     TAIL_US_FIELD_NUMBER: _ClassVar[int]
     MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
-    sign: str
+    sign: InferredSteps.Sign
     are_steps: bool
     inside: str
     device: int
@@ -248,17 +326,41 @@ class InferredSteps(_message.Message):
     tail_us: float
     median_us: float
     accounts: _containers.RepeatedCompositeFieldContainer[StepAccount]
-    def __init__(self, sign: _Optional[str] = ..., are_steps: bool = ..., inside: _Optional[str] = ..., device: _Optional[int] = ..., repetitions: _Optional[int] = ..., period_launches: _Optional[int] = ..., setup_us: _Optional[float] = ..., tail_us: _Optional[float] = ..., median_us: _Optional[float] = ..., accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, sign: _Optional[_Union[InferredSteps.Sign, str]] = ..., are_steps: bool = ..., inside: _Optional[str] = ..., device: _Optional[int] = ..., repetitions: _Optional[int] = ..., period_launches: _Optional[int] = ..., setup_us: _Optional[float] = ..., tail_us: _Optional[float] = ..., median_us: _Optional[float] = ..., accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Verdict(_message.Message):
     __slots__ = ("limiter", "sentence", "busy_share")
+    class Limiter(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        unknown: _ClassVar[Verdict.Limiter]
+        input: _ClassVar[Verdict.Limiter]
+        launch: _ClassVar[Verdict.Limiter]
+        sync: _ClassVar[Verdict.Limiter]
+        python: _ClassVar[Verdict.Limiter]
+        compute: _ClassVar[Verdict.Limiter]
+        copy: _ClassVar[Verdict.Limiter]
+        communication: _ClassVar[Verdict.Limiter]
+        memory: _ClassVar[Verdict.Limiter]
+        initialization: _ClassVar[Verdict.Limiter]
+        mixed: _ClassVar[Verdict.Limiter]
+    unknown: Verdict.Limiter
+    input: Verdict.Limiter
+    launch: Verdict.Limiter
+    sync: Verdict.Limiter
+    python: Verdict.Limiter
+    compute: Verdict.Limiter
+    copy: Verdict.Limiter
+    communication: Verdict.Limiter
+    memory: Verdict.Limiter
+    initialization: Verdict.Limiter
+    mixed: Verdict.Limiter
     LIMITER_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
-    limiter: str
+    limiter: Verdict.Limiter
     sentence: str
     busy_share: float
-    def __init__(self, limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ...) -> None: ...
+    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ...) -> None: ...
 
 class Finding(_message.Message):
     __slots__ = ("rule", "name", "severity", "title", "summary", "cost_us", "saving", "evidence", "places", "fix", "ranges", "cost_bytes", "cost_bytes_per_step", "memory_device")
@@ -444,6 +546,16 @@ class Clear(_message.Message):
 
 class LaunchHotspot(_message.Message):
     __slots__ = ("key", "kind", "launches", "host_us", "kernel_us", "empty_queue_share", "idle_us", "dispatch_us", "python_us", "idle_per_step_us", "full_queue_launches", "full_queue_us", "ranges")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        operator: _ClassVar[LaunchHotspot.Kind]
+        module: _ClassVar[LaunchHotspot.Kind]
+        line: _ClassVar[LaunchHotspot.Kind]
+        kernel: _ClassVar[LaunchHotspot.Kind]
+    operator: LaunchHotspot.Kind
+    module: LaunchHotspot.Kind
+    line: LaunchHotspot.Kind
+    kernel: LaunchHotspot.Kind
     KEY_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
@@ -458,7 +570,7 @@ class LaunchHotspot(_message.Message):
     FULL_QUEUE_US_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     key: str
-    kind: str
+    kind: LaunchHotspot.Kind
     launches: int
     host_us: float
     kernel_us: float
@@ -470,7 +582,7 @@ class LaunchHotspot(_message.Message):
     full_queue_launches: int
     full_queue_us: float
     ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, key: _Optional[str] = ..., kind: _Optional[str] = ..., launches: _Optional[int] = ..., host_us: _Optional[float] = ..., kernel_us: _Optional[float] = ..., empty_queue_share: _Optional[float] = ..., idle_us: _Optional[float] = ..., dispatch_us: _Optional[float] = ..., python_us: _Optional[float] = ..., idle_per_step_us: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, key: _Optional[str] = ..., kind: _Optional[_Union[LaunchHotspot.Kind, str]] = ..., launches: _Optional[int] = ..., host_us: _Optional[float] = ..., kernel_us: _Optional[float] = ..., empty_queue_share: _Optional[float] = ..., idle_us: _Optional[float] = ..., dispatch_us: _Optional[float] = ..., python_us: _Optional[float] = ..., idle_per_step_us: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class LaunchQueue(_message.Message):
     __slots__ = ("device", "stream", "launches", "mean_depth", "median_depth", "most_depth", "empty_share", "full_queue_launches", "full_queue_us", "not_launched_here")
@@ -498,6 +610,28 @@ class LaunchQueue(_message.Message):
 
 class KernelFamily(_message.Message):
     __slots__ = ("device", "family", "us", "share", "kernels", "tensor_core_us", "ranges")
+    class Family(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        other: _ClassVar[KernelFamily.Family]
+        gemm: _ClassVar[KernelFamily.Family]
+        convolution: _ClassVar[KernelFamily.Family]
+        attention: _ClassVar[KernelFamily.Family]
+        elementwise: _ClassVar[KernelFamily.Family]
+        reduction: _ClassVar[KernelFamily.Family]
+        normalization: _ClassVar[KernelFamily.Family]
+        softmax: _ClassVar[KernelFamily.Family]
+        copy: _ClassVar[KernelFamily.Family]
+        collective: _ClassVar[KernelFamily.Family]
+    other: KernelFamily.Family
+    gemm: KernelFamily.Family
+    convolution: KernelFamily.Family
+    attention: KernelFamily.Family
+    elementwise: KernelFamily.Family
+    reduction: KernelFamily.Family
+    normalization: KernelFamily.Family
+    softmax: KernelFamily.Family
+    copy: KernelFamily.Family
+    collective: KernelFamily.Family
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
@@ -506,13 +640,13 @@ class KernelFamily(_message.Message):
     TENSOR_CORE_US_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     device: int
-    family: str
+    family: KernelFamily.Family
     us: float
     share: float
     kernels: int
     tensor_core_us: float
     ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, device: _Optional[int] = ..., family: _Optional[str] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, device: _Optional[int] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceMemory(_message.Message):
     __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "start_bytes", "end_bytes", "segments")
@@ -612,6 +746,12 @@ class MemoryFloor(_message.Message):
 
 class FloorTrend(_message.Message):
     __slots__ = ("bytes_per_step", "low_bytes_per_step", "high_bytes_per_step", "start_us", "start_bytes", "end_us", "end_bytes", "state", "steps", "unit")
+    class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        step: _ClassVar[FloorTrend.Unit]
+        second: _ClassVar[FloorTrend.Unit]
+    step: FloorTrend.Unit
+    second: FloorTrend.Unit
     BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
     LOW_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
     HIGH_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
@@ -631,8 +771,8 @@ class FloorTrend(_message.Message):
     end_bytes: float
     state: str
     steps: int
-    unit: str
-    def __init__(self, bytes_per_step: _Optional[float] = ..., low_bytes_per_step: _Optional[float] = ..., high_bytes_per_step: _Optional[float] = ..., start_us: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_us: _Optional[float] = ..., end_bytes: _Optional[float] = ..., state: _Optional[str] = ..., steps: _Optional[int] = ..., unit: _Optional[str] = ...) -> None: ...
+    unit: FloorTrend.Unit
+    def __init__(self, bytes_per_step: _Optional[float] = ..., low_bytes_per_step: _Optional[float] = ..., high_bytes_per_step: _Optional[float] = ..., start_us: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_us: _Optional[float] = ..., end_bytes: _Optional[float] = ..., state: _Optional[str] = ..., steps: _Optional[int] = ..., unit: _Optional[_Union[FloorTrend.Unit, str]] = ...) -> None: ...
 
 class MemoryOwner(_message.Message):
     __slots__ = ("kind", "operator", "module", "place", "bytes", "count", "largest_bytes")
@@ -643,22 +783,40 @@ class MemoryOwner(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     LARGEST_BYTES_FIELD_NUMBER: _ClassVar[int]
-    kind: str
+    kind: MemoryKind.Kind
     operator: str
     module: str
     place: Place
     bytes: float
     count: int
     largest_bytes: float
-    def __init__(self, kind: _Optional[str] = ..., operator: _Optional[str] = ..., module: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., bytes: _Optional[float] = ..., count: _Optional[int] = ..., largest_bytes: _Optional[float] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[MemoryKind.Kind, str]] = ..., operator: _Optional[str] = ..., module: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., bytes: _Optional[float] = ..., count: _Optional[int] = ..., largest_bytes: _Optional[float] = ...) -> None: ...
 
 class MemoryKind(_message.Message):
     __slots__ = ("kind", "bytes")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        unknown: _ClassVar[MemoryKind.Kind]
+        before: _ClassVar[MemoryKind.Kind]
+        parameter: _ClassVar[MemoryKind.Kind]
+        gradient: _ClassVar[MemoryKind.Kind]
+        optimizer_state: _ClassVar[MemoryKind.Kind]
+        activation: _ClassVar[MemoryKind.Kind]
+        temporary: _ClassVar[MemoryKind.Kind]
+        input: _ClassVar[MemoryKind.Kind]
+    unknown: MemoryKind.Kind
+    before: MemoryKind.Kind
+    parameter: MemoryKind.Kind
+    gradient: MemoryKind.Kind
+    optimizer_state: MemoryKind.Kind
+    activation: MemoryKind.Kind
+    temporary: MemoryKind.Kind
+    input: MemoryKind.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
-    kind: str
+    kind: MemoryKind.Kind
     bytes: float
-    def __init__(self, kind: _Optional[str] = ..., bytes: _Optional[float] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[MemoryKind.Kind, str]] = ..., bytes: _Optional[float] = ...) -> None: ...
 
 class MemoryReserve(_message.Message):
     __slots__ = ("unused_at_peak_bytes", "most_unused_bytes", "growths", "shrinks", "steady_growths", "steady_shrinks", "out_of_memory", "retries", "driver_us", "segments", "largest_free_bytes", "free_in_used_segments_bytes")
@@ -690,47 +848,89 @@ class MemoryReserve(_message.Message):
 
 class SyncSite(_message.Message):
     __slots__ = ("kind", "place", "count", "held_us", "refill_us", "ranges")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        copy: _ClassVar[SyncSite.Kind]
+        copy_to_host: _ClassVar[SyncSite.Kind]
+        copy_to_device: _ClassVar[SyncSite.Kind]
+        print: _ClassVar[SyncSite.Kind]
+        size: _ClassVar[SyncSite.Kind]
+        condition: _ClassVar[SyncSite.Kind]
+        item: _ClassVar[SyncSite.Kind]
+        device: _ClassVar[SyncSite.Kind]
+        event: _ClassVar[SyncSite.Kind]
+        stream: _ClassVar[SyncSite.Kind]
+    copy: SyncSite.Kind
+    copy_to_host: SyncSite.Kind
+    copy_to_device: SyncSite.Kind
+    print: SyncSite.Kind
+    size: SyncSite.Kind
+    condition: SyncSite.Kind
+    item: SyncSite.Kind
+    device: SyncSite.Kind
+    event: SyncSite.Kind
+    stream: SyncSite.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     HELD_US_FIELD_NUMBER: _ClassVar[int]
     REFILL_US_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
-    kind: str
+    kind: SyncSite.Kind
     place: Place
     count: int
     held_us: float
     refill_us: float
     ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, kind: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., count: _Optional[int] = ..., held_us: _Optional[float] = ..., refill_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[SyncSite.Kind, str]] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., count: _Optional[int] = ..., held_us: _Optional[float] = ..., refill_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class HostActivity(_message.Message):
     __slots__ = ("kind", "name", "us", "place", "ranges")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        python: _ClassVar[HostActivity.Kind]
+        input: _ClassVar[HostActivity.Kind]
+        operator: _ClassVar[HostActivity.Kind]
+        call: _ClassVar[HostActivity.Kind]
+    python: HostActivity.Kind
+    input: HostActivity.Kind
+    operator: HostActivity.Kind
+    call: HostActivity.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
-    kind: str
+    kind: HostActivity.Kind
     name: str
     us: float
     place: Place
     ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[HostActivity.Kind, str]] = ..., name: _Optional[str] = ..., us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ReportState(_message.Message):
     __slots__ = ("state", "progress", "error", "report", "stage")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        queued: _ClassVar[ReportState.State]
+        running: _ClassVar[ReportState.State]
+        ready: _ClassVar[ReportState.State]
+        failed: _ClassVar[ReportState.State]
+    queued: ReportState.State
+    running: ReportState.State
+    ready: ReportState.State
+    failed: ReportState.State
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
     report: Report
     stage: str
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., report: _Optional[_Union[Report, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., report: _Optional[_Union[Report, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class Problem(_message.Message):
     __slots__ = ("what", "where", "remedy")
@@ -764,6 +964,20 @@ class TraceList(_message.Message):
 
 class TraceEntry(_message.Message):
     __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content", "kind", "origin")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        new: _ClassVar[TraceEntry.State]
+        queued: _ClassVar[TraceEntry.State]
+        running: _ClassVar[TraceEntry.State]
+        ready: _ClassVar[TraceEntry.State]
+        failed: _ClassVar[TraceEntry.State]
+        ranks: _ClassVar[TraceEntry.State]
+    new: TraceEntry.State
+    queued: TraceEntry.State
+    running: TraceEntry.State
+    ready: TraceEntry.State
+    failed: TraceEntry.State
+    ranks: TraceEntry.State
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -784,18 +998,30 @@ class TraceEntry(_message.Message):
     span: str
     size_bytes: float
     modified_s: float
-    state: str
+    state: TraceEntry.State
     error: Problem
-    limiter: str
+    limiter: Verdict.Limiter
     sentence: str
     writing: bool
     content: str
-    kind: str
+    kind: TraceInfo.Kind
     origin: str
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., origin: _Optional[str] = ...) -> None: ...
 
 class Timeline(_message.Message):
     __slots__ = ("start_us", "end_us", "lanes", "steps", "state", "error", "names", "progress")
+    class LaneKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        stream: _ClassVar[Timeline.LaneKind]
+        gaps: _ClassVar[Timeline.LaneKind]
+        thread: _ClassVar[Timeline.LaneKind]
+        queue: _ClassVar[Timeline.LaneKind]
+        counter: _ClassVar[Timeline.LaneKind]
+    stream: Timeline.LaneKind
+    gaps: Timeline.LaneKind
+    thread: Timeline.LaneKind
+    queue: Timeline.LaneKind
+    counter: Timeline.LaneKind
     START_US_FIELD_NUMBER: _ClassVar[int]
     END_US_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
@@ -808,11 +1034,11 @@ class Timeline(_message.Message):
     end_us: float
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
     steps: _containers.RepeatedCompositeFieldContainer[StepMark]
-    state: str
+    state: ReportState.State
     error: Problem
     names: _containers.RepeatedScalarFieldContainer[str]
     progress: float
-    def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., names: _Optional[_Iterable[str]] = ..., progress: _Optional[float] = ...) -> None: ...
+    def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., names: _Optional[_Iterable[str]] = ..., progress: _Optional[float] = ...) -> None: ...
 
 class Lane(_message.Message):
     __slots__ = ("kind", "title", "device", "box_start_us", "box_duration_us", "box_name", "box_depth", "box_count", "box_kind", "box_gap", "queue", "queue_most", "unit")
@@ -829,7 +1055,7 @@ class Lane(_message.Message):
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     QUEUE_MOST_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
-    kind: str
+    kind: Timeline.LaneKind
     title: str
     device: int
     box_start_us: _containers.RepeatedScalarFieldContainer[float]
@@ -842,7 +1068,7 @@ class Lane(_message.Message):
     queue: Curve
     queue_most: float
     unit: str
-    def __init__(self, kind: _Optional[str] = ..., title: _Optional[str] = ..., device: _Optional[int] = ..., box_start_us: _Optional[_Iterable[float]] = ..., box_duration_us: _Optional[_Iterable[float]] = ..., box_name: _Optional[_Iterable[int]] = ..., box_depth: _Optional[_Iterable[int]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_kind: _Optional[_Iterable[int]] = ..., box_gap: _Optional[_Iterable[int]] = ..., queue: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., queue_most: _Optional[float] = ..., unit: _Optional[str] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[Timeline.LaneKind, str]] = ..., title: _Optional[str] = ..., device: _Optional[int] = ..., box_start_us: _Optional[_Iterable[float]] = ..., box_duration_us: _Optional[_Iterable[float]] = ..., box_name: _Optional[_Iterable[int]] = ..., box_depth: _Optional[_Iterable[int]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_kind: _Optional[_Iterable[int]] = ..., box_gap: _Optional[_Iterable[int]] = ..., queue: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., queue_most: _Optional[float] = ..., unit: _Optional[str] = ...) -> None: ...
 
 class Curve(_message.Message):
     __slots__ = ("time_us", "low", "high")
@@ -876,7 +1102,7 @@ class MemorySlice(_message.Message):
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
     SITES_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     error: Problem
     progress: float
     device: int
@@ -896,7 +1122,7 @@ class MemorySlice(_message.Message):
     survivors: int
     kept_bytes: float
     sites: _containers.RepeatedCompositeFieldContainer[SliceSite]
-    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trace_start_us: _Optional[float] = ..., trace_end_us: _Optional[float] = ..., allocated: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., reserved: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., exact: bool = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., allocated_bytes: _Optional[float] = ..., allocations: _Optional[int] = ..., freed_bytes: _Optional[float] = ..., frees: _Optional[int] = ..., survived_bytes: _Optional[float] = ..., survivors: _Optional[int] = ..., kept_bytes: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[SliceSite, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trace_start_us: _Optional[float] = ..., trace_end_us: _Optional[float] = ..., allocated: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., reserved: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., exact: bool = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., allocated_bytes: _Optional[float] = ..., allocations: _Optional[int] = ..., freed_bytes: _Optional[float] = ..., frees: _Optional[int] = ..., survived_bytes: _Optional[float] = ..., survivors: _Optional[int] = ..., kept_bytes: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[SliceSite, _Mapping[str, object]]]] = ...) -> None: ...
 
 class SliceSite(_message.Message):
     __slots__ = ("operator", "place", "allocated_bytes", "allocations", "survived_bytes", "kept_bytes")
@@ -941,12 +1167,12 @@ class GapChain(_message.Message):
     GAPS_FIELD_NUMBER: _ClassVar[int]
     LONGER_FIELD_NUMBER: _ClassVar[int]
     SHORTER_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     error: Problem
     device: int
     start_us: float
     end_us: float
-    trigger: str
+    trigger: TriggerTime.Trigger
     by_cause: _containers.RepeatedCompositeFieldContainer[CauseTime]
     before: GpuWork
     after: GpuWork
@@ -956,7 +1182,7 @@ class GapChain(_message.Message):
     gaps: int
     longer: GapPlace
     shorter: GapPlace
-    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[str] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ..., rank: _Optional[int] = ..., gaps: _Optional[int] = ..., longer: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., shorter: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[_Union[TriggerTime.Trigger, str]] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ..., rank: _Optional[int] = ..., gaps: _Optional[int] = ..., longer: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., shorter: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ...) -> None: ...
 
 class GapPlace(_message.Message):
     __slots__ = ("gap", "start_us", "end_us")
@@ -1005,12 +1231,12 @@ class HostSegment(_message.Message):
     START_US_FIELD_NUMBER: _ClassVar[int]
     DURATION_US_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
-    cause: str
+    cause: CauseTime.Cause
     name: str
     start_us: float
     duration_us: float
     place: str
-    def __init__(self, cause: _Optional[str] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., place: _Optional[str] = ...) -> None: ...
+    def __init__(self, cause: _Optional[_Union[CauseTime.Cause, str]] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., place: _Optional[str] = ...) -> None: ...
 
 class TimelineEvent(_message.Message):
     __slots__ = ("number", "name", "kind", "lane", "depth", "start_us", "duration_us")
@@ -1039,14 +1265,14 @@ class Matches(_message.Message):
     FIRST_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     PER_PART_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     error: Problem
     progress: float
     total: int
     first: int
     events: _containers.RepeatedCompositeFieldContainer[TimelineEvent]
     per_part: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., total: _Optional[int] = ..., first: _Optional[int] = ..., events: _Optional[_Iterable[_Union[TimelineEvent, _Mapping[str, object]]]] = ..., per_part: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., total: _Optional[int] = ..., first: _Optional[int] = ..., events: _Optional[_Iterable[_Union[TimelineEvent, _Mapping[str, object]]]] = ..., per_part: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EventDetails(_message.Message):
     __slots__ = ("state", "error", "progress", "event", "track", "module", "stack", "correlation", "external_id", "shapes", "types", "settings", "bytes", "blocks", "warps_per_block", "registers", "shared_bytes", "blocks_per_sm", "links", "links_left_out")
@@ -1070,7 +1296,7 @@ class EventDetails(_message.Message):
     BLOCKS_PER_SM_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     LINKS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     error: Problem
     progress: float
     event: TimelineEvent
@@ -1090,17 +1316,25 @@ class EventDetails(_message.Message):
     blocks_per_sm: float
     links: _containers.RepeatedCompositeFieldContainer[EventLink]
     links_left_out: int
-    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., event: _Optional[_Union[TimelineEvent, _Mapping[str, object]]] = ..., track: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., correlation: _Optional[str] = ..., external_id: _Optional[str] = ..., shapes: _Optional[str] = ..., types: _Optional[str] = ..., settings: _Optional[str] = ..., bytes: _Optional[float] = ..., blocks: _Optional[float] = ..., warps_per_block: _Optional[int] = ..., registers: _Optional[int] = ..., shared_bytes: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., links: _Optional[_Iterable[_Union[EventLink, _Mapping[str, object]]]] = ..., links_left_out: _Optional[int] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., event: _Optional[_Union[TimelineEvent, _Mapping[str, object]]] = ..., track: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., correlation: _Optional[str] = ..., external_id: _Optional[str] = ..., shapes: _Optional[str] = ..., types: _Optional[str] = ..., settings: _Optional[str] = ..., bytes: _Optional[float] = ..., blocks: _Optional[float] = ..., warps_per_block: _Optional[int] = ..., registers: _Optional[int] = ..., shared_bytes: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., links: _Optional[_Iterable[_Union[EventLink, _Mapping[str, object]]]] = ..., links_left_out: _Optional[int] = ...) -> None: ...
 
 class EventLink(_message.Message):
     __slots__ = ("kind", "leads_here", "event")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        launch: _ClassVar[EventLink.Kind]
+        release: _ClassVar[EventLink.Kind]
+        backward: _ClassVar[EventLink.Kind]
+    launch: EventLink.Kind
+    release: EventLink.Kind
+    backward: EventLink.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     LEADS_HERE_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
-    kind: str
+    kind: EventLink.Kind
     leads_here: bool
     event: TimelineEvent
-    def __init__(self, kind: _Optional[str] = ..., leads_here: bool = ..., event: _Optional[_Union[TimelineEvent, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[EventLink.Kind, str]] = ..., leads_here: bool = ..., event: _Optional[_Union[TimelineEvent, _Mapping[str, object]]] = ...) -> None: ...
 
 class RangeStatistics(_message.Message):
     __slots__ = ("state", "error", "progress", "start_us", "end_us", "devices", "threads", "operators", "calls", "kernels")
@@ -1114,7 +1348,7 @@ class RangeStatistics(_message.Message):
     OPERATORS_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     error: Problem
     progress: float
     start_us: float
@@ -1124,7 +1358,7 @@ class RangeStatistics(_message.Message):
     operators: _containers.RepeatedCompositeFieldContainer[NamedTime]
     calls: _containers.RepeatedCompositeFieldContainer[NamedTime]
     kernels: _containers.RepeatedCompositeFieldContainer[NamedTime]
-    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., devices: _Optional[_Iterable[_Union[DeviceRange, _Mapping[str, object]]]] = ..., threads: _Optional[_Iterable[_Union[ThreadRange, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ..., calls: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., devices: _Optional[_Iterable[_Union[DeviceRange, _Mapping[str, object]]]] = ..., threads: _Optional[_Iterable[_Union[ThreadRange, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ..., calls: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceRange(_message.Message):
     __slots__ = ("device", "computing_us", "copying_us", "communicating_us", "idle_by_cause", "outside_us", "gaps")
@@ -1308,19 +1542,27 @@ class JobRank(_message.Message):
     copying_us: float
     communicating_us: float
     idle_by_cause: _containers.RepeatedCompositeFieldContainer[CauseTime]
-    limiter: str
+    limiter: Verdict.Limiter
     device_name: str
     start_us: float
     findings: _containers.RepeatedCompositeFieldContainer[Finding]
-    def __init__(self, rank: _Optional[int] = ..., worker: _Optional[str] = ..., host: _Optional[str] = ..., id: _Optional[str] = ..., step_us: _Optional[float] = ..., busy_us: _Optional[float] = ..., waiting_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., exposed_communication_us: _Optional[float] = ..., clock_offset_us: _Optional[float] = ..., last_in: _Optional[int] = ..., window_us: _Optional[float] = ..., computing_us: _Optional[float] = ..., copying_us: _Optional[float] = ..., communicating_us: _Optional[float] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[str] = ..., device_name: _Optional[str] = ..., start_us: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, rank: _Optional[int] = ..., worker: _Optional[str] = ..., host: _Optional[str] = ..., id: _Optional[str] = ..., step_us: _Optional[float] = ..., busy_us: _Optional[float] = ..., waiting_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., exposed_communication_us: _Optional[float] = ..., clock_offset_us: _Optional[float] = ..., last_in: _Optional[int] = ..., window_us: _Optional[float] = ..., computing_us: _Optional[float] = ..., copying_us: _Optional[float] = ..., communicating_us: _Optional[float] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., device_name: _Optional[str] = ..., start_us: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Clocks(_message.Message):
     __slots__ = ("basis", "residual_us")
+    class Basis(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NONE: _ClassVar[Clocks.Basis]
+        ONE_HOST: _ClassVar[Clocks.Basis]
+        COLLECTIVES: _ClassVar[Clocks.Basis]
+    NONE: Clocks.Basis
+    ONE_HOST: Clocks.Basis
+    COLLECTIVES: Clocks.Basis
     BASIS_FIELD_NUMBER: _ClassVar[int]
     RESIDUAL_US_FIELD_NUMBER: _ClassVar[int]
-    basis: str
+    basis: Clocks.Basis
     residual_us: float
-    def __init__(self, basis: _Optional[str] = ..., residual_us: _Optional[float] = ...) -> None: ...
+    def __init__(self, basis: _Optional[_Union[Clocks.Basis, str]] = ..., residual_us: _Optional[float] = ...) -> None: ...
 
 class JobCollectives(_message.Message):
     __slots__ = ("matched", "unmatched", "waiting_us", "transfer_us", "worst", "sizes")
@@ -1441,9 +1683,9 @@ class JobVerdict(_message.Message):
     __slots__ = ("limiter", "sentence")
     LIMITER_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    limiter: str
+    limiter: Verdict.Limiter
     sentence: str
-    def __init__(self, limiter: _Optional[str] = ..., sentence: _Optional[str] = ...) -> None: ...
+    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ...) -> None: ...
 
 class JobStep(_message.Message):
     __slots__ = ("name", "start_us", "duration_us", "last_rank", "rank_us", "rank_waiting_us")
@@ -1513,16 +1755,32 @@ class HistoryPoint(_message.Message):
     shares: _containers.RepeatedCompositeFieldContainer[CauseTime]
     floor_bytes: float
     peak_bytes: float
-    limiter: str
+    limiter: Verdict.Limiter
     rules: _containers.RepeatedScalarFieldContainer[str]
     saving_us: float
     title: str
     device_name: str
     record: bool
-    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ..., rank: _Optional[int] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., steps: _Optional[int] = ..., busy_share: _Optional[float] = ..., shares: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., floor_bytes: _Optional[float] = ..., peak_bytes: _Optional[float] = ..., limiter: _Optional[str] = ..., rules: _Optional[_Iterable[str]] = ..., saving_us: _Optional[float] = ..., title: _Optional[str] = ..., device_name: _Optional[str] = ..., record: bool = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ..., rank: _Optional[int] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., steps: _Optional[int] = ..., busy_share: _Optional[float] = ..., shares: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., floor_bytes: _Optional[float] = ..., peak_bytes: _Optional[float] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., rules: _Optional[_Iterable[str]] = ..., saving_us: _Optional[float] = ..., title: _Optional[str] = ..., device_name: _Optional[str] = ..., record: bool = ...) -> None: ...
 
 class Change(_message.Message):
     __slots__ = ("point", "what", "before", "after", "unit", "sentence", "causes")
+    class What(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        step: _ClassVar[Change.What]
+        busy: _ClassVar[Change.What]
+        memory: _ClassVar[Change.What]
+    step: Change.What
+    busy: Change.What
+    memory: Change.What
+    class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        us: _ClassVar[Change.Unit]
+        share: _ClassVar[Change.Unit]
+        bytes: _ClassVar[Change.Unit]
+    us: Change.Unit
+    share: Change.Unit
+    bytes: Change.Unit
     POINT_FIELD_NUMBER: _ClassVar[int]
     WHAT_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
@@ -1531,13 +1789,13 @@ class Change(_message.Message):
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     CAUSES_FIELD_NUMBER: _ClassVar[int]
     point: int
-    what: str
+    what: Change.What
     before: float
     after: float
-    unit: str
+    unit: Change.Unit
     sentence: str
     causes: _containers.RepeatedCompositeFieldContainer[CauseTime]
-    def __init__(self, point: _Optional[int] = ..., what: _Optional[str] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., unit: _Optional[str] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, point: _Optional[int] = ..., what: _Optional[_Union[Change.What, str]] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., unit: _Optional[_Union[Change.Unit, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Drift(_message.Message):
     __slots__ = ("device", "bytes_per_hour", "low_bytes_per_hour", "high_bytes_per_hour", "hours", "total_bytes", "hours_until_full", "sentence", "sites", "points", "bytes_per_step")
@@ -1567,6 +1825,16 @@ class Drift(_message.Message):
 
 class Comparison(_message.Message):
     __slots__ = ("base", "candidate", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "promised", "notes", "memory", "same_within_share", "mean_step_us", "launches")
+    class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CANNOT_TELL: _ClassVar[Comparison.Verdict]
+        FASTER: _ClassVar[Comparison.Verdict]
+        SLOWER: _ClassVar[Comparison.Verdict]
+        SAME: _ClassVar[Comparison.Verdict]
+    CANNOT_TELL: Comparison.Verdict
+    FASTER: Comparison.Verdict
+    SLOWER: Comparison.Verdict
+    SAME: Comparison.Verdict
     BASE_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_FIELD_NUMBER: _ClassVar[int]
     STEP_US_FIELD_NUMBER: _ClassVar[int]
@@ -1585,7 +1853,7 @@ class Comparison(_message.Message):
     base: str
     candidate: str
     step_us: StepDifference
-    verdict: str
+    verdict: Comparison.Verdict
     sentence: str
     causes: _containers.RepeatedCompositeFieldContainer[CauseDifference]
     operators: _containers.RepeatedCompositeFieldContainer[OperatorDifference]
@@ -1597,7 +1865,7 @@ class Comparison(_message.Message):
     same_within_share: float
     mean_step_us: StepDifference
     launches: CountDifference
-    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[str] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., promised: _Optional[_Iterable[_Union[Promised, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., promised: _Optional[_Iterable[_Union[Promised, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ...) -> None: ...
 
 class StepDifference(_message.Message):
     __slots__ = ("base", "candidate", "difference", "low", "high", "base_steps", "candidate_steps")
@@ -1630,10 +1898,10 @@ class CauseDifference(_message.Message):
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     BASE_US_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_US_FIELD_NUMBER: _ClassVar[int]
-    cause: str
+    cause: CauseTime.Cause
     base_us: float
     candidate_us: float
-    def __init__(self, cause: _Optional[str] = ..., base_us: _Optional[float] = ..., candidate_us: _Optional[float] = ...) -> None: ...
+    def __init__(self, cause: _Optional[_Union[CauseTime.Cause, str]] = ..., base_us: _Optional[float] = ..., candidate_us: _Optional[float] = ...) -> None: ...
 
 class OperatorDifference(_message.Message):
     __slots__ = ("name", "candidate_name", "base_us", "candidate_us", "base_count", "candidate_count", "path", "family")
@@ -1726,7 +1994,7 @@ class RunRow(_message.Message):
     SEVERITY_FIELD_NUMBER: _ClassVar[int]
     id: str
     run: str
-    kind: str
+    kind: TraceInfo.Kind
     worker: str
     ranks: int
     recordings: int
@@ -1736,18 +2004,18 @@ class RunRow(_message.Message):
     high_step_us: float
     busy_share: float
     account: _containers.RepeatedCompositeFieldContainer[CauseTime]
-    limiter: str
+    limiter: Verdict.Limiter
     sentence: str
     first_rule: str
     first_title: str
     saving_share: float
     memory_share: float
     change: str
-    state: str
+    state: TraceEntry.State
     error: Problem
     trace_id: str
     severity: int
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[str] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ...) -> None: ...
 
 class RunTable(_message.Message):
     __slots__ = ("rows", "generation", "scanned", "total", "unchanged", "removed", "whole", "more", "folders")
@@ -1778,12 +2046,12 @@ class JobState(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
     job: JobReport
     stage: str
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., job: _Optional[_Union[JobReport, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., job: _Optional[_Union[JobReport, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class HistoryState(_message.Message):
     __slots__ = ("state", "progress", "error", "history", "stage")
@@ -1792,12 +2060,12 @@ class HistoryState(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
     history: History
     stage: str
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class ComparisonState(_message.Message):
     __slots__ = ("state", "progress", "error", "comparison", "stage")
@@ -1806,15 +2074,25 @@ class ComparisonState(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     COMPARISON_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
     comparison: Comparison
     stage: str
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., comparison: _Optional[_Union[Comparison, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., comparison: _Optional[_Union[Comparison, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class OperatorTable(_message.Message):
     __slots__ = ("state", "progress", "error", "group", "kind", "rows", "total_rows", "rest", "all", "has_shapes", "has_stacks", "has_modules", "has_gpu")
+    class Group(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        operator: _ClassVar[OperatorTable.Group]
+        shapes: _ClassVar[OperatorTable.Group]
+        stack: _ClassVar[OperatorTable.Group]
+        module: _ClassVar[OperatorTable.Group]
+    operator: OperatorTable.Group
+    shapes: OperatorTable.Group
+    stack: OperatorTable.Group
+    module: OperatorTable.Group
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -1828,11 +2106,11 @@ class OperatorTable(_message.Message):
     HAS_STACKS_FIELD_NUMBER: _ClassVar[int]
     HAS_MODULES_FIELD_NUMBER: _ClassVar[int]
     HAS_GPU_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
-    group: str
-    kind: str
+    group: OperatorTable.Group
+    kind: OperatorRow.Kind
     rows: _containers.RepeatedCompositeFieldContainer[OperatorRow]
     total_rows: int
     rest: OperatorRow
@@ -1841,10 +2119,20 @@ class OperatorTable(_message.Message):
     has_stacks: bool
     has_modules: bool
     has_gpu: bool
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., kind: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[OperatorRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., has_shapes: bool = ..., has_stacks: bool = ..., has_modules: bool = ..., has_gpu: bool = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[_Union[OperatorTable.Group, str]] = ..., kind: _Optional[_Union[OperatorRow.Kind, str]] = ..., rows: _Optional[_Iterable[_Union[OperatorRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., has_shapes: bool = ..., has_stacks: bool = ..., has_modules: bool = ..., has_gpu: bool = ...) -> None: ...
 
 class OperatorRow(_message.Message):
     __slots__ = ("key", "name", "shapes", "module", "stack", "calls", "host_self_us", "host_total_us", "gpu_self_us", "gpu_total_us", "tensor_core_us", "teraflops", "terabytes")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        operator: _ClassVar[OperatorRow.Kind]
+        range: _ClassVar[OperatorRow.Kind]
+        call: _ClassVar[OperatorRow.Kind]
+        python: _ClassVar[OperatorRow.Kind]
+    operator: OperatorRow.Kind
+    range: OperatorRow.Kind
+    call: OperatorRow.Kind
+    python: OperatorRow.Kind
     KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SHAPES_FIELD_NUMBER: _ClassVar[int]
@@ -1875,6 +2163,12 @@ class OperatorRow(_message.Message):
 
 class KernelTable(_message.Message):
     __slots__ = ("state", "progress", "error", "group", "rows", "total_rows", "rest")
+    class Group(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        kernel: _ClassVar[KernelTable.Group]
+        operator: _ClassVar[KernelTable.Group]
+    kernel: KernelTable.Group
+    operator: KernelTable.Group
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -1882,17 +2176,29 @@ class KernelTable(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_ROWS_FIELD_NUMBER: _ClassVar[int]
     REST_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
-    group: str
+    group: KernelTable.Group
     rows: _containers.RepeatedCompositeFieldContainer[KernelRow]
     total_rows: int
     rest: KernelRow
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[KernelRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[_Union[KernelTable.Group, str]] = ..., rows: _Optional[_Iterable[_Union[KernelRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ...) -> None: ...
 
 class KernelRow(_message.Message):
     __slots__ = ("key", "name", "family", "arithmetic", "operators", "more_operators", "count", "total_us", "mean_us", "min_us", "max_us", "blocks_per_sm", "teraflops", "terabytes", "share")
+    class Arithmetic(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        unknown: _ClassVar[KernelRow.Arithmetic]
+        tensor_cores: _ClassVar[KernelRow.Arithmetic]
+        fp32_cores: _ClassVar[KernelRow.Arithmetic]
+        half_on_fp32_cores: _ClassVar[KernelRow.Arithmetic]
+        fp64: _ClassVar[KernelRow.Arithmetic]
+    unknown: KernelRow.Arithmetic
+    tensor_cores: KernelRow.Arithmetic
+    fp32_cores: KernelRow.Arithmetic
+    half_on_fp32_cores: KernelRow.Arithmetic
+    fp64: KernelRow.Arithmetic
     KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
@@ -1910,8 +2216,8 @@ class KernelRow(_message.Message):
     SHARE_FIELD_NUMBER: _ClassVar[int]
     key: float
     name: str
-    family: str
-    arithmetic: str
+    family: KernelFamily.Family
+    arithmetic: KernelRow.Arithmetic
     operators: _containers.RepeatedScalarFieldContainer[str]
     more_operators: int
     count: float
@@ -1923,7 +2229,7 @@ class KernelRow(_message.Message):
     teraflops: float
     terabytes: float
     share: float
-    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., family: _Optional[str] = ..., arithmetic: _Optional[str] = ..., operators: _Optional[_Iterable[str]] = ..., more_operators: _Optional[int] = ..., count: _Optional[float] = ..., total_us: _Optional[float] = ..., mean_us: _Optional[float] = ..., min_us: _Optional[float] = ..., max_us: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., arithmetic: _Optional[_Union[KernelRow.Arithmetic, str]] = ..., operators: _Optional[_Iterable[str]] = ..., more_operators: _Optional[int] = ..., count: _Optional[float] = ..., total_us: _Optional[float] = ..., mean_us: _Optional[float] = ..., min_us: _Optional[float] = ..., max_us: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class CallDetails(_message.Message):
     __slots__ = ("state", "progress", "error", "stacks", "more_stacks", "kernels", "more_kernels", "shapes", "more_shapes", "longest")
@@ -1937,7 +2243,7 @@ class CallDetails(_message.Message):
     SHAPES_FIELD_NUMBER: _ClassVar[int]
     MORE_SHAPES_FIELD_NUMBER: _ClassVar[int]
     LONGEST_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
     stacks: _containers.RepeatedCompositeFieldContainer[CallStack]
@@ -1947,7 +2253,7 @@ class CallDetails(_message.Message):
     shapes: _containers.RepeatedCompositeFieldContainer[CallPart]
     more_shapes: int
     longest: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., stacks: _Optional[_Iterable[_Union[CallStack, _Mapping[str, object]]]] = ..., more_stacks: _Optional[int] = ..., kernels: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_kernels: _Optional[int] = ..., shapes: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_shapes: _Optional[int] = ..., longest: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., stacks: _Optional[_Iterable[_Union[CallStack, _Mapping[str, object]]]] = ..., more_stacks: _Optional[int] = ..., kernels: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_kernels: _Optional[int] = ..., shapes: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_shapes: _Optional[int] = ..., longest: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class CallStack(_message.Message):
     __slots__ = ("frames", "more_frames", "forward", "module", "calls", "host_us", "gpu_us", "share", "node")
@@ -1991,6 +2297,12 @@ class CallPart(_message.Message):
 
 class CallTree(_message.Message):
     __slots__ = ("state", "progress", "error", "weight", "total_us", "names", "node", "parent", "name", "kind", "node_us", "self_us", "calls", "left_out", "left_out_us", "path")
+    class Weight(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        host: _ClassVar[CallTree.Weight]
+        gpu: _ClassVar[CallTree.Weight]
+    host: CallTree.Weight
+    gpu: CallTree.Weight
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -2007,10 +2319,10 @@ class CallTree(_message.Message):
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_US_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
-    weight: str
+    weight: CallTree.Weight
     total_us: float
     names: _containers.RepeatedScalarFieldContainer[str]
     node: _containers.RepeatedScalarFieldContainer[int]
@@ -2023,7 +2335,7 @@ class CallTree(_message.Message):
     left_out: _containers.RepeatedScalarFieldContainer[int]
     left_out_us: _containers.RepeatedScalarFieldContainer[float]
     path: _containers.RepeatedCompositeFieldContainer[CallStep]
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., weight: _Optional[str] = ..., total_us: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_us: _Optional[_Iterable[float]] = ..., self_us: _Optional[_Iterable[float]] = ..., calls: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_us: _Optional[_Iterable[float]] = ..., path: _Optional[_Iterable[_Union[CallStep, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., weight: _Optional[_Union[CallTree.Weight, str]] = ..., total_us: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_us: _Optional[_Iterable[float]] = ..., self_us: _Optional[_Iterable[float]] = ..., calls: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_us: _Optional[_Iterable[float]] = ..., path: _Optional[_Iterable[_Union[CallStep, _Mapping[str, object]]]] = ...) -> None: ...
 
 class CallStep(_message.Message):
     __slots__ = ("name", "kind", "node")
@@ -2047,7 +2359,7 @@ class RooflinePlot(_message.Message):
     BANDWIDTH_FIELD_NUMBER: _ClassVar[int]
     POINTS_FIELD_NUMBER: _ClassVar[int]
     MORE_POINTS_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
     device: int
@@ -2057,7 +2369,7 @@ class RooflinePlot(_message.Message):
     bandwidth: float
     points: _containers.RepeatedCompositeFieldContainer[RooflinePoint]
     more_points: int
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., device_name: _Optional[str] = ..., assumed: _Optional[str] = ..., peaks: _Optional[_Iterable[_Union[RooflinePeak, _Mapping[str, object]]]] = ..., bandwidth: _Optional[float] = ..., points: _Optional[_Iterable[_Union[RooflinePoint, _Mapping[str, object]]]] = ..., more_points: _Optional[int] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., device_name: _Optional[str] = ..., assumed: _Optional[str] = ..., peaks: _Optional[_Iterable[_Union[RooflinePeak, _Mapping[str, object]]]] = ..., bandwidth: _Optional[float] = ..., points: _Optional[_Iterable[_Union[RooflinePoint, _Mapping[str, object]]]] = ..., more_points: _Optional[int] = ...) -> None: ...
 
 class RooflinePeak(_message.Message):
     __slots__ = ("name", "teraflops")
@@ -2081,13 +2393,13 @@ class RooflinePoint(_message.Message):
     operator: str
     shapes: str
     number: str
-    family: str
+    family: KernelFamily.Family
     calls: float
     us: float
     operations: float
     bytes: float
     reached: float
-    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[str] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
+    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
 
 class MemoryState(_message.Message):
     __slots__ = ("state", "progress", "error", "device", "live_bytes", "allocations", "earlier_bytes", "unknown_bytes", "names", "node", "parent", "name", "kind", "node_bytes", "count", "left_out", "blocks", "more_blocks", "more_blocks_bytes", "before_bytes")
@@ -2111,7 +2423,7 @@ class MemoryState(_message.Message):
     MORE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     MORE_BLOCKS_BYTES_FIELD_NUMBER: _ClassVar[int]
     BEFORE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
     device: int
@@ -2131,7 +2443,7 @@ class MemoryState(_message.Message):
     more_blocks: float
     more_blocks_bytes: float
     before_bytes: float
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., live_bytes: _Optional[float] = ..., allocations: _Optional[float] = ..., earlier_bytes: _Optional[float] = ..., unknown_bytes: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_bytes: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[LiveBlock, _Mapping[str, object]]]] = ..., more_blocks: _Optional[float] = ..., more_blocks_bytes: _Optional[float] = ..., before_bytes: _Optional[float] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., live_bytes: _Optional[float] = ..., allocations: _Optional[float] = ..., earlier_bytes: _Optional[float] = ..., unknown_bytes: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_bytes: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[LiveBlock, _Mapping[str, object]]]] = ..., more_blocks: _Optional[float] = ..., more_blocks_bytes: _Optional[float] = ..., before_bytes: _Optional[float] = ...) -> None: ...
 
 class LiveBlock(_message.Message):
     __slots__ = ("bytes", "made_us", "freed_us", "operator", "place")
@@ -2171,7 +2483,7 @@ class SegmentMap(_message.Message):
     NODE_PARENT_FIELD_NUMBER: _ClassVar[int]
     NODE_NAME_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
-    state: str
+    state: ReportState.State
     progress: float
     error: Problem
     device: int
@@ -2193,7 +2505,7 @@ class SegmentMap(_message.Message):
     node_parent: _containers.RepeatedScalarFieldContainer[int]
     node_name: _containers.RepeatedScalarFieldContainer[int]
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., segments: _Optional[int] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., inactive_bytes: _Optional[float] = ..., free_bytes: _Optional[float] = ..., outside_bytes: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[MapSegment, _Mapping[str, object]]]] = ..., box_row: _Optional[_Iterable[int]] = ..., box_offset: _Optional[_Iterable[float]] = ..., box_bytes: _Optional[_Iterable[float]] = ..., box_requested: _Optional[_Iterable[float]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_made_us: _Optional[_Iterable[float]] = ..., box_freed_us: _Optional[_Iterable[float]] = ..., box_node: _Optional[_Iterable[int]] = ..., node_parent: _Optional[_Iterable[int]] = ..., node_name: _Optional[_Iterable[int]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., segments: _Optional[int] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., inactive_bytes: _Optional[float] = ..., free_bytes: _Optional[float] = ..., outside_bytes: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[MapSegment, _Mapping[str, object]]]] = ..., box_row: _Optional[_Iterable[int]] = ..., box_offset: _Optional[_Iterable[float]] = ..., box_bytes: _Optional[_Iterable[float]] = ..., box_requested: _Optional[_Iterable[float]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_made_us: _Optional[_Iterable[float]] = ..., box_freed_us: _Optional[_Iterable[float]] = ..., box_node: _Optional[_Iterable[int]] = ..., node_parent: _Optional[_Iterable[int]] = ..., node_name: _Optional[_Iterable[int]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MapSegment(_message.Message):
     __slots__ = ("address", "bytes", "used_bytes", "largest_free_bytes", "blocks", "stream", "pool", "expandable", "boxed")

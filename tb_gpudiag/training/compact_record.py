@@ -133,7 +133,7 @@ def figures_of(report: pb.Report, steps: Sequence[pb.Step]) -> dict[str, float]:
     if device is not None:
         figures["gpudiag/busy_share"] = 1 - device.window_idle_us / device.window_us
         for cause in device.window_idle_by_cause:
-            figures[f"gpudiag/idle/{cause.cause}"] = cause.us / device.window_us
+            figures[f"gpudiag/idle/{pb.CauseTime.Cause.Name(cause.cause)}"] = cause.us / device.window_us
     if steps:
         figures["gpudiag/step_ms"] = statistics.median(step.duration_us for step in steps) / 1e3
     memory = [one for one in report.memory if one.device >= 0 and not one.relative]

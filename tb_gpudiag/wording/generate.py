@@ -86,8 +86,9 @@ def _tooltips() -> dict[str, str]:
 def _table(name: str, table: Table) -> str:
     colored = all(each.light for each in table.values())
     kind = "Colored" if colored else "Term"
+    ids = " | ".join(map(_json, table))
     return _constant(
-        name, f"Readonly<Record<string, {kind}>>", {id: _term(table[id], colored) for id in table}
+        name, f"Readonly<Record<{ids}, {kind}>>", {id: _term(table[id], colored) for id in table}
     )
 
 

@@ -77,6 +77,9 @@ def test_parts_of_other_causes_are_refused() -> None:
     "about",
     [
         {"recorder": "perf"},
+        {"limiter": "gravity"},
+        {"kind": "recipe"},
+        {"causes": ["weather"] * 14},
         {"recorder": ["nsys"]},
         {"busy_share": float("nan")},
         {"busy_share": float("inf")},
@@ -88,7 +91,7 @@ def test_parts_of_other_causes_are_refused() -> None:
         {"memory": [MemoryPeaks("GPU 0", 10**30, 0, 0)]},
     ],
 )
-def test_numbers_that_no_trace_has_are_refused(about: dict[str, Any]) -> None:
+def test_values_that_no_trace_has_are_refused(about: dict[str, Any]) -> None:
     made = digest()
     with pytest.raises(NotATrace):
         from_bytes(to_bytes(replace(made, about=replace(made.about, **about))))
@@ -103,7 +106,7 @@ def test_findings_that_no_rule_makes_are_refused(finding: pb.Finding) -> None:
 
 
 def test_texts_do_not_move_the_cursor() -> None:
-    assert "\x1b" not in from_bytes(to_bytes(digest(limiter="\x1b[2J"))).about.limiter
+    assert "\x1b" not in from_bytes(to_bytes(digest(sentence="\x1b[2J"))).about.sentence
 
 
 @given(at=st.integers(0, 1 << 16), byte=st.integers(0, 255), cut=st.booleans())

@@ -58,9 +58,9 @@ def first_found(recorded: Path, tmp_path: Path, fault: str) -> pb.JobReport:
 def test_a_rank_with_a_slow_loader(recorded: Path, tmp_path: Path) -> None:
     job = first_found(recorded, tmp_path, "loader")
     assert [rank.rank for rank in job.ranks] == list(range(WORLD))
-    assert job.clocks.basis == "ONE_HOST"
+    assert job.clocks.basis == pb.Clocks.ONE_HOST
     assert job.collectives.matched > 0
-    assert job.verdict.limiter == "input"
+    assert job.verdict.limiter == pb.Verdict.input
     assert "data loading" in job.findings[0].summary
     waits = {rank.rank: rank.waiting_us for rank in job.ranks}
     assert min(waits, key=lambda rank: waits[rank]) == 1
@@ -68,4 +68,4 @@ def test_a_rank_with_a_slow_loader(recorded: Path, tmp_path: Path) -> None:
 
 def test_a_rank_with_more_work(recorded: Path, tmp_path: Path) -> None:
     job = first_found(recorded, tmp_path, "work")
-    assert job.verdict.limiter == "compute"
+    assert job.verdict.limiter == pb.Verdict.compute

@@ -59,7 +59,7 @@ class Judged:
 
     @property
     def agrees(self) -> bool:
-        return self.report.verdict.limiter in self.label.verdicts
+        return pb.Verdict.Limiter.Name(self.report.verdict.limiter) in self.label.verdicts
 
     @property
     def first_agrees(self) -> bool:

@@ -18,7 +18,7 @@ SCALARS = {"double": 1, "int32": 5, "bool": 8, "string": 9, "uint32": 13}
 SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
 
 MAP = "map<string, double>"
-FIELD = re.compile(rf"^(repeated )?(\w+|{MAP}) (\w+) = (\d+);$")
+FIELD = re.compile(rf"^(repeated )?([\w.]+|{MAP}) (\w+) = (\d+);$")
 VALUE = re.compile(r"^(\w+) = (\d+);$")
 
 
@@ -71,7 +71,11 @@ def _kind(field: FieldDescriptor) -> str:
     if field.message_type and field.message_type.GetOptions().map_entry:
         key, value = field.message_type.fields
         return f"map<{SCALAR_NAMES[key.type]}, {SCALAR_NAMES[value.type]}>"
-    return named.name if named else SCALAR_NAMES[field.type]
+    if not named:
+        return SCALAR_NAMES[field.type]
+    # An enum of the same message goes by its own name.
+    own = field.full_name.removesuffix(field.name)
+    return named.full_name.removeprefix(own).removeprefix(f"{report_pb2.DESCRIPTOR.package}.")
 
 
 def test_the_generated_code_is_what_report_proto_says() -> None:

@@ -321,7 +321,7 @@ def test_a_trace_is_analyzed_once_for_the_team(
     shutil.copytree(log, tmp_path / "mounted", copy_function=shutil.copy2)
     ben = serve("ben", tmp_path / "mounted")
     # It is listed before anyone opens it.
-    eventually(lambda: ben.traces().traces[0].state == "ready")
+    eventually(lambda: ben.traces().traces[0].state == pb.TraceEntry.ready)
     theirs = report_of(ben)
     assert theirs.report.trace.path == str(tmp_path / "mounted" / "run" / "host_1.1000.pt.trace.json")
     theirs.report.trace.path = own.report.trace.path
@@ -336,7 +336,7 @@ def test_without_the_shared_directory_everything_works_and_one_note_says_so(
 ) -> None:
     (tmp_path / "team").write_text("in the way")
     service = serve("ana", log)
-    assert report_of(service).state == "ready"
+    assert report_of(service).state == pb.ReportState.ready
     notes = eventually(lambda: [p.what for p in service.traces().problems])
     assert len(notes) == 1
     assert "Results are not shared" in notes[0]

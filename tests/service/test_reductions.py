@@ -62,9 +62,9 @@ def test_two_traces_are_compared(service: Callable[[], Service], tmp_path: Path)
     served = service()
     base, candidate = (entry.id for entry in served.traces().traces)
     state = from_json(answer(lambda: served.compare(base, candidate)), pb.ComparisonState)
-    assert state.state == "ready"
+    assert state.state == pb.ReportState.ready
     computing = {part.cause: part.candidate_us - part.base_us for part in state.comparison.causes}[
-        "computing"
+        pb.CauseTime.computing
     ]
     assert computing == pytest.approx(-300, abs=1)
     again = served.compare(base, candidate)
@@ -100,19 +100,23 @@ def test_the_row_of_a_job_has_its_verdict_and_not_one_rank_s(
         return found
 
     first = row()
-    assert (first.kind, first.state, first.ranks) == ("job", "new", 3)
+    assert (first.kind, first.state, first.ranks) == (pb.TraceInfo.job, pb.TraceEntry.new, 3)
     answer(lambda: served.report(first.trace_id))
-    eventually(lambda: row().state == "ranks")
+    eventually(lambda: row().state == pb.TraceEntry.ranks)
     assert row().step_us > 0
     assert not any((row().limiter, row().first_rule, row().saving_share))
     state = from_json(answer(lambda: served.job(first.trace_id)), pb.JobState)
     of_job = row()
-    assert (of_job.kind, of_job.state, of_job.sentence) == ("job", "ready", state.job.verdict.sentence)
+    assert (of_job.kind, of_job.state, of_job.sentence) == (
+        pb.TraceInfo.job,
+        pb.TraceEntry.ready,
+        state.job.verdict.sentence,
+    )
     assert of_job.first_rule == state.job.findings[0].rule
     assert of_job.step_us == max(rank.step_us for rank in state.job.ranks)
 
     served = service()  # a TensorBoard that starts later finds it in the cache
-    assert eventually(lambda: row().state == "ready")
+    assert eventually(lambda: row().state == pb.TraceEntry.ready)
     assert row().sentence == of_job.sentence
 
 
@@ -131,7 +135,7 @@ def test_traces_that_are_not_one_job_keep_the_row_of_a_trace(
 
     assert eventually(refused)
     (row,) = served.runs().rows
-    assert (row.kind, row.state, bool(row.limiter)) == ("trace", "ready", True)
+    assert (row.kind, row.state, bool(row.limiter)) == (pb.TraceInfo.trace, pb.TraceEntry.ready, True)
 
 
 def test_the_history_of_a_run(service: Callable[[], Service], tmp_path: Path) -> None:
@@ -199,13 +203,13 @@ def test_the_table_of_runs_has_a_row_for_each_and_then_what_changed(
     served = service()
     table = served.runs()
     assert [(row.run, row.kind, row.ranks, row.state) for row in table.rows] == [
-        ("job", "job", 2, "new"),
-        ("one", "trace", 1, "new"),
+        ("job", pb.TraceInfo.job, 2, pb.TraceEntry.new),
+        ("one", pb.TraceInfo.trace, 1, pb.TraceEntry.new),
     ]
     assert served.runs(table.generation).unchanged
     id_ = table.rows[1].trace_id
     answer(lambda: served.report(id_))
-    eventually(lambda: any(row.state == "ready" for row in served.runs(table.generation).rows))
+    eventually(lambda: any(row.state == pb.TraceEntry.ready for row in served.runs(table.generation).rows))
     changed = served.runs(table.generation)
     assert [row.run for row in changed.rows] == ["one"]
     assert changed.rows[0].step_us == pytest.approx(1000, rel=0.01)

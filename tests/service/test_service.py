@@ -61,7 +61,8 @@ def text_of(service: Service, id_: str) -> str:
 def diagnose(service: Service, id_: str) -> None:
     """Wait until the list knows that this trace is diagnosed: a moment after the report is there."""
     text_of(service, id_)
-    eventually(lambda: (id_, "ready") in [(entry.id, entry.state) for entry in service.traces().traces])
+    ready = (id_, pb.TraceEntry.ready)
+    eventually(lambda: ready in [(entry.id, entry.state) for entry in service.traces().traces])
 
 
 def only(service: Service) -> pb.TraceEntry:
@@ -75,12 +76,12 @@ def test_a_trace_is_new_then_queued_or_running_then_ready(
     write_trace(tmp_path / "log" / "run", "worker.7", "hello")
     service = serve()
     entry = only(service)
-    assert (entry.run, entry.worker, entry.span, entry.state) == ("run", "worker", "7", "new")
+    assert (entry.run, entry.worker, entry.span, entry.state) == ("run", "worker", "7", pb.TraceEntry.new)
     generation = service.traces().generation
     first = service.report(entry.id)
     assert isinstance(first, Pending)
     assert first.state == "queued"
-    assert only(service).state in ("queued", "running")
+    assert only(service).state in (pb.TraceEntry.queued, pb.TraceEntry.running)
     diagnose(service, entry.id)
     assert text_of(service, entry.id) == "hello"
     assert only(service).sentence == "hello"
@@ -92,8 +93,8 @@ def test_a_memory_snapshot_is_listed_as_one(serve: Callable[..., Service], tmp_p
     SnapshotBuilder().write(tmp_path / "log" / "run", "oom_rank0.pickle")
     service = serve()
     assert [(entry.worker, entry.kind) for entry in service.traces().traces] == [
-        ("oom_rank0", "snapshot"),
-        ("worker", "trace"),
+        ("oom_rank0", pb.TraceInfo.snapshot),
+        ("worker", pb.TraceInfo.trace),
     ]
 
 
@@ -105,7 +106,7 @@ def test_after_a_restart_a_known_trace_is_ready_without_an_analysis(
     text_of(first, only(first).id)
     first.close()
     second = serve()
-    assert (only(second).state, only(second).sentence) == ("ready", "hello")
+    assert (only(second).state, only(second).sentence) == (pb.TraceEntry.ready, "hello")
     assert isinstance(second.report(only(second).id), bytes)
     assert only(second).id == only(first).id
     assert starts() == 1
@@ -118,7 +119,7 @@ def test_a_changed_file_is_analyzed_again(serve: Callable[..., Service], tmp_pat
     assert text_of(service, entry.id) == "before"
     write_trace(tmp_path / "log", "a", "after", age_s=1800)
     eventually(lambda: only(service).content != entry.content)
-    assert only(service).state == "new"
+    assert only(service).state == pb.TraceEntry.new
     assert text_of(service, entry.id) == "after"
 
 
@@ -170,7 +171,7 @@ def test_the_same_file_under_another_log_directory_has_its_own_run(
     text_of(outer, only(outer).id)
     inner = serve("log/run")
     assert (only(outer).run, only(inner).run) == ("run", ".")
-    assert only(inner).state == "new"
+    assert only(inner).state == pb.TraceEntry.new
 
 
 def test_a_failure_is_shown_in_the_list_with_its_reason(
@@ -185,7 +186,11 @@ def test_a_failure_is_shown_in_the_list_with_its_reason(
     )
     assert failed.state == "failed"
     entry = service.traces().traces[0]
-    assert (entry.state, entry.error.what, entry.error.remedy) == ("failed", "no trace", "give another")
+    assert (entry.state, entry.error.what, entry.error.remedy) == (
+        pb.TraceEntry.failed,
+        "no trace",
+        "give another",
+    )
     assert text_of(service, good.id) == "fine"
 
 
@@ -212,7 +217,7 @@ def test_a_long_list_comes_in_parts_and_then_as_changes(
 
     def settled() -> pb.TraceList | None:
         found = service.traces(known)
-        return found if [entry.state for entry in found.traces] == ["ready"] else None
+        return found if [entry.state for entry in found.traces] == [pb.TraceEntry.ready] else None
 
     change = eventually(settled)
     assert change.traces[0].id == first.id
@@ -236,7 +241,7 @@ def test_a_canceled_analysis_is_new_again(serve: Callable[..., Service], tmp_pat
     entry = only(service)
     service.report(entry.id)
     assert service.cancel(entry.id)
-    assert only(service).state == "new"
+    assert only(service).state == pb.TraceEntry.new
     assert not service.cancel(entry.id)
 
 

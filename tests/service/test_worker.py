@@ -47,10 +47,11 @@ def test_an_analysis_saves_report_timeline_and_memory(tmp_path: Path) -> None:
     entry = read_entry(where)
     assert entry is not None
     state = from_json(gzip.decompress(entry.report_gz()).decode(), pb.ReportState)
-    assert (state.state, state.progress) == ("ready", 1.0)
+    assert (state.state, state.progress) == (pb.ReportState.ready, 1.0)
     assert (state.report.trace.run, state.report.trace.worker, state.report.trace.span) == ("run", "w", "1")
     row = from_json(entry.summary["row"], pb.RunRow)
-    assert (entry.summary["limiter"], entry.summary["sentence"]) == (row.limiter, row.sentence)
+    assert entry.summary["limiter"] == pb.Verdict.Limiter.Name(row.limiter)
+    assert entry.summary["sentence"] == row.sentence
     assert (row.limiter, row.sentence) == (state.report.verdict.limiter, state.report.verdict.sentence)
     assert from_bytes(entry.content("digest")).findings[0].rule == state.report.findings[0].rule
     assert {"level_key", "memory_made_ns"} <= set(entry.arrays())
@@ -66,7 +67,10 @@ def test_a_memory_snapshot_is_analyzed_too(tmp_path: Path) -> None:
     entry = read_entry(analyzed(task(snapshot.write(tmp_path), tmp_path / "draft")))
     assert entry is not None
     state = from_json(gzip.decompress(entry.report_gz()).decode(), pb.ReportState)
-    assert (state.report.trace.kind, state.report.memory[0].peak_allocated_bytes) == ("snapshot", 1 << 20)
+    assert (state.report.trace.kind, state.report.memory[0].peak_allocated_bytes) == (
+        pb.TraceInfo.snapshot,
+        1 << 20,
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")

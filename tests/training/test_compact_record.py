@@ -64,4 +64,4 @@ def test_a_record_is_bounded_whatever_the_report_contains(count: int, text: str,
     )
     content = record_of(report, report.steps)
     assert len(content) <= MOST_BYTES
-    assert pb.Report.FromString(content).verdict.limiter == "input"
+    assert pb.Report.FromString(content).verdict.limiter == pb.Verdict.input

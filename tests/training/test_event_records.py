@@ -56,7 +56,7 @@ def test_both_data_servers_read_appended_records(tmp_path: Path, provider: Calla
         append_to(str(path), record_of(report, report.steps), figures_of(report, report.steps), step)
     opened = provider(log)
     found = expect(opened, "train", [6, 12, 18])
-    assert [one.verdict.limiter for one in found] == ["input"] * 3
+    assert [one.verdict.limiter for one in found] == [pb.Verdict.input] * 3
     listed = opened.list_tensors(context.RequestContext(), experiment_id="", plugin_name="gpudiag")
     assert listed["train"][TAG].plugin_content == SCHEMA
 

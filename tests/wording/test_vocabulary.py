@@ -52,6 +52,25 @@ ENUMS: dict[str, tuple[Table, set[str]]] = {
 }
 
 
+WIRE: dict[str, set[str]] = {
+    "causes": set(pb.CauseTime.Cause.keys()) - {"other", *vocabulary.WORK_PARTS},
+    "triggers": set(pb.TriggerTime.Trigger.keys()),
+    "limiters": set(pb.Verdict.Limiter.keys()),
+    "families": set(pb.KernelFamily.Family.keys()),
+    "memory kinds": set(pb.MemoryKind.Kind.keys()),
+    "sync kinds": set(pb.SyncSite.Kind.keys()),
+    "host kinds": set(pb.HostActivity.Kind.keys()),
+    "step signs": set(pb.InferredSteps.Sign.keys()),
+    "file kinds": set(pb.TraceInfo.Kind.keys()) - {"job"},
+    "comparison verdicts": set(pb.Comparison.Verdict.keys()),
+}
+
+
+@pytest.mark.parametrize("name", WIRE)
+def test_the_wire_has_the_ids_of_the_enums(name: str) -> None:
+    assert WIRE[name] == ENUMS[name][1]
+
+
 @pytest.mark.parametrize("name", ENUMS)
 def test_the_vocabulary_has_the_ids_of_the_enums(name: str) -> None:
     table, ids = ENUMS[name]

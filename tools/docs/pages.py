@@ -21,8 +21,8 @@ from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
 from tests.simulator import simulate
 
 PROTO = Path(tb_gpudiag.__file__).parent / "report" / "report.proto"
-FIELD = re.compile(r"(repeated )?(\w+|map<.*>) (\w+) = \d+;\s*(?://\s*(.*))?$")
-VALUE = re.compile(r"(\w+) = (\d+);")
+FIELD = re.compile(r"(repeated )?([\w.]+|map<.*>) (\w+) = \d+;\s*(?://\s*(.*))?$")
+VALUE = re.compile(r"(\w+) = \d+;\s*(?://\s*(.*))?$")
 
 _JSON_INTRODUCTION = """
 `gpudiag diagnose --format json` prints `{"reports": [Report, …]}`, and `"errors"` if files could not be read.
@@ -69,7 +69,10 @@ def api_page() -> str:
                 f"```python\n{example}\n```",
                 *(part for function in functions for part in _function(function)),
                 *_handler(),
-                "The messages of a `Report` and a `Comparison` are described in [JSON](json.md).",
+                "The messages of a `Report` and a `Comparison` are described in [JSON](json.md). Where JSON "
+                "has one of several words, Python has a number: "
+                "`report.verdict.limiter == report.verdict.input`. "
+                "`report.verdict.Limiter.Name(report.verdict.limiter)` is the word.",
                 "## `tb_gpudiag.errors`",
                 _fenced(_doc(errors)),
             ]
@@ -121,8 +124,9 @@ def read_proto(text: str) -> dict[str, Message]:
             continue
         if opened := re.match(r"(message|enum) (\w+) \{", line):
             scope.append(opened[2])
-            second = "type" if opened[1] == "message" else "number"
-            header = [f"| name | {second} | meaning |", "| --- | --- | --- |"]
+            header = ["| name | type | meaning |", "| --- | --- | --- |"]
+            if opened[1] == "enum":
+                header = ["| value | meaning |", "| --- | --- |"]
             messages[".".join(scope)] = Message(comment, header)
         elif line == "}":
             scope.pop()
@@ -131,7 +135,7 @@ def read_proto(text: str) -> dict[str, Message]:
             said = " ".join(filter(None, [*comment, field[4]])).replace("|", "\\|")
             messages[".".join(scope)].rows.append(f"| `{field[3]}` | {kind} | {said} |")
         elif value := VALUE.match(line):
-            messages[".".join(scope)].rows.append(f"| `{value[1]}` | {value[2]} | |")
+            messages[".".join(scope)].rows.append(f"| `{value[1]}` | {value[2] or ''} |")
         comment = []
     return messages
 

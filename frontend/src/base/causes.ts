@@ -1,8 +1,8 @@
 // Work parts and idle causes as the page shows them: words, order and backgrounds.
 
 import { words } from "./format";
-import { colored, term } from "./terms";
-import { CAUSES, STRIPES, TRIGGERS, WORK_PARTS, type Colored, type Scheme } from "./vocabulary";
+import { colored } from "./terms";
+import { CAUSES, STRIPES, WORK_PARTS, type Colored, type Scheme } from "./vocabulary";
 
 const ALL: Readonly<Record<string, Colored>> = { ...WORK_PARTS, ...CAUSES };
 const ORDER = Object.keys(ALL);
@@ -32,9 +32,4 @@ export function paint(name: string, scheme: Scheme): string {
   const { color, hatched } = cause(name);
   if (!hatched) return color[scheme];
   return `repeating-linear-gradient(135deg, ${STRIPES[scheme]} 0 2px, transparent 2px 5px), ${color[scheme]}`;
-}
-
-/** What let the queue run dry, inside a sentence. */
-export function trigger(name: string): string {
-  return term(TRIGGERS, name)?.noun ?? name;
 }

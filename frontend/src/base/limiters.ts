@@ -1,10 +1,10 @@
 // What limits a job, in words.
 
-import { word } from "./terms";
+import type { Verdict_Limiter } from "../wire/report";
 import { LIMITERS } from "./vocabulary";
 
 /** The word for a limiter. Without a GPU, computing is the CPU's. */
-export function limiterWord(limiter: string, onGpu: boolean): string {
+export function limiterWord(limiter: Verdict_Limiter, onGpu: boolean): string {
   if (limiter === "compute" && !onGpu) return "CPU computing";
-  return word(LIMITERS, limiter);
+  return LIMITERS[limiter].word;
 }

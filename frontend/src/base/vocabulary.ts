@@ -17,7 +17,7 @@ export interface Colored extends Term {
   readonly hatched: boolean;
 }
 
-export const WORK_PARTS: Readonly<Record<string, Colored>> = {
+export const WORK_PARTS: Readonly<Record<"computing" | "copying" | "communicating", Colored>> = {
   "computing": {
     "word": "Computing",
     "noun": "computing",
@@ -50,7 +50,7 @@ export const WORK_PARTS: Readonly<Record<string, Colored>> = {
   }
 };
 
-export const CAUSES: Readonly<Record<string, Colored>> = {
+export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "queued" | "unlinked" | "profiler" | "unrecorded", Colored>> = {
   "input": {
     "word": "Data loading",
     "noun": "data loading",
@@ -193,7 +193,7 @@ export const CAUSES: Readonly<Record<string, Colored>> = {
   }
 };
 
-export const TRIGGERS: Readonly<Record<string, Term>> = {
+export const TRIGGERS: Readonly<Record<"drained" | "starved" | "queued" | "unknown", Term>> = {
   "drained": {
     "word": "Queue drained",
     "noun": "a synchronization had emptied the queue",
@@ -216,7 +216,7 @@ export const TRIGGERS: Readonly<Record<string, Term>> = {
   }
 };
 
-export const LIMITERS: Readonly<Record<string, Term>> = {
+export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "compute" | "copy" | "communication" | "memory" | "initialization" | "mixed" | "unknown", Term>> = {
   "input": {
     "word": "Data loading",
     "noun": "waiting for data",
@@ -274,7 +274,7 @@ export const LIMITERS: Readonly<Record<string, Term>> = {
   }
 };
 
-export const SEVERITIES: Readonly<Record<string, Colored>> = {
+export const SEVERITIES: Readonly<Record<"INFO" | "WARNING" | "ERROR", Colored>> = {
   "INFO": {
     "word": "Info",
     "noun": "info",
@@ -307,7 +307,7 @@ export const SEVERITIES: Readonly<Record<string, Colored>> = {
   }
 };
 
-export const FAMILIES: Readonly<Record<string, Term>> = {
+export const FAMILIES: Readonly<Record<"gemm" | "convolution" | "attention" | "elementwise" | "reduction" | "normalization" | "softmax" | "copy" | "collective" | "other", Term>> = {
   "gemm": {
     "word": "Matmul",
     "noun": "matmul",
@@ -360,7 +360,7 @@ export const FAMILIES: Readonly<Record<string, Term>> = {
   }
 };
 
-export const MEMORY_KINDS: Readonly<Record<string, Colored>> = {
+export const MEMORY_KINDS: Readonly<Record<"parameter" | "gradient" | "optimizer_state" | "activation" | "temporary" | "input" | "before" | "unknown", Colored>> = {
   "parameter": {
     "word": "Parameters",
     "noun": "parameters",
@@ -443,7 +443,7 @@ export const MEMORY_KINDS: Readonly<Record<string, Colored>> = {
   }
 };
 
-export const MEMORY_LINES: Readonly<Record<string, Colored>> = {
+export const MEMORY_LINES: Readonly<Record<"allocated" | "reserved" | "floor" | "capacity", Colored>> = {
   "allocated": {
     "word": "Allocated",
     "noun": "allocated",
@@ -486,7 +486,7 @@ export const MEMORY_LINES: Readonly<Record<string, Colored>> = {
   }
 };
 
-export const SYNC_KINDS: Readonly<Record<string, Term>> = {
+export const SYNC_KINDS: Readonly<Record<"print" | "size" | "condition" | "item" | "copy_to_host" | "copy_to_device" | "device" | "event" | "stream" | "copy", Term>> = {
   "print": {
     "word": "Printing a tensor",
     "noun": "printing a tensor",
@@ -539,7 +539,7 @@ export const SYNC_KINDS: Readonly<Record<string, Term>> = {
   }
 };
 
-export const HOST_KINDS: Readonly<Record<string, Term>> = {
+export const HOST_KINDS: Readonly<Record<"input" | "operator" | "call" | "python", Term>> = {
   "input": {
     "word": "Data loading",
     "noun": "data loading",
@@ -562,7 +562,7 @@ export const HOST_KINDS: Readonly<Record<string, Term>> = {
   }
 };
 
-export const EVENT_KINDS: Readonly<Record<string, Colored>> = {
+export const EVENT_KINDS: Readonly<Record<"other" | "cpu_op" | "user_annotation" | "python_function" | "runtime" | "driver" | "kernel" | "memcpy" | "memset" | "gpu_user_annotation" | "overhead" | "cuda_sync" | "instant" | "communication" | "mtia" | "ascend", Colored>> = {
   "other": {
     "word": "Event",
     "noun": "event",
@@ -725,7 +725,7 @@ export const EVENT_KINDS: Readonly<Record<string, Colored>> = {
   }
 };
 
-export const STEP_SIGNS: Readonly<Record<string, Term>> = {
+export const STEP_SIGNS: Readonly<Record<"module" | "input" | "threads" | "one_call" | "none", Term>> = {
   "module": {
     "word": "Own module call",
     "noun": "own module call",
@@ -753,7 +753,7 @@ export const STEP_SIGNS: Readonly<Record<string, Term>> = {
   }
 };
 
-export const PHASES: Readonly<Record<string, Term>> = {
+export const PHASES: Readonly<Record<"forward" | "backward" | "optimizer" | "zero_grad", Term>> = {
   "forward": {
     "word": "Forward pass",
     "noun": "forward pass",
@@ -776,7 +776,7 @@ export const PHASES: Readonly<Record<string, Term>> = {
   }
 };
 
-export const TREND_STATES: Readonly<Record<string, Term>> = {
+export const TREND_STATES: Readonly<Record<"rising" | "level" | "plateau" | "falling" | "unclear", Term>> = {
   "rising": {
     "word": "Rising",
     "noun": "rises by {change}",
@@ -804,7 +804,7 @@ export const TREND_STATES: Readonly<Record<string, Term>> = {
   }
 };
 
-export const SAVING_BASES: Readonly<Record<string, Term>> = {
+export const SAVING_BASES: Readonly<Record<"replayed" | "estimate" | "at most", Term>> = {
   "replayed": {
     "word": "Replayed",
     "noun": "replayed",
@@ -822,7 +822,7 @@ export const SAVING_BASES: Readonly<Record<string, Term>> = {
   }
 };
 
-export const FILE_KINDS: Readonly<Record<string, Term>> = {
+export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline" | "record", Term>> = {
   "trace": {
     "word": "Trace",
     "noun": "a trace",
@@ -845,7 +845,7 @@ export const FILE_KINDS: Readonly<Record<string, Term>> = {
   }
 };
 
-export const COMPARISON_VERDICTS: Readonly<Record<string, Term>> = {
+export const COMPARISON_VERDICTS: Readonly<Record<"FASTER" | "SLOWER" | "SAME" | "CANNOT_TELL", Term>> = {
   "FASTER": {
     "word": "Faster",
     "noun": "faster",
@@ -868,7 +868,7 @@ export const COMPARISON_VERDICTS: Readonly<Record<string, Term>> = {
   }
 };
 
-export const MEMORY_FIGURES: Readonly<Record<string, Term>> = {
+export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term>> = {
   "peak": {
     "word": "Allocated at the peak",
     "noun": "allocated at the peak",
@@ -886,7 +886,7 @@ export const MEMORY_FIGURES: Readonly<Record<string, Term>> = {
   }
 };
 
-export const COLUMNS: Readonly<Record<string, Term>> = {
+export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
   "launches": {
     "word": "Launches",
     "noun": "launches",

@@ -139,7 +139,7 @@ it("paints a counter with its unit, and no value below the lane", () => {
       ] as const,
       1400.5,
     ),
-    kind: "counter",
+    kind: "counter" as const,
     unit: "MHz",
   };
   const { areas, texts } = drawn({ ...timelineOf({}), lanes: [lane] });

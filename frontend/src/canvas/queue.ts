@@ -7,6 +7,7 @@ import type { Row } from "./rows";
 import type { Context, Scene } from "./scene";
 import { holdingAt, type Depth } from "./slice";
 import { FONT, KERNEL_KIND, kindFill, MEMORY_KIND, theme, type Theme } from "./theme";
+import type { RowKind } from "./rows";
 
 /** Opacity of what was queued all the time, and of what was queued for only part of it. */
 const LEAST_ALPHA = 0.75;
@@ -50,13 +51,13 @@ export function paintCurve(
   scaleLabel(context, curveValue(row.kind, queue.most, row.unit), top, colors);
 }
 
-function curveColor(kind: string, scheme: Scheme): string {
+function curveColor(kind: RowKind, scheme: Scheme): string {
   if (kind === "counter") return theme(scheme).muted;
   return kindFill(kind === "memory" ? MEMORY_KIND : KERNEL_KIND, scheme).color;
 }
 
 /** A value of a curve, in words. */
-export function curveValue(kind: string, value: number, unit: string): string {
+export function curveValue(kind: RowKind, value: number, unit: string): string {
   if (kind === "memory") return bytes(value);
   return kind === "counter" ? `${figures(value)} ${unit}`.trim() : count(value);
 }

@@ -3,9 +3,12 @@
 import { plural } from "../base/format";
 import type { Slice, SliceLane } from "./slice";
 
+/** Of a lane, or of the row that expands the other queues of a GPU. */
+export type RowKind = SliceLane["kind"] | "queues";
+
 export interface Row {
   readonly key: string;
-  readonly kind: string;
+  readonly kind: RowKind;
   readonly title: string;
   readonly device: number;
   /** Of a counter's values. */
@@ -56,12 +59,16 @@ export const NO_CHOICES: LaneChoices = {
   hidden: new Set(),
 };
 
-const HEIGHTS: Readonly<Record<string, number>> = {
+const THREAD_DEPTH_PX = 15;
+
+const HEIGHTS: Readonly<Record<RowKind, number>> = {
   gaps: 22,
   stream: 18,
   queue: 22,
   counter: 26,
   memory: 34,
+  thread: THREAD_DEPTH_PX,
+  queues: THREAD_DEPTH_PX,
 };
 
 /** Pinned lanes beyond this height scroll with the others. */
@@ -69,7 +76,6 @@ const MOST_PINNED_PX = 260;
 
 /** Show this many queues per GPU, the deepest ones. More would push the host threads out of sight. */
 const QUEUES_SHOWN = 2;
-const THREAD_DEPTH_PX = 15;
 const SPACE_PX = 5;
 
 /** An outer frame is alone at its depth and lasts for at least this share of the trace. */
@@ -109,14 +115,14 @@ export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows
     const deep = Math.max(1, depths.get(key) ?? lane.depths.length);
     const outer = kind === "thread" ? outerFrames(lane, whole.end_us - whole.start_us) : 0;
     const from = choices.withOuter.has(key) ? 0 : outer;
-    const step = HEIGHTS[kind] ?? THREAD_DEPTH_PX;
+    const step = HEIGHTS[kind];
     const height = (folded ? 1 : deep - from) * step;
     if (withQueues || choices.pinned.has(key) || !others?.lanes.has(lane)) {
       push({ key, kind, title, device, unit, height, step, depths: deep, folded, outer, first: from });
     }
     if (others?.after !== lane) continue;
     const more = plural(others.lanes.size, "more queue");
-    const plain = { height: THREAD_DEPTH_PX, step: THREAD_DEPTH_PX, depths: 1, outer: 0, first: 0 };
+    const plain = { height: HEIGHTS.queues, step: HEIGHTS.queues, depths: 1, outer: 0, first: 0 };
     push({ key: group, kind: "queues", title: more, device, unit: "", folded: !withQueues, ...plain });
   }
   return { rows, height: top, pinned, hidden: hidden.map(({ title }) => title) };

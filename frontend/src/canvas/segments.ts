@@ -22,7 +22,7 @@ export type SegmentPart = "used" | "inactive" | "free";
 
 export function segmentFill(part: SegmentPart, scheme: Scheme): Fill {
   const { surface, line, text } = theme(scheme);
-  const color = { used: MEMORY_LINES.allocated?.color[scheme] ?? text, inactive: line, free: surface }[part];
+  const color = { used: MEMORY_LINES.allocated.color[scheme], inactive: line, free: surface }[part];
   return { color, text, hatched: part === "inactive" };
 }
 

@@ -1,6 +1,6 @@
 // A slice of the timeline as columns, for fast search and drawing.
 
-import type { Lane, StepMark, Timeline } from "../wire/report";
+import type { Lane, StepMark, Timeline, Timeline_LaneKind } from "../wire/report";
 
 /** Boxes of one lane and depth, sorted by start. They never overlap. */
 export interface Boxes {
@@ -28,7 +28,8 @@ export interface SliceLane {
   readonly key: string;
   /** Index among the server's lanes; -1 for a lane of the page's own. */
   readonly index: number;
-  readonly kind: string;
+  /** The page adds lanes of memory. */
+  readonly kind: Timeline_LaneKind | "memory";
   readonly title: string;
   readonly device: number;
   readonly depths: readonly Boxes[];

@@ -1,43 +1,36 @@
 // Breakdowns of a device's step window and of its steps. Every figure comes from the report; none is recomputed.
 
 import { rank } from "../base/causes";
-import { term } from "../base/terms";
 import { STEP_SIGNS } from "../base/vocabulary";
-import type { CauseTime, Device, InferredSteps, Report, StepAccount } from "../wire/report";
+import type { CauseTime_Cause, Device, InferredSteps, Report, StepAccount } from "../wire/report";
 
 export interface Part {
   /** "computing", "copying", "communicating", or an idle cause. */
-  readonly name: string;
+  readonly name: CauseTime_Cause;
   readonly us: number;
 }
 
-function parts(
-  computing: number,
-  copying: number,
-  communicating: number,
-  idle: readonly CauseTime[],
-): Part[] {
-  return [
-    { name: "computing", us: computing },
-    { name: "copying", us: copying },
-    { name: "communicating", us: communicating },
-    ...idle.map(({ cause, us }) => ({ name: cause, us })),
-  ]
-    .filter(({ us }) => us > 0)
-    .sort((a, b) => rank(a.name) - rank(b.name));
+/** Where a time went, which one device or rank spent on work and was idle for. */
+type Accounted = Pick<StepAccount, "computing_us" | "copying_us" | "communicating_us" | "idle_by_cause">;
+
+/** The parts of a step, or of a rank's step window. */
+export function accountParts(of: Accounted): Part[] {
+  const all: Part[] = [
+    { name: "computing", us: of.computing_us },
+    { name: "copying", us: of.copying_us },
+    { name: "communicating", us: of.communicating_us },
+    ...of.idle_by_cause.map(({ cause, us }) => ({ name: cause, us })),
+  ];
+  return all.filter(({ us }) => us > 0).sort((a, b) => rank(a.name) - rank(b.name));
 }
 
 export function windowParts(device: Device): Part[] {
-  return parts(
-    device.window_computing_us,
-    device.window_copying_us,
-    device.window_communicating_us,
-    device.window_idle_by_cause,
-  );
-}
-
-export function stepParts(step: StepAccount): Part[] {
-  return parts(step.computing_us, step.copying_us, step.communicating_us, step.idle_by_cause);
+  return accountParts({
+    computing_us: device.window_computing_us,
+    copying_us: device.window_copying_us,
+    communicating_us: device.window_communicating_us,
+    idle_by_cause: device.window_idle_by_cause,
+  });
 }
 
 interface Steps {
@@ -55,7 +48,7 @@ export function stepsOf({ steps, inferred_steps: inferred }: Report, device: Dev
 
 /** Why the repetition is, or is not, taken for steps. */
 export function inferredReason({ sign, inside }: InferredSteps): string {
-  return term(STEP_SIGNS, sign)?.explanation.replace("{inside}", inside) ?? "";
+  return STEP_SIGNS[sign].explanation.replace("{inside}", inside);
 }
 
 /** Length of the step window, the whole for all shares of time. It is the same for all devices. */

@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
-import type { History, HistoryPoint } from "../wire/report";
+import type { CauseTime, History, HistoryPoint } from "../wire/report";
 import { curvesOf, valueText } from "./history";
 
 function point(more: Partial<HistoryPoint>): HistoryPoint {
   return {
     ...{ id: "p", worker: "w", span: "", time_s: 1, rank: 0, step_us: 0, low_step_us: 0, high_step_us: 0 },
-    ...{ steps: 1, busy_share: 0, shares: [], floor_bytes: 0, peak_bytes: 0, limiter: "", rules: [] },
+    ...{ steps: 1, busy_share: 0, shares: [], floor_bytes: 0, peak_bytes: 0, limiter: "unknown", rules: [] },
     ...{ saving_us: 0, title: "", severity: 0, device_name: "", record: false },
     ...more,
   };
@@ -23,7 +23,7 @@ it("leaves out what no recording has, and gaps where one lacks it", () => {
 });
 
 it("stacks the causes, the highest first", () => {
-  const shares = (computing: number, input: number) => [
+  const shares = (computing: number, input: number): CauseTime[] => [
     { cause: "input", us: input },
     { cause: "computing", us: computing },
     { cause: "sync", us: 0 },

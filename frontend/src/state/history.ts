@@ -105,7 +105,9 @@ function stacked(points: readonly HistoryPoint[]): Line[] {
     });
     return { name, values: known(sums), color: (scheme) => cause(name).color[scheme], filled: true };
   });
-  return lines.filter((_, at) => shares.some((found) => (found.get(names[at] ?? "") ?? 0) > 0)).reverse();
+  return lines
+    .filter((_, at) => shares.some((found) => (found.get(names[at] ?? "other") ?? 0) > 0))
+    .reverse();
 }
 
 export function valueText(unit: Curves["unit"], value: number): string {

@@ -3,7 +3,7 @@
 import { rank as orderOf } from "../base/causes";
 import { count, figures, plural, time } from "../base/format";
 import type { Clocks, JobRank, JobReport, JobStep } from "../wire/report";
-import type { Part } from "./account";
+import { accountParts } from "./account";
 
 /** Values by row and column. */
 export interface Matrix {
@@ -12,21 +12,9 @@ export interface Matrix {
   readonly values: readonly (readonly number[])[];
 }
 
-/** Where a rank's step window went, with waiting for other ranks apart from transfer. The parts add up to the window. */
-export function rankParts(rank: JobRank): Part[] {
-  return [
-    { name: "computing", us: rank.computing_us },
-    { name: "copying", us: rank.copying_us },
-    { name: "communicating", us: rank.communicating_us },
-    ...rank.idle_by_cause.map(({ cause, us }) => ({ name: cause, us })),
-  ]
-    .filter(({ us }) => us > 0)
-    .sort((a, b) => orderOf(a.name) - orderOf(b.name));
-}
-
 /** Return the share of each rank's step window by cause. Causes that no rank has are left out. */
 export function causeShares(ranks: readonly JobRank[]): Matrix {
-  const parts = ranks.map((rank) => new Map(rankParts(rank).map(({ name, us }) => [name, us])));
+  const parts = ranks.map((rank) => new Map(accountParts(rank).map(({ name, us }) => [name, us])));
   const columns = [...new Set(parts.flatMap((found) => [...found.keys()]))].sort(
     (a, b) => orderOf(a) - orderOf(b),
   );

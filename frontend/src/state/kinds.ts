@@ -1,24 +1,25 @@
 // What a file contains besides a trace.
 
 import { FILE_KINDS } from "../base/vocabulary";
-import { term } from "../base/terms";
+import type { TraceInfo_Kind } from "../wire/report";
 
 /** Label of the kind. Empty for a trace, the usual kind. */
-export function kindText(kind: string): string {
-  return hasEvents(kind) ? "" : (term(FILE_KINDS, kind)?.word ?? kind);
+export function kindText(kind: TraceInfo_Kind): string {
+  if (kind === "trace") return "";
+  return kind === "job" ? kind : FILE_KINDS[kind].word;
 }
 
 /** Whether there is a trace, with a timeline and operators, and not a file about memory or a record alone. */
-export function hasEvents(kind: string | undefined): boolean {
+export function hasEvents(kind: TraceInfo_Kind | undefined): boolean {
   return !onlyMemory(kind) && !onlyRecord(kind);
 }
 
 /** Whether the trace was not kept: there is only what the training job left in an event file. */
-export function onlyRecord(kind: string | undefined): boolean {
+export function onlyRecord(kind: TraceInfo_Kind | undefined): boolean {
   return kind === "record";
 }
 
 /** Whether the file is about memory alone: no GPU work, no launches, no timeline. */
-export function onlyMemory(kind: string | undefined): boolean {
+export function onlyMemory(kind: TraceInfo_Kind | undefined): boolean {
   return kind === "snapshot" || kind === "memory_timeline";
 }

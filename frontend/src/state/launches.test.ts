@@ -2,7 +2,12 @@ import { describe, expect, it } from "vitest";
 import type { LaunchHotspot } from "../wire/report";
 import { arranged, FIRST_ORDER, pressed, isShown } from "./launches";
 
-function spot(key: string, launches: number, idle_us: number, kind = "operator"): LaunchHotspot {
+function spot(
+  key: string,
+  launches: number,
+  idle_us: number,
+  kind: LaunchHotspot["kind"] = "operator",
+): LaunchHotspot {
   return {
     key,
     kind,

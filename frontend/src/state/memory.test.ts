@@ -91,7 +91,7 @@ it("names devices as recorded", () => {
 });
 
 it("makes tiles that add up to the peak, with one for owners that are not listed", () => {
-  const owner = (kind: string, bytes: number): MemoryOwner => ({
+  const owner = (kind: MemoryOwner["kind"], bytes: number): MemoryOwner => ({
     kind,
     operator: "aten::mm",
     module: "",

@@ -3,7 +3,7 @@
 import { bytes, codePlace, count, moment, percent, plural, time } from "../base/format";
 import { term } from "../base/terms";
 import { PHASES, TREND_STATES } from "../base/vocabulary";
-import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
+import type { DeviceMemory, FloorTrend, MemoryKind_Kind, MemoryOwner, Place } from "../wire/report";
 
 export function memoryLabel({ device }: DeviceMemory): string {
   return device < 0 ? "CPU" : `GPU ${device}`;
@@ -34,7 +34,7 @@ export function floorSentence({ trend, steps_until_full: left }: DeviceMemory): 
 
 function does(trend: FloorTrend): string {
   const known = term(TREND_STATES, trend.state) ?? TREND_STATES.unclear;
-  return known?.noun.replace("{change}", perUnit(trend, trend.state === "falling" ? -1 : 1)) ?? "";
+  return known.noun.replace("{change}", perUnit(trend, trend.state === "falling" ? -1 : 1));
 }
 
 function more(left: number, { unit }: FloorTrend): string {
@@ -88,14 +88,14 @@ export function sameSite(one: Origin, other: Origin): boolean {
 }
 
 export interface Tile {
-  readonly kind: string;
+  readonly kind: MemoryKind_Kind;
   /** Null for the owners of this kind that the report does not list. */
   readonly owner: MemoryOwner | null;
   readonly bytes: number;
 }
 
 export interface KindTiles {
-  readonly kind: string;
+  readonly kind: MemoryKind_Kind;
   readonly bytes: number;
   readonly tiles: readonly Tile[];
 }

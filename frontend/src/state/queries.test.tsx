@@ -67,7 +67,7 @@ it("polls the list more often while an analysis runs, and not at all while hidde
 });
 
 it("polls a report until it is ready, and requests it again when the file has changed", async () => {
-  const state = (name: string): ReportState => ({
+  const state = (name: ReportState["state"]): ReportState => ({
     state: name,
     progress: 0,
     stage: "",

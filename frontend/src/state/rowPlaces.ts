@@ -1,7 +1,6 @@
 // The places on the timeline of each table row.
 
 import { codePlace } from "../base/format";
-import { word } from "../base/terms";
 import { FAMILIES, SYNC_KINDS } from "../base/vocabulary";
 import type { Place, Report, TimeRange } from "../wire/report";
 import { findingKeys } from "./findings";
@@ -26,10 +25,10 @@ export function rowPlaces(report: Report): ReadonlyMap<object, RowPlaces> {
     ),
     ...report.launch_hotspots.map((spot, at) => entry(spot, `launches.${at}`, spot.key, spot.ranges)),
     ...report.sync_sites.map((site, at) =>
-      entry(site, `waits.${at}`, `${word(SYNC_KINDS, site.kind)} ${where(site.place)}`, site.ranges),
+      entry(site, `waits.${at}`, `${SYNC_KINDS[site.kind].word} ${where(site.place)}`, site.ranges),
     ),
     ...report.kernel_families.map((family, at) =>
-      entry(family, `kernels.${at}`, word(FAMILIES, family.family), family.ranges),
+      entry(family, `kernels.${at}`, FAMILIES[family.family].word, family.ranges),
     ),
     ...report.host.map((activity, at) => entry(activity, `host.${at}`, activity.name, activity.ranges)),
     ...steps(report),

@@ -3,7 +3,7 @@
 import { create } from "zustand";
 import { limiterWord } from "../base/limiters";
 import type { Order } from "../base/sorting";
-import type { CauseTime, RunRow } from "../wire/report";
+import type { CauseTime, RunRow, TraceEntry_State } from "../wire/report";
 import { rank } from "../base/causes";
 import type { Part } from "./account";
 import { matches } from "./choose";
@@ -86,20 +86,21 @@ export function partsOf(times: readonly CauseTime[]): Part[] {
 
 /** What limits a run, in words; "" if that is not known. */
 export function limiterText({ limiter, busy_share }: RunRow): string {
-  return limiter && limiter !== "unknown" ? limiterWord(limiter, busy_share > 0) : "";
+  return limiter !== "unknown" ? limiterWord(limiter, busy_share > 0) : "";
 }
 
-const STATES: Readonly<Record<string, string>> = {
+const STATES: Readonly<Record<TraceEntry_State, string>> = {
   new: "not analyzed yet",
   ranks: "one rank analyzed",
   queued: "waiting for analysis",
   running: "being analyzed",
   failed: "cannot be diagnosed",
+  ready: "",
 };
 
 /** "CUDA memory snapshot", "job · not analyzed yet". */
 export function aboutRun({ kind, state }: RunRow): string {
-  const parts = [kind === "job" ? "job" : kindText(kind), STATES[state] ?? ""];
+  const parts = [kindText(kind), STATES[state]];
   return parts.filter((part) => part !== "").join(" · ");
 }
 

@@ -1,13 +1,19 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { plain } from "../base/format.testdata";
-import type { Device, Finding, Report, TraceEntry } from "../wire/report";
-import { stepParts, stepsOf, window_us, windowParts } from "./account";
+import type { Device, Finding, HostSegment, Report, TraceEntry } from "../wire/report";
+import { accountParts, stepsOf, window_us, windowParts } from "./account";
 import { inRun, insteadOf, likelyBases, matches, levels, newerThan, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
 import { costText, findingKeys, groupedByReason } from "./findings";
 import { linkOf, usePage } from "./store";
 
-function entry(id: string, run: string, worker: string, modified_s: number, state = "ready"): TraceEntry {
+function entry(
+  id: string,
+  run: string,
+  worker: string,
+  modified_s: number,
+  state: TraceEntry["state"] = "ready",
+): TraceEntry {
   return {
     id,
     run,
@@ -17,7 +23,7 @@ function entry(id: string, run: string, worker: string, modified_s: number, stat
     modified_s,
     state,
     error: undefined,
-    limiter: "",
+    limiter: "unknown",
     sentence: "",
     writing: false,
     content: "c",
@@ -200,10 +206,8 @@ describe("accounts", () => {
       copying_us: 2,
       communicating_us: 0,
       idle_by_cause: [],
-      name: "",
-      start_us: 0,
     };
-    expect(stepParts({ ...step, duration_us: 3 }).map((part) => part.us)).toEqual([1, 2]);
+    expect(accountParts(step).map((part) => part.us)).toEqual([1, 2]);
   });
 
   it("use inferred steps if the job marked none, on their device only", () => {
@@ -225,7 +229,7 @@ describe("accounts", () => {
 });
 
 describe("the host in a gap", () => {
-  const segment = (name: string, duration_us: number) => ({
+  const segment = (name: string, duration_us: number): HostSegment => ({
     cause: "input",
     name,
     place: "",

@@ -14,9 +14,9 @@ it("offers the views that the directory has something for", () => {
   expect(offered(trace("2", "a", "w0"))).toEqual([...ofTrace, "history", "compare", "recording"]);
   expect(offered(trace("2", "a", "w1"))).toEqual([...ofTrace, "job", "compare", "recording"]);
   expect(offered(trace("2", "b", "w0"))).toEqual(["runs", ...ofTrace, "compare", "recording"]);
-  const snapshot = { ...one, kind: "snapshot" };
+  const snapshot = { ...one, kind: "snapshot" as const };
   expect(viewsFor([snapshot], snapshot, "summary")).toEqual(["summary", "memory", "recording"]);
-  const record = { ...one, kind: "record" };
+  const record = { ...one, kind: "record" as const };
   const other = trace("2", "a", "w1");
   expect(viewsFor([record, other], record, "summary")).toEqual(["summary"]);
   expect(viewsFor([record, other], other, "summary")).not.toContain("job");

@@ -72,19 +72,37 @@ export interface TraceInfo {
   simulated: boolean;
   /** from the first event's start to the last event's end */
   duration_us: number;
-  /** trace, snapshot (CUDA memory snapshot), memory_timeline */
-  kind: string;
-  /** torch (its profilers), nsys (Nsight Systems) */
-  recorder: string;
+  kind: TraceInfo_Kind;
+  recorder: TraceInfo_Recorder;
   /** of the process whose main thread runs the steps; 0 if the trace does not say */
   pid: number;
 }
 
-export enum TraceInfo_Status {
-  COMPLETE = "COMPLETE",
-  PARTIAL = "PARTIAL",
-  WRITING = "WRITING",
-}
+export const TraceInfo_Kind = {
+  trace: "trace",
+  /** snapshot - CUDA memory snapshot */
+  snapshot: "snapshot",
+  memory_timeline: "memory_timeline",
+  /** record - in lists only: the trace was not kept */
+  record: "record",
+  /** job - in lists only: several ranks */
+  job: "job",
+} as const;
+
+export type TraceInfo_Kind = typeof TraceInfo_Kind[keyof typeof TraceInfo_Kind];
+
+export const TraceInfo_Recorder = {
+  /** torch - its profilers */
+  torch: "torch",
+  /** nsys - Nsight Systems */
+  nsys: "nsys",
+} as const;
+
+export type TraceInfo_Recorder = typeof TraceInfo_Recorder[keyof typeof TraceInfo_Recorder];
+
+export const TraceInfo_Status = { COMPLETE: "COMPLETE", PARTIAL: "PARTIAL", WRITING: "WRITING" } as const;
+
+export type TraceInfo_Status = typeof TraceInfo_Status[keyof typeof TraceInfo_Status];
 
 /** A series of values in the trace, such as the clock of a GPU. */
 export interface Counter {
@@ -125,14 +143,48 @@ export interface Recorded {
 }
 
 export interface CauseTime {
-  cause: string;
+  cause: CauseTime_Cause;
   us: number;
 }
 
+/** A cause of idle time; or what a step's time is spent on, where those are listed together. */
+export const CauseTime_Cause = {
+  /** other - no cause is known */
+  other: "other",
+  input: "input",
+  compile: "compile",
+  sync: "sync",
+  allocator: "allocator",
+  collective: "collective",
+  python: "python",
+  dispatch: "dispatch",
+  launch: "launch",
+  latency: "latency",
+  queued: "queued",
+  unlinked: "unlinked",
+  profiler: "profiler",
+  initialization: "initialization",
+  unrecorded: "unrecorded",
+  computing: "computing",
+  copying: "copying",
+  communicating: "communicating",
+} as const;
+
+export type CauseTime_Cause = typeof CauseTime_Cause[keyof typeof CauseTime_Cause];
+
 export interface TriggerTime {
-  trigger: string;
+  trigger: TriggerTime_Trigger;
   us: number;
 }
+
+export const TriggerTime_Trigger = {
+  unknown: "unknown",
+  drained: "drained",
+  starved: "starved",
+  queued: "queued",
+} as const;
+
+export type TriggerTime_Trigger = typeof TriggerTime_Trigger[keyof typeof TriggerTime_Trigger];
 
 export interface Device {
   id: number;
@@ -177,15 +229,7 @@ export interface Step {
 
 /** Repetition of the busiest device's launches, for a trace without recorded steps. */
 export interface InferredSteps {
-  /**
-   * Evidence that a repetition is a step, and not a part of one such as a layer:
-   *   module    each repetition runs its own call of an outermost module
-   *   input     each repetition takes data from the host
-   *   threads   several host threads launch each repetition, as forward and backward do
-   *   one_call  all repetitions are inside one call, so they are parts of a step
-   *   none      no evidence
-   */
-  sign: string;
+  sign: InferredSteps_Sign;
   /** true for module, input and threads */
   are_steps: boolean;
   /** one_call only: the call */
@@ -203,12 +247,45 @@ export interface InferredSteps {
   accounts: StepAccount[];
 }
 
+/** Evidence that a repetition is a step, and not a part of one such as a layer. */
+export const InferredSteps_Sign = {
+  /** none - no evidence */
+  none: "none",
+  /** module - each repetition runs its own call of an outermost module */
+  module: "module",
+  /** input - each repetition takes data from the host */
+  input: "input",
+  /** threads - several host threads launch each repetition, as forward and backward do */
+  threads: "threads",
+  /** one_call - all repetitions are inside one call, so they are parts of a step */
+  one_call: "one_call",
+} as const;
+
+export type InferredSteps_Sign = typeof InferredSteps_Sign[keyof typeof InferredSteps_Sign];
+
 export interface Verdict {
-  limiter: string;
+  limiter: Verdict_Limiter;
   sentence: string;
   /** share of the step window in which the busiest device was busy */
   busy_share: number;
 }
+
+export const Verdict_Limiter = {
+  unknown: "unknown",
+  input: "input",
+  launch: "launch",
+  sync: "sync",
+  python: "python",
+  compute: "compute",
+  copy: "copy",
+  communication: "communication",
+  memory: "memory",
+  /** initialization - nothing but first-run work was recorded */
+  initialization: "initialization",
+  mixed: "mixed",
+} as const;
+
+export type Verdict_Limiter = typeof Verdict_Limiter[keyof typeof Verdict_Limiter];
 
 export interface Finding {
   rule: string;
@@ -235,11 +312,9 @@ export interface Finding {
   memory_device: number;
 }
 
-export enum Finding_Severity {
-  INFO = "INFO",
-  WARNING = "WARNING",
-  ERROR = "ERROR",
-}
+export const Finding_Severity = { INFO: "INFO", WARNING: "WARNING", ERROR: "ERROR" } as const;
+
+export type Finding_Severity = typeof Finding_Severity[keyof typeof Finding_Severity];
 
 /** Estimated saving of a fix over the step window. */
 export interface Saving {
@@ -311,13 +386,15 @@ export interface Place {
   candidates: SourceLine[];
 }
 
-export enum Place_LineKind {
-  UNKNOWN = "UNKNOWN",
+export const Place_LineKind = {
+  UNKNOWN: "UNKNOWN",
   /** DEFINITION - where the function is defined: torch 1.12 and later record nothing closer */
-  DEFINITION = "DEFINITION",
+  DEFINITION: "DEFINITION",
   /** RUNNING - the line that ran: call stacks of torch 1.11 and earlier, memory snapshots */
-  RUNNING = "RUNNING",
-}
+  RUNNING: "RUNNING",
+} as const;
+
+export type Place_LineKind = typeof Place_LineKind[keyof typeof Place_LineKind];
 
 /** A line of a source file on the machine that wrote the report. */
 export interface SourceLine {
@@ -358,8 +435,7 @@ export interface Clear {
 /** Launches by one operator, module, function or kernel, over the step window and all devices. */
 export interface LaunchHotspot {
   key: string;
-  /** operator, module, line, kernel */
-  kind: string;
+  kind: LaunchHotspot_Kind;
   launches: number;
   /** host time in the launch calls */
   host_us: number;
@@ -382,6 +458,10 @@ export interface LaunchHotspot {
   /** where to look on the timeline, most expensive first; bounded */
   ranges: TimeRange[];
 }
+
+export const LaunchHotspot_Kind = { operator: "operator", module: "module", line: "line", kernel: "kernel" } as const;
+
+export type LaunchHotspot_Kind = typeof LaunchHotspot_Kind[keyof typeof LaunchHotspot_Kind];
 
 /** Launch queue of one stream over the step window: work that was launched and has not started. */
 export interface LaunchQueue {
@@ -406,8 +486,7 @@ export interface LaunchQueue {
 /** GPU work of one kernel family on one device, over the step window. */
 export interface KernelFamily {
   device: number;
-  /** gemm, convolution, attention, elementwise, reduction, normalization, softmax, copy, collective, other */
-  family: string;
+  family: KernelFamily_Family;
   /** sum of durations */
   us: number;
   /** share of the step window in which at least one of the kernels ran */
@@ -418,6 +497,21 @@ export interface KernelFamily {
   /** the longest kernels; bounded */
   ranges: TimeRange[];
 }
+
+export const KernelFamily_Family = {
+  other: "other",
+  gemm: "gemm",
+  convolution: "convolution",
+  attention: "attention",
+  elementwise: "elementwise",
+  reduction: "reduction",
+  normalization: "normalization",
+  softmax: "softmax",
+  copy: "copy",
+  collective: "collective",
+} as const;
+
+export type KernelFamily_Family = typeof KernelFamily_Family[keyof typeof KernelFamily_Family];
 
 /** Memory of one device: PyTorch's caching allocator on a GPU, the CPU allocator on the CPU. */
 export interface DeviceMemory {
@@ -520,18 +614,25 @@ export interface FloorTrend {
   start_bytes: number;
   end_us: number;
   end_bytes: number;
-  /** rising, level, plateau, falling, unclear */
+  /** rising, level, plateau, falling, unclear; empty with fewer than 3 floors */
   state: string;
   /** number of floors in the fit */
   steps: number;
-  /** step (recorded or inferred), or second without steps */
-  unit: string;
+  unit: FloorTrend_Unit;
 }
+
+export const FloorTrend_Unit = {
+  /** step - recorded or inferred */
+  step: "step",
+  /** second - without steps */
+  second: "second",
+} as const;
+
+export type FloorTrend_Unit = typeof FloorTrend_Unit[keyof typeof FloorTrend_Unit];
 
 /** Live memory of one kind from one place. */
 export interface MemoryOwner {
-  /** MemoryKind.kind */
-  kind: string;
+  kind: MemoryKind_Kind;
   operator: string;
   module: string;
   place: Place | undefined;
@@ -541,10 +642,23 @@ export interface MemoryOwner {
 }
 
 export interface MemoryKind {
-  /** before (allocated before recording), parameter, gradient, optimizer_state, activation, temporary, input, unknown */
-  kind: string;
+  kind: MemoryKind_Kind;
   bytes: number;
 }
+
+export const MemoryKind_Kind = {
+  unknown: "unknown",
+  /** before - allocated before recording */
+  before: "before",
+  parameter: "parameter",
+  gradient: "gradient",
+  optimizer_state: "optimizer_state",
+  activation: "activation",
+  temporary: "temporary",
+  input: "input",
+} as const;
+
+export type MemoryKind_Kind = typeof MemoryKind_Kind[keyof typeof MemoryKind_Kind];
 
 /** Memory that the allocator has reserved and does not use. */
 export interface MemoryReserve {
@@ -574,11 +688,7 @@ export interface MemoryReserve {
 
 /** Synchronizations from one place: calls in the step window that block the host until the GPU has caught up. */
 export interface SyncSite {
-  /**
-   * print, size (nonzero, a boolean index, unique), condition, item, copy_to_host, copy_to_device, device, event, stream,
-   * copy
-   */
-  kind: string;
+  kind: SyncSite_Kind;
   /** place.us is refill_us */
   place: Place | undefined;
   count: number;
@@ -590,10 +700,26 @@ export interface SyncSite {
   ranges: TimeRange[];
 }
 
+export const SyncSite_Kind = {
+  /** copy - in a direction that is not recorded */
+  copy: "copy",
+  copy_to_host: "copy_to_host",
+  copy_to_device: "copy_to_device",
+  print: "print",
+  /** size - nonzero, a boolean index, unique */
+  size: "size",
+  condition: "condition",
+  item: "item",
+  device: "device",
+  event: "event",
+  stream: "stream",
+} as const;
+
+export type SyncSite_Kind = typeof SyncSite_Kind[keyof typeof SyncSite_Kind];
+
 /** An activity of the main host thread in the step window. For CPU-only traces this is the diagnosis. */
 export interface HostActivity {
-  /** input, operator, python, call */
-  kind: string;
+  kind: HostActivity_Kind;
   name: string;
   us: number;
   place:
@@ -603,10 +729,13 @@ export interface HostActivity {
   ranges: TimeRange[];
 }
 
+export const HostActivity_Kind = { python: "python", input: "input", operator: "operator", call: "call" } as const;
+
+export type HostActivity_Kind = typeof HostActivity_Kind[keyof typeof HostActivity_Kind];
+
 /** Response of `report`. */
 export interface ReportState {
-  /** ready, queued, running, failed */
-  state: string;
+  state: ReportState_State;
   /** 0 to 1 */
   progress: number;
   error: Problem | undefined;
@@ -616,6 +745,10 @@ export interface ReportState {
   /** current stage of a running analysis */
   stage: string;
 }
+
+export const ReportState_State = { queued: "queued", running: "running", ready: "ready", failed: "failed" } as const;
+
+export type ReportState_State = typeof ReportState_State[keyof typeof ReportState_State];
 
 export interface Problem {
   what: string;
@@ -651,23 +784,33 @@ export interface TraceEntry {
   size_bytes: number;
   /** Unix time */
   modified_s: number;
-  /** new, queued, running, ready, failed */
-  state: string;
+  state: TraceEntry_State;
   error:
     | Problem
     | undefined;
-  /** ready traces only */
-  limiter: string;
+  /** unknown until the trace is ready */
+  limiter: Verdict_Limiter;
   /** ready traces only */
   sentence: string;
   writing: boolean;
   /** changes whenever the file changes: request the report again */
   content: string;
-  /** trace, snapshot, memory_timeline, or record: the trace was not kept */
-  kind: string;
+  kind: TraceInfo_Kind;
   /** whose result it is, if another user or process made it: "ana (shared cache)" */
   origin: string;
 }
+
+export const TraceEntry_State = {
+  new: "new",
+  queued: "queued",
+  running: "running",
+  ready: "ready",
+  failed: "failed",
+  /** ranks - rows of jobs only: a rank of the job is analyzed, the job is not */
+  ranks: "ranks",
+} as const;
+
+export type TraceEntry_State = typeof TraceEntry_State[keyof typeof TraceEntry_State];
 
 /** Response of `timeline`: a bounded number of boxes for a viewport at a zoom level. */
 export interface Timeline {
@@ -675,8 +818,7 @@ export interface Timeline {
   end_us: number;
   lanes: Lane[];
   steps: StepMark[];
-  /** ready, or as in ReportState */
-  state: string;
+  state: ReportState_State;
   error:
     | Problem
     | undefined;
@@ -685,9 +827,18 @@ export interface Timeline {
   progress: number;
 }
 
+export const Timeline_LaneKind = {
+  stream: "stream",
+  gaps: "gaps",
+  thread: "thread",
+  queue: "queue",
+  counter: "counter",
+} as const;
+
+export type Timeline_LaneKind = typeof Timeline_LaneKind[keyof typeof Timeline_LaneKind];
+
 export interface Lane {
-  /** stream, gaps, thread, queue, counter */
-  kind: string;
+  kind: Timeline_LaneKind;
   title: string;
   device: number;
   /** Columns of equal length, one entry per box. Boxes of the same lane and depth never overlap. */
@@ -724,8 +875,7 @@ export interface Curve {
 
 /** Response of `memory`: the curve of one device over a time range, and which allocations in the range stayed live. */
 export interface MemorySlice {
-  /** ready, or as in ReportState */
-  state: string;
+  state: ReportState_State;
   error: Problem | undefined;
   progress: number;
   device: number;
@@ -775,12 +925,12 @@ export interface StepMark {
 
 /** Response of `gap`: the chain of events that explains one gap. */
 export interface GapChain {
-  state: string;
+  state: ReportState_State;
   error: Problem | undefined;
   device: number;
   start_us: number;
   end_us: number;
-  trigger: string;
+  trigger: TriggerTime_Trigger;
   by_cause: CauseTime[];
   before: GpuWork | undefined;
   after:
@@ -826,7 +976,7 @@ export interface HostCall {
 }
 
 export interface HostSegment {
-  cause: string;
+  cause: CauseTime_Cause;
   /** innermost activity */
   name: string;
   start_us: number;
@@ -851,8 +1001,7 @@ export interface TimelineEvent {
 
 /** Response of `find`: events whose name matches, in time order. */
 export interface Matches {
-  /** ready, or as in ReportState */
-  state: string;
+  state: ReportState_State;
   error: Problem | undefined;
   progress: number;
   total: number;
@@ -866,8 +1015,7 @@ export interface Matches {
 
 /** Response of `event`: one event of the timeline, and those that it is linked to. */
 export interface EventDetails {
-  /** ready, or as in ReportState */
-  state: string;
+  state: ReportState_State;
   error: Problem | undefined;
   progress: number;
   event:
@@ -900,17 +1048,26 @@ export interface EventDetails {
 }
 
 export interface EventLink {
-  /** launch: a call starts GPU work; release: GPU work ends a wait; backward: forward to backward operator */
-  kind: string;
+  kind: EventLink_Kind;
   /** false: the event leads to `event` */
   leads_here: boolean;
   event: TimelineEvent | undefined;
 }
 
+export const EventLink_Kind = {
+  /** launch - a call starts GPU work */
+  launch: "launch",
+  /** release - GPU work ends a wait */
+  release: "release",
+  /** backward - forward to backward operator */
+  backward: "backward",
+} as const;
+
+export type EventLink_Kind = typeof EventLink_Kind[keyof typeof EventLink_Kind];
+
 /** Response of `range`: what happened in a time range. The parts of a device and of a thread add up to the range. */
 export interface RangeStatistics {
-  /** ready, or as in ReportState */
-  state: string;
+  state: ReportState_State;
   error: Problem | undefined;
   progress: number;
   start_us: number;
@@ -1066,7 +1223,7 @@ export interface JobRank {
   communicating_us: number;
   idle_by_cause: CauseTime[];
   /** of its own report */
-  limiter: string;
+  limiter: Verdict_Limiter;
   device_name: string;
   /** when its recording started */
   start_us: number;
@@ -1075,11 +1232,21 @@ export interface JobRank {
 }
 
 export interface Clocks {
-  /** ONE_HOST (one clock), COLLECTIVES (offsets from the ends of shared collectives), NONE (cannot be compared) */
-  basis: string;
+  basis: Clocks_Basis;
   /** spread of the ends of collectives after correction */
   residual_us: number;
 }
+
+export const Clocks_Basis = {
+  /** NONE - cannot be compared */
+  NONE: "NONE",
+  /** ONE_HOST - one clock */
+  ONE_HOST: "ONE_HOST",
+  /** COLLECTIVES - offsets from the ends of shared collectives */
+  COLLECTIVES: "COLLECTIVES",
+} as const;
+
+export type Clocks_Basis = typeof Clocks_Basis[keyof typeof Clocks_Basis];
 
 export interface JobCollectives {
   matched: number;
@@ -1168,7 +1335,7 @@ export interface Slowdown_ByKindEntry {
 }
 
 export interface JobVerdict {
-  limiter: string;
+  limiter: Verdict_Limiter;
   sentence: string;
 }
 
@@ -1212,7 +1379,7 @@ export interface HistoryPoint {
   shares: CauseTime[];
   floor_bytes: number;
   peak_bytes: number;
-  limiter: string;
+  limiter: Verdict_Limiter;
   /** of the findings */
   rules: string[];
   /** most that the first finding saves, per step */
@@ -1228,16 +1395,23 @@ export interface HistoryPoint {
 export interface Change {
   /** index of the first point after it */
   point: number;
-  /** step, busy, memory */
-  what: string;
+  what: Change_What;
   before: number;
   after: number;
-  unit: string;
+  unit: Change_Unit;
   /** with what else changed there */
   sentence: string;
   /** difference, µs per step, largest first; bounded */
   causes: CauseTime[];
 }
+
+export const Change_What = { step: "step", busy: "busy", memory: "memory" } as const;
+
+export type Change_What = typeof Change_What[keyof typeof Change_What];
+
+export const Change_Unit = { us: "us", share: "share", bytes: "bytes" } as const;
+
+export type Change_Unit = typeof Change_Unit[keyof typeof Change_Unit];
 
 /** Memory that grows over recordings. */
 export interface Drift {
@@ -1262,11 +1436,8 @@ export interface Comparison {
   /** name for readers */
   base: string;
   candidate: string;
-  step_us:
-    | StepDifference
-    | undefined;
-  /** FASTER, SLOWER, SAME, CANNOT_TELL */
-  verdict: string;
+  step_us: StepDifference | undefined;
+  verdict: Comparison_Verdict;
   sentence: string;
   /** per step; they add up to the difference of the mean step */
   causes: CauseDifference[];
@@ -1288,6 +1459,15 @@ export interface Comparison {
   launches: CountDifference | undefined;
 }
 
+export const Comparison_Verdict = {
+  CANNOT_TELL: "CANNOT_TELL",
+  FASTER: "FASTER",
+  SLOWER: "SLOWER",
+  SAME: "SAME",
+} as const;
+
+export type Comparison_Verdict = typeof Comparison_Verdict[keyof typeof Comparison_Verdict];
+
 export interface StepDifference {
   base: number;
   candidate: number;
@@ -1306,8 +1486,7 @@ export interface CountDifference {
 }
 
 export interface CauseDifference {
-  /** computing, copying, communicating, or a cause of idle time */
-  cause: string;
+  cause: CauseTime_Cause;
   base_us: number;
   candidate_us: number;
 }
@@ -1360,8 +1539,7 @@ export interface Promised {
 export interface RunRow {
   id: string;
   run: string;
-  /** trace, job, snapshot, memory_timeline, record */
-  kind: string;
+  kind: TraceInfo_Kind;
   worker: string;
   ranks: number;
   recordings: number;
@@ -1373,7 +1551,7 @@ export interface RunRow {
   busy_share: number;
   /** of the step window */
   account: CauseTime[];
-  limiter: string;
+  limiter: Verdict_Limiter;
   sentence: string;
   first_rule: string;
   first_title: string;
@@ -1383,8 +1561,7 @@ export interface RunRow {
   memory_share: number;
   /** what changed since the recording before it */
   change: string;
-  /** as TraceEntry.state; ranks: a rank of the job is analyzed, the job is not */
-  state: string;
+  state: TraceEntry_State;
   error:
     | Problem
     | undefined;
@@ -1410,8 +1587,7 @@ export interface RunTable {
 
 /** Responses of `job`, `history` and `compare`. */
 export interface JobState {
-  /** as ReportState.state */
-  state: string;
+  state: ReportState_State;
   progress: number;
   error: Problem | undefined;
   job: JobReport | undefined;
@@ -1419,7 +1595,7 @@ export interface JobState {
 }
 
 export interface HistoryState {
-  state: string;
+  state: ReportState_State;
   progress: number;
   error: Problem | undefined;
   history: History | undefined;
@@ -1427,7 +1603,7 @@ export interface HistoryState {
 }
 
 export interface ComparisonState {
-  state: string;
+  state: ReportState_State;
   progress: number;
   error: Problem | undefined;
   comparison: Comparison | undefined;
@@ -1440,16 +1616,11 @@ export interface ComparisonState {
  * torch's key_averages().
  */
 export interface OperatorTable {
-  /** ready, or as in ReportState */
-  state: string;
+  state: ReportState_State;
   progress: number;
-  error:
-    | Problem
-    | undefined;
-  /** operator, shapes, stack, module */
-  group: string;
-  /** operator, range, call, python */
-  kind: string;
+  error: Problem | undefined;
+  group: OperatorTable_Group;
+  kind: OperatorRow_Kind;
   rows: OperatorRow[];
   /** that match the filter */
   total_rows: number;
@@ -1464,6 +1635,15 @@ export interface OperatorTable {
   has_modules: boolean;
   has_gpu: boolean;
 }
+
+export const OperatorTable_Group = {
+  operator: "operator",
+  shapes: "shapes",
+  stack: "stack",
+  module: "module",
+} as const;
+
+export type OperatorTable_Group = typeof OperatorTable_Group[keyof typeof OperatorTable_Group];
 
 export interface OperatorRow {
   /** for `calls` */
@@ -1489,26 +1669,30 @@ export interface OperatorRow {
   terabytes: number;
 }
 
+export const OperatorRow_Kind = { operator: "operator", range: "range", call: "call", python: "python" } as const;
+
+export type OperatorRow_Kind = typeof OperatorRow_Kind[keyof typeof OperatorRow_Kind];
+
 /** Response of `kernels`: GPU work by name. */
 export interface KernelTable {
-  state: string;
+  state: ReportState_State;
   progress: number;
-  error:
-    | Problem
-    | undefined;
-  /** kernel, operator */
-  group: string;
+  error: Problem | undefined;
+  group: KernelTable_Group;
   rows: KernelRow[];
   total_rows: number;
   rest: KernelRow | undefined;
 }
 
+export const KernelTable_Group = { kernel: "kernel", operator: "operator" } as const;
+
+export type KernelTable_Group = typeof KernelTable_Group[keyof typeof KernelTable_Group];
+
 export interface KernelRow {
   key: number;
   name: string;
-  family: string;
-  /** tensor_cores, fp32_cores, half_on_fp32_cores, fp64, unknown */
-  arithmetic: string;
+  family: KernelFamily_Family;
+  arithmetic: KernelRow_Arithmetic;
   /** that launched it, most time first */
   operators: string[];
   more_operators: number;
@@ -1526,9 +1710,19 @@ export interface KernelRow {
   share: number;
 }
 
+export const KernelRow_Arithmetic = {
+  unknown: "unknown",
+  tensor_cores: "tensor_cores",
+  fp32_cores: "fp32_cores",
+  half_on_fp32_cores: "half_on_fp32_cores",
+  fp64: "fp64",
+} as const;
+
+export type KernelRow_Arithmetic = typeof KernelRow_Arithmetic[keyof typeof KernelRow_Arithmetic];
+
 /** Response of `calls`: one row of `operators` or `kernels` in detail. */
 export interface CallDetails {
-  state: string;
+  state: ReportState_State;
   progress: number;
   error: Problem | undefined;
   stacks: CallStack[];
@@ -1578,13 +1772,10 @@ export interface CallPart {
  * their first call, each before what it calls.
  */
 export interface CallTree {
-  state: string;
+  state: ReportState_State;
   progress: number;
-  error:
-    | Problem
-    | undefined;
-  /** host, gpu */
-  weight: string;
+  error: Problem | undefined;
+  weight: CallTree_Weight;
   total_us: number;
   /** string table */
   names: string[];
@@ -1607,6 +1798,10 @@ export interface CallTree {
   path: CallStep[];
 }
 
+export const CallTree_Weight = { host: "host", gpu: "gpu" } as const;
+
+export type CallTree_Weight = typeof CallTree_Weight[keyof typeof CallTree_Weight];
+
 export interface CallStep {
   name: string;
   kind: number;
@@ -1615,7 +1810,7 @@ export interface CallStep {
 
 /** Response of `roofline`: operators of the busiest device whose input shapes are known, most time first. */
 export interface RooflinePlot {
-  state: string;
+  state: ReportState_State;
   progress: number;
   error: Problem | undefined;
   device: number;
@@ -1641,7 +1836,7 @@ export interface RooflinePoint {
   /** number format */
   number: string;
   /** of the kernels that take most of the time */
-  family: string;
+  family: KernelFamily_Family;
   calls: number;
   us: number;
   operations: number;
@@ -1652,7 +1847,7 @@ export interface RooflinePoint {
 
 /** Response of `memoryState`: what was live on a device at a moment, by call stack. Nodes as in CallTree, in bytes. */
 export interface MemoryState {
-  state: string;
+  state: ReportState_State;
   progress: number;
   error: Problem | undefined;
   device: number;
@@ -1692,7 +1887,7 @@ export interface LiveBlock {
 
 /** Response of `segments`: what was in each segment of a device's allocator at a moment, as a memory snapshot says. */
 export interface SegmentMap {
-  state: string;
+  state: ReportState_State;
   progress: number;
   error: Problem | undefined;
   device: number;

@@ -59,7 +59,7 @@ def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) 
             rank=info.rank,
             world_size=info.world_size,
             causes=[cause.label for cause in Cause],
-            limiter=report.verdict.limiter,
+            limiter=pb.Verdict.Limiter.Name(report.verdict.limiter),
             sentence=report.verdict.sentence,
             busy_share=report.verdict.busy_share,
             memory=[_peaks(memory) for memory in report.memory],
@@ -150,7 +150,7 @@ def _shares(device: pb.Device | None) -> npt.NDArray[np.float64]:
     shares = np.zeros(len(WORK) + len(Cause))
     if device is not None:
         shares[: len(WORK)] = [getattr(device, f"window_{name}_us") for name in WORK]
-        place = {cause.label: len(WORK) + cause for cause in Cause}
+        place = {pb.CauseTime.Cause.Value(cause.label): len(WORK) + cause for cause in Cause}
         for part in device.window_idle_by_cause:
             if part.cause in place:
                 shares[place[part.cause]] = part.us

@@ -54,7 +54,7 @@ def comparison_document(comparison: pb.Comparison) -> Document:
         heading="Comparison",
         path=f"base: {comparison.base}",
         about=f"candidate: {comparison.candidate}",
-        limiter=term(COMPARISON_VERDICTS, comparison.verdict).word,
+        limiter=COMPARISON_VERDICTS[pb.Comparison.Verdict.Name(comparison.verdict)].word,
         verdict=comparison.sentence,
         sections=tuple(section for section in sections if section),
     )
@@ -71,7 +71,7 @@ def _parts(comparison: pb.Comparison) -> Table:
     """Parts of the mean step. They add up to it."""
     rows = [
         (
-            part_term(row.cause).word,
+            part_term(pb.CauseTime.Cause.Name(row.cause)).word,
             duration(row.base_us * 1e3),
             duration(row.candidate_us * 1e3),
             _signed_us(row.candidate_us - row.base_us),

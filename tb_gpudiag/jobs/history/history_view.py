@@ -130,7 +130,9 @@ def _points(history: pb.History) -> Table:
             share(points[number].busy_share) if points[number].device_name else "",
             size(points[number].floor_bytes) if points[number].floor_bytes else "",
             size(points[number].peak_bytes) if points[number].peak_bytes else "",
-            limiter_word(points[number].limiter, on_gpu=bool(points[number].device_name)),
+            limiter_word(
+                pb.Verdict.Limiter.Name(points[number].limiter), on_gpu=bool(points[number].device_name)
+            ),
             points[number].title,
         )
         for number in shown

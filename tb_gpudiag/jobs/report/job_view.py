@@ -99,18 +99,20 @@ def job_view(report: pb.JobReport) -> ReportView:
 
 
 def _limiter(report: pb.JobReport) -> str:
-    return limiter_word(report.verdict.limiter, on_gpu=any(rank.device_name for rank in report.ranks))
+    return limiter_word(
+        pb.Verdict.Limiter.Name(report.verdict.limiter), on_gpu=any(rank.device_name for rank in report.ranks)
+    )
 
 
 _CLOCKS: Final = {
-    "ONE_HOST": "one clock",
-    "COLLECTIVES": "clocks aligned by the ends of collectives",
-    "NONE": "clocks cannot be compared",
+    pb.Clocks.ONE_HOST: "one clock",
+    pb.Clocks.COLLECTIVES: "clocks aligned by the ends of collectives",
+    pb.Clocks.NONE: "clocks cannot be compared",
 }
 
 
 def _about(report: pb.JobReport) -> str:
-    clocks = _CLOCKS.get(report.clocks.basis, report.clocks.basis)
+    clocks = _CLOCKS[report.clocks.basis]
     if report.clocks.residual_us:
         clocks += f" (ends agree within {time_us(report.clocks.residual_us)})"
     found = report.collectives
@@ -149,7 +151,7 @@ def _ranks(report: pb.JobReport) -> Table:
             duration(rank.exposed_communication_us * 1e3),
             number(rank.last_in),
             duration(rank.clock_offset_us * 1e3) if rank.clock_offset_us else "",
-            limiter_word(rank.limiter, on_gpu=bool(rank.device_name)),
+            limiter_word(pb.Verdict.Limiter.Name(rank.limiter), on_gpu=bool(rank.device_name)),
         )
         for rank in sorted(shown, key=lambda rank: rank.rank)
     ]

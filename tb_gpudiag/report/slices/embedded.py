@@ -56,7 +56,7 @@ def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns
 
     prepared: of prepare_timeline, prepare_memory and prepare_calls. size_bytes, modified_ns: of the file.
     """
-    has_timeline = report.trace.kind == "trace"
+    has_timeline = report.trace.kind == pb.TraceInfo.trace
     events = embedded_events(prepared, EVENT_BYTES) if has_timeline else None
     slices, complete = _timeline(prepared, events) if events else ([], True)
     shown = pb.Report.FromString(report.SerializeToString())

@@ -129,7 +129,9 @@ def _details(shown: Shown, number: int) -> pb.EventDetails:
     event = shown.messages(found)[0]
     links, left_out = _links(shown, number, event.kind == Category.CPU_OP)
     # GPU work has the stack of its launch; a backward operator the modules of its forward operator.
-    launch = next((link.event for link in links if link.leads_here and link.kind == "launch"), None)
+    launch = next(
+        (link.event for link in links if link.leads_here and link.kind == pb.EventLink.launch), None
+    )
     origin = launch.number if launch is not None else number
     stack = _stack(shown, origin) + ([launch.name] if launch is not None else [])
     module = _module(stack)

@@ -131,7 +131,7 @@ def _diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:
     """Return the diagnosis in an entry that somebody else wrote of this trace, under the names that this user
     sees it."""
     state = from_json(_unzipped(found.report_gz).decode("utf-8"), pb.ReportState)
-    if state.state != "ready":
+    if state.state != pb.ReportState.ready:
         raise ValueError("not a diagnosis")
     name_file(state.report.trace, file)
     arrays = dict(found.arrays)

@@ -113,6 +113,7 @@ def _is_readable(summary: Summary) -> bool:
     try:
         gain_of(summary["row"])
         from_json(summary["row"], pb.RunRow)
+        pb.Verdict.Limiter.Value(summary["limiter"])
     except Exception:  # not a row: the trace is analyzed instead
         return False
     return True

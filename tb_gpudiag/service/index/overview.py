@@ -221,7 +221,7 @@ class Overview:
             modified_s=entry.file.modified_ns / 1e9,
             state="ready" if summary is not None else analysis.state if analysis is not None else "new",
             error=problem(analysis.error) if analysis is not None and analysis.error is not None else None,
-            limiter=summary.get("limiter", "") if summary else "",
+            limiter=summary.get("limiter") if summary else None,
             sentence=summary.get("sentence", "") if summary else "",
             writing=entry.writing,
             content=entry.content,

@@ -206,7 +206,7 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
         row.time_s = time_ns / 1e9
         state = to_json(pb.ReportState(state="ready", progress=1.0, report=report))
         summary = {
-            "limiter": report.verdict.limiter,
+            "limiter": pb.Verdict.Limiter.Name(report.verdict.limiter),
             "sentence": report.verdict.sentence,
             "row": to_json(row),
         }

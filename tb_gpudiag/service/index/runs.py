@@ -212,9 +212,9 @@ def _recording_before(
 def _of_job(row: pb.RunRow, job: Mapping[str, str] | None) -> pb.RunRow:
     """Return the row of the job that `row` is a rank of. One rank's verdict is not the job's."""
     if job is None:
-        row.kind = "job"
-        if row.state == "ready":
-            row.state = "ranks"
+        row.kind = pb.TraceInfo.job
+        if row.state == pb.TraceEntry.ready:
+            row.state = pb.TraceEntry.ranks
         for name in ("limiter", "sentence", "first_rule", "first_title", "saving_share", "severity"):
             row.ClearField(name)
     elif _row_in(job):

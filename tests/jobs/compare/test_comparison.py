@@ -31,7 +31,7 @@ def compared(base: Digest, candidate: Digest) -> pb.Comparison:
 
 def test_a_faster_candidate() -> None:
     found = compared(trace(around(1000), "a", computing=0.5), trace(around(600), "b", computing=0.9))
-    assert found.verdict == "FASTER"
+    assert found.verdict == pb.Comparison.FASTER
     assert found.step_us.base == pytest.approx(1000.5)
     assert found.step_us.difference == pytest.approx(-400)
     assert -410 < found.step_us.low <= -400 <= found.step_us.high < -390
@@ -42,7 +42,7 @@ def test_a_faster_candidate() -> None:
 
 def test_a_slower_candidate() -> None:
     found = compared(trace(around(600), "a"), trace(around(1000), "b"))
-    assert found.verdict == "SLOWER"
+    assert found.verdict == pb.Comparison.SLOWER
     assert "more (medians of 8 and 8 steps; 95% confidence: +" in found.sentence
     assert "computing +" in found.sentence
 
@@ -51,15 +51,18 @@ def test_a_small_difference_is_none() -> None:
     """Runs differ by that much from one to the next, however steady the steps of each are."""
     below, above = round(1000 * SAME_WITHIN) - 5, round(1000 * SAME_WITHIN) + 5
     same = compared(trace(around(1000, 0), "a"), trace(around(1000 + below, 0), "b"))
-    assert same.verdict == "SAME"
+    assert same.verdict == pb.Comparison.SAME
     assert same.same_within_share == pytest.approx(below / 1000)
-    assert compared(trace(around(1000, 0), "a"), trace(around(1000 + above, 0), "b")).verdict == "SLOWER"
+    assert (
+        compared(trace(around(1000, 0), "a"), trace(around(1000 + above, 0), "b")).verdict
+        == pb.Comparison.SLOWER
+    )
 
 
 def test_noisy_steps_do_not_tell() -> None:
     wide = 600 * SAME_AT_MOST
     found = compared(trace(around(1000, wide), "a"), trace(around(1010, wide), "b"))
-    assert found.verdict == "CANNOT_TELL"
+    assert found.verdict == pb.Comparison.CANNOT_TELL
     assert "vary too much" in found.sentence
 
 
@@ -70,14 +73,14 @@ def test_two_halves_of_noise_are_never_different() -> None:
     for _ in range(100):
         one, other = (generator.normal(1000, 40, 8).astype(int).tolist() for _ in range(2))
         verdicts.append(compared(trace(one, "a"), trace(other, "b")).verdict)
-    assert verdicts.count("FASTER") + verdicts.count("SLOWER") <= 6
+    assert verdicts.count(pb.Comparison.FASTER) + verdicts.count(pb.Comparison.SLOWER) <= 6
 
 
 def test_some_slow_steps_are_seen_in_the_mean() -> None:
     """The loader stalls in every fourth step: the median does not change, and the job is slower."""
     stalls = [1000, 1001, 999, 2000] * 10
     found = compared(trace([1000, 1001, 999, 1000] * 10, "a"), trace(stalls, "b"))
-    assert found.verdict == "SLOWER"
+    assert found.verdict == pb.Comparison.SLOWER
     assert abs(found.step_us.difference) < 1
     said = found.sentence.replace("\u00a0", " ")
     assert "slower on average: the mean step takes 1.25 ms instead of 1 ms, 25.0% more (99%" in said
@@ -87,21 +90,21 @@ def test_some_slow_steps_are_seen_in_the_mean() -> None:
 @pytest.mark.parametrize("slow", [1, 2])
 def test_one_or_two_slow_steps_do_not_tell(slow: int) -> None:
     found = compared(trace([1000] * 8, "a"), trace([1000] * (8 - slow) + [2000] * slow, "b"))
-    assert found.verdict == "CANNOT_TELL"
+    assert found.verdict == pb.Comparison.CANNOT_TELL
     assert "some steps are slow" in found.sentence or "the steps vary too much" in found.sentence
     assert "The mean step changed by +" in found.sentence
 
 
 def test_a_shorter_median_and_a_longer_mean_do_not_tell() -> None:
     found = compared(trace([1000] * 8, "a"), trace([900] * 14 + [3000] * 2, "b"))
-    assert found.verdict == "CANNOT_TELL"
+    assert found.verdict == pb.Comparison.CANNOT_TELL
     assert "the median step is shorter and the mean step longer" in found.sentence
 
 
 @pytest.mark.parametrize(("steps", "tells"), [(FEWEST_STEPS - 1, False), (FEWEST_STEPS, True)])
 def test_too_few_steps_do_not_tell(steps: int, tells: bool) -> None:
     found = compared(trace(around(1000)[:steps], "a"), trace(around(600), "b"))
-    assert (found.verdict == "FASTER") is tells
+    assert (found.verdict == pb.Comparison.FASTER) is tells
     assert ("the base has only 4 steady steps; 5 are needed" in found.sentence) is not tells
 
 
@@ -121,7 +124,7 @@ def test_what_cannot_be_compared(base: dict[str, Any], candidate: dict[str, Any]
     promise = [finding("GD101", 100, saves_us=(10, 20))]
     one = trace(around(1000), "a", findings=promise, **base)
     found = compared(one, trace(around(600), "b", **candidate))
-    assert found.verdict == "CANNOT_TELL"
+    assert found.verdict == pb.Comparison.CANNOT_TELL
     assert why in found.sentence
     assert "1.00\u00a0ms in the base and 601\u00a0µs" in found.sentence
     assert any(why[1:] in note for note in found.notes)
@@ -149,7 +152,7 @@ def test_another_batch_size_cannot_be_compared() -> None:
     found = compared(
         trace(around(600), "a", kernels=kernels(one)), trace(around(1000), "b", kernels=kernels(other))
     )
-    assert found.verdict == "CANNOT_TELL"
+    assert found.verdict == pb.Comparison.CANNOT_TELL
     assert "the inputs are 2 times as large (conv: [[32,3,224,224],[64,3,7,7]] and [[64,3" in found.sentence
 
 
@@ -168,7 +171,7 @@ def test_some_other_shapes_are_noted() -> None:
     found = compared(
         trace(around(1000), "a", kernels=kernels(one)), trace(around(600), "b", kernels=kernels(other))
     )
-    assert found.verdict == "FASTER"
+    assert found.verdict == pb.Comparison.FASTER
     assert any(
         "33.3% of the GPU time is in operators with other input shapes" in note for note in found.notes
     )
@@ -180,13 +183,13 @@ def test_operators_that_a_graph_hides_do_the_same_work() -> None:
         trace(around(1000), "a", kernels=kernels(one)),
         trace(around(600), "b", kernels=kernels({"mm": one["mm"]})),
     )
-    assert found.verdict == "FASTER"
+    assert found.verdict == pb.Comparison.FASTER
 
 
 def test_a_trace_with_itself() -> None:
     noisy = trace(around(1000, 50), "a", computing=0.7, kernels=kernels({"mm": "[[1]]"}))
     found = compared(noisy, noisy)
-    assert (found.verdict, found.sentence) == ("SAME", "Both sides are the same recording.")
+    assert (found.verdict, found.sentence) == (pb.Comparison.SAME, "Both sides are the same recording.")
     assert (found.step_us.difference, found.step_us.low, found.step_us.high) == (0, 0, 0)
     assert not found.notes
     for rows in (found.causes, found.kernels, found.operators):
@@ -245,7 +248,10 @@ def test_the_other_way_round_is_the_opposite(durations: list[int]) -> None:
     forward, back = compared(one, other), compared(other, one)
     assert forward.step_us.difference == -back.step_us.difference
     # Thresholds are shares of the base, so one of them may be just under its threshold.
-    assert (forward.verdict, back.verdict) not in {("FASTER", "FASTER"), ("SLOWER", "SLOWER")}
+    assert (forward.verdict, back.verdict) not in {
+        (pb.Comparison.FASTER, pb.Comparison.FASTER),
+        (pb.Comparison.SLOWER, pb.Comparison.SLOWER),
+    }
 
 
 def test_the_same_input_has_the_same_output() -> None:
@@ -266,7 +272,7 @@ def test_a_cpu_job_is_accounted_for_by_its_main_thread() -> None:
         return digest(steps=rows, kernels=operators, id=id, device_name="", devices=0)
 
     found = compared(cpu(4000, "a"), cpu(2000, "b"))
-    assert {row.cause: (row.base_us, row.candidate_us) for row in found.causes} == {
+    assert {pb.CauseTime.Cause.Name(row.cause): (row.base_us, row.candidate_us) for row in found.causes} == {
         "input": (2, 1),
         "dispatch": (1, 0.5),
         "other": (1, 0.5),

@@ -47,7 +47,7 @@ def test_a_real_pair() -> None:
         pytest.skip("no real reports")
     digests = {file.worker: digest_file(file)[1] for file in find_traces(str(REPORTS)).files}
     found = compare([digests["a100_forward_eager"]], [digests["a100_forward_compiled"]])
-    computing = next(part for part in found.causes if part.cause == "computing")
+    computing = next(part for part in found.causes if part.cause == pb.CauseTime.computing)
     assert (round(computing.base_us / 1e3), round(computing.candidate_us / 1e3)) == (8414, 7811)
     assert not [each.rule for each in found.findings.gone if each.rule.startswith("GD5")]
     notes = " ".join(found.notes).replace("\N{NO-BREAK SPACE}", " ")

@@ -62,8 +62,8 @@ def test_parts_add_up(base: str, candidate: str) -> None:
 @pytest.mark.parametrize(("base", "candidate", "gone"), [(*PAIRS[0], 44_745), (*PAIRS[1], 35_485)])
 def test_workers_load_while_the_gpu_computes(base: str, candidate: str, gone: float) -> None:
     found = compared(base, candidate)
-    assert found.verdict == "FASTER"
-    loading = {row.cause: row for row in found.causes}["input"]
+    assert found.verdict == pb.Comparison.FASTER
+    loading = {row.cause: row for row in found.causes}[pb.CauseTime.input]
     assert loading.candidate_us < 0.02 * loading.base_us
     assert "data loading" in found.sentence
     assert [finding.rule for finding in found.findings.gone] == ["GD101"]
@@ -84,8 +84,8 @@ def test_the_raw_steps_of_workers() -> None:
 
 def test_a_graph_keeps_the_kernels_and_drops_the_launches() -> None:
     found = compared("rtx5080_module_eager", "rtx5080_module_graphed")
-    assert found.verdict == "FASTER"
-    causes = {row.cause: row.candidate_us - row.base_us for row in found.causes}
+    assert found.verdict == pb.Comparison.FASTER
+    causes = {pb.CauseTime.Cause.Name(row.cause): row.candidate_us - row.base_us for row in found.causes}
     assert causes["dispatch"] + causes["python"] < 0.8 * found.mean_step_us.difference
     assert abs(causes["computing"]) < 0.02 * found.mean_step_us.base
     gemms = [row for row in found.kernels if row.family == "gemm"]
@@ -106,7 +106,7 @@ def test_kernels_of_a_step_are_those_of_the_file() -> None:
 
 def test_two_kinds_of_gpu_are_said() -> None:
     found = compared("diff_control", "diff_test")
-    assert found.verdict == "CANNOT_TELL"
+    assert found.verdict == pb.Comparison.CANNOT_TELL
     assert "different GPUs (NVIDIA A100-PG509-200 and Tesla V100-SXM2-16GB)" in found.sentence
     assert not found.promised
     renamed = [row for row in found.kernels if row.family == "gemm" and "volta" in row.candidate_name]
@@ -115,13 +115,13 @@ def test_two_kinds_of_gpu_are_said() -> None:
 
 def test_two_windows_of_one_run() -> None:
     one, other = digests("h100_transformer_two_windows")
-    assert compare([one], [other]).verdict in ("SAME", "CANNOT_TELL")
+    assert compare([one], [other]).verdict in (pb.Comparison.SAME, pb.Comparison.CANNOT_TELL)
 
 
 @pytest.mark.parametrize("folder", ["v100_resnet50_workers4", "v100_dlrm_8ranks", "rtx5080_module_eager"])
 def test_a_trace_with_itself(folder: str) -> None:
     found = compared(folder, folder)
-    assert found.verdict == "SAME"
+    assert found.verdict == pb.Comparison.SAME
     assert (found.step_us.difference, found.step_us.low, found.step_us.high) == (0, 0, 0)
     for rows in (found.causes, found.kernels, found.operators):
         assert rows
@@ -135,7 +135,7 @@ def test_a_trace_with_itself(folder: str) -> None:
 def test_kernels_per_step_of_a_host_that_runs_ahead() -> None:
     """When the recording of the graphed job begins, the GPU still works on three steps before it."""
     found = compared("rtx5080_without_cuda_graph", "rtx5080_with_cuda_graph")
-    assert found.verdict == "FASTER"
+    assert found.verdict == pb.Comparison.FASTER
     for row in found.kernels:
         assert row.candidate_count == round(row.candidate_count), row.name
     assert found.launches.candidate == 5

@@ -46,13 +46,13 @@ def test_a_fix_and_what_it_gave(fault: Fault) -> None:
     assert fault.rule in [finding.rule for finding in found.findings.gone]
     assert not found.findings.new
     if fault.rule.startswith(ABOUT_MEMORY) or fault.name in ONLY_THE_RECORDING:
-        assert found.verdict == "SAME", found.sentence
+        assert found.verdict == pb.Comparison.SAME, found.sentence
     elif fault.name in ONLY_SOME_STEPS:
-        assert found.verdict in ("FASTER", "CANNOT_TELL"), found.sentence
+        assert found.verdict in (pb.Comparison.FASTER, pb.Comparison.CANNOT_TELL), found.sentence
         assert found.mean_step_us.difference < -0.1 * found.mean_step_us.base
         assert "The mean step changed by" in found.sentence
     else:
-        assert found.verdict == "FASTER", found.sentence
+        assert found.verdict == pb.Comparison.FASTER, found.sentence
     for promised in found.promised:
         assert promised.real_us >= 0.9 * promised.low_us
     assert sum(row.candidate_us - row.base_us for row in found.causes) == pytest.approx(
@@ -64,5 +64,5 @@ def test_a_fix_and_what_it_gave(fault: Fault) -> None:
 def test_two_runs_of_one_job_are_the_same(seed: int) -> None:
     job = replace(HEALTHY, steps=STEPS)
     found = compare([digest_of(job, seed)], [digest_of(job, 100 + seed)])
-    assert found.verdict in ("SAME", "CANNOT_TELL"), found.sentence
+    assert found.verdict in (pb.Comparison.SAME, pb.Comparison.CANNOT_TELL), found.sentence
     assert not found.findings.new

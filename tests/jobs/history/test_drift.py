@@ -67,7 +67,7 @@ def test_a_change_of_the_floor_is_no_drift() -> None:
     floors = noisy(sizes, 1, MB)
     assert not drifts(floors)
     (history,) = histories([recording(number, floors=each) for number, each in enumerate(floors)])
-    assert [(change.what, change.point) for change in history.changes] == [("memory", 20)]
+    assert [(change.what, change.point) for change in history.changes] == [(pb.Change.memory, 20)]
 
 
 def test_falling_memory_is_no_drift() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tb_gpudiag.jobs.history.history_view import history_document
 from tb_gpudiag.jobs.history.run_history import histories
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.views.text import document_text
@@ -22,7 +23,7 @@ def test_points_are_in_the_order_of_time() -> None:
     assert (point.step_us, point.low_step_us, point.high_step_us, point.steps) == (1001, 1000.25, 1001.75, 6)
     assert point.time_s == pytest.approx((START_NS + MINUTE) / 1e9)
     (share,) = point.shares
-    assert share.cause == "computing"
+    assert share.cause == pb.CauseTime.computing
     assert share.us == pytest.approx(1001)
 
 
@@ -39,10 +40,10 @@ def test_a_change_of_the_step_time_in_the_middle() -> None:
     ]
     (history,) = histories(made)
     (change,) = history.changes
-    assert (change.point, change.what, change.unit) == (20, "step", "us")
+    assert (change.point, change.what, change.unit) == (20, pb.Change.step, pb.Change.us)
     assert change.before == pytest.approx(1000, rel=0.01)
     assert change.after == pytest.approx(1500, rel=0.01)
-    assert change.causes[0].cause == "input"
+    assert change.causes[0].cause == pb.CauseTime.input
     assert change.causes[0].us == pytest.approx(500, rel=0.02)
     said = change.sentence.replace("\u00a0", " ")
     assert said.startswith("Since recording 21 a step takes 1.50 ms instead of 1")
@@ -63,7 +64,7 @@ def test_noise_changes_nothing() -> None:
 def test_a_gpu_that_is_less_busy_in_the_same_time() -> None:
     made = [recording(number, computing=0.9 if number < 10 else 0.5) for number in range(20)]
     (history,) = histories(made)
-    assert [(change.what, change.point) for change in history.changes] == [("busy", 10)]
+    assert [(change.what, change.point) for change in history.changes] == [(pb.Change.busy, 10)]
     assert "the GPU is busy 50.0% of the time instead of 90.0%" in history.changes[0].sentence
 
 

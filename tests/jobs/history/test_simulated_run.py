@@ -10,6 +10,7 @@ import pytest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.jobs.history.run_history import histories
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.trace.files.find import find_traces
 from tests.simulator import simulate
 from tests.simulator.job import Job
@@ -65,6 +66,6 @@ def test_a_loader_that_becomes_slow(tmp_path: Path) -> None:
     made = [recorded(healthy if number < 6 else slow, number, tmp_path) for number in range(RECORDINGS)]
     (history,) = histories(made)
     (change,) = history.changes
-    assert (change.what, change.point) == ("step", 6)
-    assert change.causes[0].cause == "input"
+    assert (change.what, change.point) == (pb.Change.step, 6)
+    assert change.causes[0].cause == pb.CauseTime.input
     assert "GD101 input_pipeline" in change.sentence

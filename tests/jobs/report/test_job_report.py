@@ -98,6 +98,6 @@ def test_recordings_of_different_steps_have_a_report() -> None:
     (report,) = build_jobs(job(2, 4, change=change)).reports
     assert report.collectives.matched == 0
     assert not report.HasField("slowdown")
-    assert report.verdict.limiter == "unknown"
+    assert report.verdict.limiter == pb.Verdict.unknown
     assert [finding.rule for finding in report.findings] == ["GD605"]
     assert "no collective in common" in report.verdict.sentence

@@ -50,7 +50,7 @@ def assert_sums(report: pb.JobReport) -> None:
             sums[found.parts[part]] += time_us
         expected = {"computing": rank.computing_us, "copying": rank.copying_us}
         expected |= {"communicating": rank.communicating_us}
-        expected |= {one.cause: one.us for one in rank.idle_by_cause}
+        expected |= {pb.CauseTime.Cause.Name(one.cause): one.us for one in rank.idle_by_cause}
         for name in {*expected, *sums}:
             # The step window can begin before the first recorded step, with idle time that is in no step.
             before_us = max(0, rank.window_us - rank.step_us * len(report.steps)) if name not in WORK else 0
@@ -106,7 +106,7 @@ def test_ranks_without_a_common_clock_begin_at_their_own_start() -> None:
     report = report_on(
         job(2, 3, change=unmatched, host=lambda rank: f"node{rank}", start_ms=lambda r: 90 * r)
     )
-    assert report.clocks.basis == "NONE"
+    assert report.clocks.basis == pb.Clocks.NONE
     assert [(lane.aligned, lane.start_us) for lane in report.timeline.lanes] == [(False, 0)] * 2
 
 

@@ -53,13 +53,13 @@ def test_the_report_has_the_figures_of_the_trace(tmp_path: Path) -> None:
     assert (device.window_start_us, device.window_us) == (0, 2000)
     assert device.window_computing_us == 580
     assert device.window_copying_us == 60
-    assert {c.cause: c.us for c in device.window_idle_by_cause}["input"] == 1200
+    assert {c.cause: c.us for c in device.window_idle_by_cause}[pb.CauseTime.input] == 1200
     assert device.span_us == 1990 - 645
     assert [(s.name, s.start_us, s.duration_us) for s in report.steps] == [
         ("ProfilerStep#0", 0, 1000),
         ("ProfilerStep#1", 1000, 1000),
     ]
-    assert report.verdict.limiter == "input"
+    assert report.verdict.limiter == pb.Verdict.input
     assert report.verdict.busy_share == pytest.approx(0.32)
     first = report.findings[0]
     assert (first.rule, first.name, first.cost_us) == ("GD101", "input_pipeline", 1200)
@@ -132,9 +132,9 @@ def test_a_cpu_trace_has_the_hosts_activity_instead_of_devices(tmp_path: Path) -
     report = report_of(trace, tmp_path)
     assert not report.devices
     assert [(h.kind, h.name, h.us) for h in report.host] == [
-        ("input", "data loading", 600),
-        ("operator", "aten::mm", 300),
-        ("python", "train (train.py, defined at line 12)", 100),
+        (pb.HostActivity.input, "data loading", 600),
+        (pb.HostActivity.operator, "aten::mm", 300),
+        (pb.HostActivity.python, "train (train.py, defined at line 12)", 100),
     ]
     assert report.host[1].place.file == "train.py"
 
@@ -142,7 +142,7 @@ def test_a_cpu_trace_has_the_hosts_activity_instead_of_devices(tmp_path: Path) -
 def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
     trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
     report = report_of(trace, tmp_path)
-    assert report.verdict.limiter == "unknown"
+    assert report.verdict.limiter == pb.Verdict.unknown
     assert report.verdict.sentence
 
 
@@ -165,7 +165,12 @@ def test_without_recorded_steps_the_report_has_inferred_steps(tmp_path: Path) ->
     found = report.inferred_steps
     assert not report.steps
     assert report.devices[0].window_us == report.trace.duration_us
-    assert (found.repetitions, found.period_launches, found.sign, found.are_steps) == (4, 6, "input", True)
+    assert (found.repetitions, found.period_launches, found.sign, found.are_steps) == (
+        4,
+        6,
+        pb.InferredSteps.input,
+        True,
+    )
     assert [s.duration_us for s in found.accounts[:3]] == [100, 100, 100]
     assert found.setup_us + sum(s.duration_us for s in found.accounts) + found.tail_us == pytest.approx(
         report.devices[0].window_us

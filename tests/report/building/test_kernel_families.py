@@ -29,9 +29,9 @@ def matmuls_and_a_copy() -> TraceBuilder:
 def test_each_device_has_its_families_most_time_first(tmp_path: Path) -> None:
     report = report_of(matmuls_and_a_copy(), tmp_path)
     assert [(f.device, f.family, f.kernels) for f in report.kernel_families] == [
-        (1, "gemm", 3),
-        (1, "copy", 1),
-        (0, "other", 1),
+        (1, pb.KernelFamily.gemm, 3),
+        (1, pb.KernelFamily.copy, 1),
+        (0, pb.KernelFamily.other, 1),
     ]
     gemm = report.kernel_families[0]
     assert (gemm.us, gemm.tensor_core_us) == (500, 300)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building import launch_messages as launches
 from tb_gpudiag.wording.format import time_us
 from tests.builder import TraceBuilder
@@ -32,12 +33,12 @@ def two_streams() -> TraceBuilder:
 def test_a_hotspot_says_what_the_host_spent_on_its_launches(tmp_path: Path) -> None:
     report = report_of(two_streams(), tmp_path)
     spots = {(spot.kind, spot.key): spot for spot in report.launch_hotspots}
-    add = spots["operator", "aten::add"]
+    add = spots[pb.LaunchHotspot.operator, "aten::add"]
     assert (add.launches, add.host_us, add.dispatch_us, add.python_us) == (2, 20, 30 + 20 + 30, 20 + 140)
     assert (add.idle_us, add.idle_per_step_us) == (100, 50)
     # In each step from the operator's start to the kernel's.
     assert [(r.start_us, r.end_us, r.device) for r in add.ranges] == [(20, 70, 0), (220, 270, 0)]
-    assert spots["kernel", "add"].ranges == add.ranges
+    assert spots[pb.LaunchHotspot.kernel, "add"].ranges == add.ranges
 
 
 def test_a_queue_says_how_much_waited_over_the_step_window(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_queue_says_how_much_waited_over_the_step_window(tmp_path: Path) -> No
 def test_launches_blocked_on_a_full_queue_are_counted_and_shown(tmp_path: Path) -> None:
     report = report_of(full_queue(), tmp_path)
     (queue,) = report.launch_queues
-    (spot,) = (spot for spot in report.launch_hotspots if spot.kind == "kernel")
+    (spot,) = (spot for spot in report.launch_hotspots if spot.kind == pb.LaunchHotspot.kernel)
     assert queue.full_queue_launches == spot.full_queue_launches == 3
     assert queue.full_queue_us == spot.full_queue_us > 600
     assert "3 launches" in words_in("text", report)
@@ -87,7 +88,7 @@ def test_queues_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_host_activities_and_families_have_time_ranges(tmp_path: Path) -> None:
     report = report_of(slow_loader(), tmp_path)
-    loading = next(activity for activity in report.host if activity.kind == "input")
+    loading = next(activity for activity in report.host if activity.kind == pb.HostActivity.input)
     assert [(r.start_us, r.end_us, r.device) for r in loading.ranges] == [(10, 610, -1), (1010, 1610, -1)]
-    copies = next(family for family in report.kernel_families if family.family == "copy")
+    copies = next(family for family in report.kernel_families if family.family == pb.KernelFamily.copy)
     assert [(r.start_us, r.end_us, r.device) for r in copies.ranges] == [(645, 675, 0), (1645, 1675, 0)]

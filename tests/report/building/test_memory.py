@@ -36,7 +36,7 @@ def test_the_report_has_the_figures_of_the_facts(leaking: tuple[Facts, pb.Device
     assert message.floor_slope_bytes_per_step == fact.trend.per_unit == message.trend.bytes_per_step
     assert (message.trend.state, message.trend.unit, message.trend.steps) == (
         "rising",
-        "step",
+        pb.FloorTrend.step,
         fact.trend.steps,
     )
     assert [floor.bytes for floor in message.floors] == fact.floors.bytes.tolist()

@@ -55,7 +55,7 @@ def rules_of(report: pb.Report) -> set[str]:
 def test_only_memory_rules_run_on_a_snapshot(tmp_path: Path) -> None:
     training().write(tmp_path)
     report = report_of(tmp_path)
-    assert report.trace.kind == "snapshot"
+    assert report.trace.kind == pb.TraceInfo.snapshot
     assert {"GD401", "GD403", "GD906"} <= rules_of(report) <= ABOUT_MEMORY
     assert report.trace.recorded.stacks
     assert not report.devices
@@ -78,7 +78,7 @@ def test_the_recording_of_a_snapshot_spans_its_history_and_its_marks(tmp_path: P
 def test_the_verdict_on_a_snapshot_names_its_peak_and_no_limiter(tmp_path: Path) -> None:
     training().write(tmp_path)
     verdict = report_of(tmp_path).verdict
-    assert verdict.limiter == "unknown"
+    assert verdict.limiter == pb.Verdict.unknown
     assert "memory snapshot" in verdict.sentence
     assert "13 MiB" in plain(verdict.sentence)  # the weights, eight results and the last activation
     assert "40 MiB" in plain(verdict.sentence)
@@ -100,7 +100,7 @@ def test_a_job_that_ran_out_of_memory_is_limited_by_it(tmp_path: Path) -> None:
     snapshot.out_of_memory(1 << 40, at=20_000, device_free=0)
     snapshot.write(tmp_path)
     verdict = report_of(tmp_path).verdict
-    assert verdict.limiter == "memory"
+    assert verdict.limiter == pb.Verdict.memory
     assert "ran out of memory" in verdict.sentence
 
 
@@ -117,13 +117,13 @@ def test_every_format_shows_any_snapshot(entries: int, marked: bool, tmp_path: P
         assert "GPU 0" in words_in(format, report)
     timeline = slice_timeline(prepare_timeline(Facts(read_trace(report.trace.path))), None, None, 1_000)
     assert len(timeline.steps) == (8 if marked else 0)
-    assert {lane.kind for lane in timeline.lanes} <= {"thread"}
+    assert {lane.kind for lane in timeline.lanes} <= {pb.Timeline.thread}
 
 
 def test_an_empty_snapshot_has_a_report(tmp_path: Path) -> None:
     SnapshotBuilder().write(tmp_path)
     report = report_of(tmp_path)
-    assert report.verdict.limiter == "unknown"
+    assert report.verdict.limiter == pb.Verdict.unknown
     assert not report.memory
     assert words_in("text", report)
 
@@ -134,7 +134,7 @@ def test_a_memory_timeline_has_a_report(tmp_path: Path) -> None:
         events += [(10_000 * i + 1, 2, 2 * MB, 4), (10_000 * i + 5_000, 4, -2 * MB, 4)]
     (tmp_path / "rank0.raw.json.gz").write_bytes(gzip.compress(json.dumps(events).encode()))
     report = report_of(tmp_path)
-    assert report.trace.kind == "memory_timeline"
+    assert report.trace.kind == pb.TraceInfo.memory_timeline
     assert report.memory[0].peak_allocated_bytes == 6 * MB
     assert report.memory[0].peak_reserved_bytes == 0
     assert rules_of(report) <= ABOUT_MEMORY

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS
 from tests.builder import BASE_NS, EPOCH_NS, TraceBuilder
@@ -48,7 +49,7 @@ def test_counters_are_listed_with_their_range_of_values(tmp_path: Path) -> None:
 def test_the_recorder_is_named(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().launch("gemm", at=0, us=5, runs_at=10, runs_us=300)
-    assert report_of(trace, tmp_path).trace.recorder == "torch"
+    assert report_of(trace, tmp_path).trace.recorder == pb.TraceInfo.torch
     export = Export().call("cudaLaunchKernel_v7000", 100, 200, 5).kernel("gemm", 300, 900, 5)
     path = export.write(tmp_path / "report.sqlite")
-    assert diagnose_path(str(path)).trace.recorder == "nsys"
+    assert diagnose_path(str(path)).trace.recorder == pb.TraceInfo.nsys

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tb_gpudiag.report import report_pb2 as pb
 from tests.builder import TraceBuilder
 from tests.report.reports import report_of, slow_loader
 from tests.report.views.formats import FORMATS, words_in
@@ -22,7 +23,7 @@ def _reads_its_loss() -> TraceBuilder:
 def test_the_report_and_every_format_list_the_synchronizations(tmp_path: Path) -> None:
     report = report_of(_reads_its_loss(), tmp_path)
     (site,) = report.sync_sites
-    assert (site.kind, site.count, site.place.file, site.place.line) == ("item", 1, "train.py", 12)
+    assert (site.kind, site.count, site.place.file, site.place.line) == (pb.SyncSite.item, 1, "train.py", 12)
     assert site.refill_us == site.place.us == 60
     for format in FORMATS:
         shown = words_in(format, report)

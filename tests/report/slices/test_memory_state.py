@@ -84,7 +84,7 @@ def test_memory_from_before_the_recording_is_named_and_in_no_range_of_it(tmp_pat
         (MIB, 10),
     ]
     (memory,) = memory_messages(facts.memory, facts.events)
-    assert {kind.kind: kind.bytes for kind in memory.peak_kinds}["before"] == state.before_bytes
+    assert {kind.kind: kind.bytes for kind in memory.peak_kinds}[pb.MemoryKind.before] == state.before_bytes
     whole = slice_memory(arrays, 0, None, None, 100)
     assert (whole.allocated_bytes, whole.allocations) == (3 * MIB, 2)
 

@@ -77,7 +77,7 @@ def two_steps() -> TraceBuilder:
 
 def test_each_event_is_in_its_lane_at_its_time(tmp_path: Path) -> None:
     timeline = slice_timeline(prepared(two_steps(), tmp_path), None, None, 100_000)
-    assert [(lane.kind, lane.title, lane.device) for lane in timeline.lanes] == [
+    assert [(pb.Timeline.LaneKind.Name(lane.kind), lane.title, lane.device) for lane in timeline.lanes] == [
         ("gaps", "GPU 0 idle", 0),
         ("stream", "GPU 0 stream 7", 0),
         ("stream", "GPU 0 stream 20", 0),
@@ -150,7 +150,7 @@ def test_a_queue_lane_shows_its_depth_over_time(tmp_path: Path) -> None:
     arrays = prepared(two_steps(), tmp_path)
     timeline = slice_timeline(arrays, None, None, 100_000)
     lane = timeline.lanes[3]
-    assert (lane.kind, lane.queue_most, len(lane.box_start_us)) == ("queue", 1, 0)
+    assert (lane.kind, lane.queue_most, len(lane.box_start_us)) == (pb.Timeline.queue, 1, 0)
     # gemm waits from its launch's return to its start, and so does mul.
     points = list(zip(lane.queue.time_us, lane.queue.low, strict=True))
     assert points == [(0, 0), (20, 1), (30, 0), (160, 1), (170, 0)]
@@ -168,12 +168,14 @@ def test_zoomed_out_a_queue_lane_has_the_extremes_of_each_pixel(tmp_path: Path) 
         if i % 1_000 == 500:  # one that waits for longer
             main.launch("late", at=10 * i + 1, us=2, runs_at=10 * i + 100, runs_us=1)
     arrays = prepared(trace, tmp_path)
-    lane = next(lane for lane in slice_timeline(arrays, None, None, 50).lanes if lane.kind == "queue")
+    lane = next(
+        lane for lane in slice_timeline(arrays, None, None, 50).lanes if lane.kind == pb.Timeline.queue
+    )
     assert lane.queue_most == max(lane.queue.high) == 2
     assert min(lane.queue.low) == 0
     assert len(lane.queue.time_us) <= 100
     near = slice_timeline(arrays, 5_000, 5_200, 50)
-    lane = next(lane for lane in near.lanes if lane.kind == "queue")
+    lane = next(lane for lane in near.lanes if lane.kind == pb.Timeline.queue)
     assert lane.queue.low == lane.queue.high
     assert lane.queue_most == 2
 
@@ -186,7 +188,7 @@ def test_queues_of_very_many_streams_are_bounded(tmp_path: Path) -> None:
             at = 10.0 * (50 * i + stream)
             main.launch("k", at=at, us=2, runs_at=at + 500, runs_us=3, stream=stream)
     timeline = slice_timeline(prepared(trace, tmp_path), None, None, 100_000)
-    lanes = [lane for lane in timeline.lanes if lane.kind == "queue"]
+    lanes = [lane for lane in timeline.lanes if lane.kind == pb.Timeline.queue]
     assert [lane.title for lane in lanes] == [f"GPU 0 stream {stream} queue" for stream in range(42, 50)]
     assert sum(len(lane.queue.time_us) for lane in lanes) <= MOST_POINTS
 
@@ -204,8 +206,11 @@ def test_counters_have_a_lane_below_the_queues_of_their_device(tmp_path: Path) -
     arrays = prepared(trace, tmp_path)
     timeline = slice_timeline(arrays, None, None, 1000)
     kinds = [lane.kind for lane in timeline.lanes]
-    assert kinds.index("counter") == max(i for i, kind in enumerate(kinds) if kind == "queue") + 1
-    clock, load = (lane for lane in timeline.lanes if lane.kind == "counter")
+    assert (
+        kinds.index(pb.Timeline.counter)
+        == max(i for i, kind in enumerate(kinds) if kind == pb.Timeline.queue) + 1
+    )
+    clock, load = (lane for lane in timeline.lanes if lane.kind == pb.Timeline.counter)
     assert (clock.title, clock.unit, clock.device) == ("GPU 0 clock [MHz]", "MHz", 0)
     assert (clock.queue_most, list(clock.queue.low)) == (1_400.5, [1_400.5, 1_399.5, 1_398.5])
     assert (load.title, load.device, load.queue_most) == ("load", -1, 2)
@@ -217,7 +222,7 @@ def test_many_counters_are_bounded(tmp_path: Path) -> None:
     for number in range(100):
         _count(trace, f"counter {number}", at=1, value=number)
     timeline = slice_timeline(prepared(trace, tmp_path), None, None, 1000)
-    assert [lane.kind for lane in timeline.lanes].count("counter") == MOST_COUNTERS
+    assert [lane.kind for lane in timeline.lanes].count(pb.Timeline.counter) == MOST_COUNTERS
 
 
 def test_overlapping_work_on_one_stream_has_its_own_row(tmp_path: Path) -> None:
@@ -236,7 +241,7 @@ def test_a_trace_without_a_gpu_shows_the_threads_that_ran_operators(tmp_path: Pa
     trace = TraceBuilder(devices=())
     trace.thread().op("aten::mm", at=0, us=10)
     timeline = slice_timeline(prepared(trace, tmp_path), None, None, 1000)
-    assert [lane.kind for lane in timeline.lanes] == ["thread"]
+    assert [lane.kind for lane in timeline.lanes] == [pb.Timeline.thread]
     assert [box.name for box in boxes(timeline, timeline.lanes[0].title)] == ["aten::mm"]
 
 
@@ -244,7 +249,7 @@ def test_a_trace_without_spans_has_no_lanes(tmp_path: Path) -> None:
     trace = TraceBuilder(devices=())
     trace.raw({"ph": "i", "name": "mark", "ts": 1, "pid": 1, "tid": 1, "s": "t"})
     timeline = slice_timeline(prepared(trace, tmp_path), None, None, 1000)
-    assert timeline.state == "ready"
+    assert timeline.state == pb.ReportState.ready
     assert not timeline.lanes
 
 
@@ -262,7 +267,7 @@ def test_very_many_streams_share_a_lane(tmp_path: Path) -> None:
     for stream in range(200):
         trace.kernel(f"k{stream}", at=stream * 10, us=5, stream=stream)
     timeline = slice_timeline(prepared(trace, tmp_path), None, None, 100_000)
-    streams = [lane for lane in timeline.lanes if lane.kind == "stream"]
+    streams = [lane for lane in timeline.lanes if lane.kind == pb.Timeline.stream]
     assert len(streams) <= 33
     assert sum(sum(lane.box_count) for lane in streams) == 200
 

@@ -8,6 +8,7 @@ import pytest
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.slices.timeline_chains import MOST_SEGMENTS, gap_chain
 from tb_gpudiag.trace.read import read_trace
@@ -36,14 +37,17 @@ def test_a_chain_has_the_work_before_and_after_the_launch_and_the_host(tmp_path:
     gaps = facts.devices[0].ledger.gaps
     number = int((gaps.start_ns == 130_000).nonzero()[0][0])
     chain = gap_chain(arrays, 0, number)
-    assert (chain.start_us, chain.end_us, chain.trigger) == (130, 325, "drained")
+    assert (chain.start_us, chain.end_us, chain.trigger) == (130, 325, pb.TriggerTime.drained)
     assert (chain.before.name, chain.before.operator, chain.before.stream) == ("gemm", "aten::mm", 7)
     assert (chain.after.name, chain.after.operator, chain.after.start_us) == ("add", "aten::add", 325)
     assert (chain.launch.name, chain.launch.operator) == ("cudaLaunchKernel", "aten::add")
     assert (chain.launch.start_us, chain.launch.duration_us) == (310, 10)
     assert chain.launch.thread.startswith("main: ")
     assert list(chain.launch.stack) == ["train.py(10): main", "train.py(20): train_step", "aten::add"]
-    segments = [(part.cause, part.name, part.start_us, part.duration_us) for part in chain.host]
+    segments = [
+        (pb.CauseTime.Cause.Name(part.cause), part.name, part.start_us, part.duration_us)
+        for part in chain.host
+    ]
     assert segments == [
         ("sync", "cudaStreamSynchronize", 130, 5),
         ("python", "train.py(20): train_step", 135, 165),
@@ -52,7 +56,9 @@ def test_a_chain_has_the_work_before_and_after_the_launch_and_the_host(tmp_path:
         ("latency", "cudaLaunchKernel", 320, 5),
     ]
     assert chain.host[1].place == "train_step (train.py, defined at line 20)"
-    assert {part.cause: part.us for part in chain.by_cause} == {c: us for c, _, _, us in segments}
+    assert {part.cause: part.us for part in chain.by_cause} == {
+        part.cause: part.duration_us for part in chain.host
+    }
 
 
 def test_the_end_of_the_recording_ends_a_gap_without_work(tmp_path: Path) -> None:
@@ -72,8 +78,8 @@ def test_a_chain_of_work_without_a_launch_has_none(tmp_path: Path) -> None:
     chain = gap_chain(prepare_timeline(facts), 0, number)
     assert chain.after.name == "ghost"
     assert not chain.HasField("launch")
-    assert [part.cause for part in chain.host] == ["unlinked"]
-    assert chain.trigger == "unknown"
+    assert [part.cause for part in chain.host] == [pb.CauseTime.unlinked]
+    assert chain.trigger == pb.TriggerTime.unknown
 
 
 def test_the_stack_contains_frames_that_cause_no_gap(tmp_path: Path) -> None:

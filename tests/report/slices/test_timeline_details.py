@@ -67,7 +67,7 @@ def test_kinds_limit_what_is_found(prepared: Prepared, text: str, kind: str, exp
 def test_a_pattern_is_re2_and_a_broken_one_is_refused(prepared: Prepared) -> None:
     assert names(find(prepared, "^(gemm|add)$", regex=True)) == ["gemm", "add"]
     broken = find(prepared, "(a", regex=True)
-    assert broken.state == "failed"
+    assert broken.state == pb.ReportState.failed
     assert "Not a valid regular expression" in broken.error.what
 
 
@@ -97,7 +97,7 @@ def details(prepared: Prepared, text: str, kind: str) -> pb.EventDetails:
 
 
 def linked(found: pb.EventDetails) -> list[tuple[str, bool, str]]:
-    return [(link.kind, link.leads_here, link.event.name) for link in found.links]
+    return [(pb.EventLink.Kind.Name(link.kind), link.leads_here, link.event.name) for link in found.links]
 
 
 def test_a_kernel_has_the_stack_of_its_launch_and_the_wait_that_it_ends(prepared: Prepared) -> None:

@@ -14,7 +14,7 @@ from tb_gpudiag.report.views.markdown import code, text, to_markdown
 from tb_gpudiag.report.views.text import to_text
 from tests.builder import TraceBuilder
 from tests.report.reports import HOSTILE, hostile, report_of, slow_loader
-from tests.report.views.formats import FORMATS, Page, rendered, words_in
+from tests.report.views.formats import FORMATS, Page, rendered
 
 MB = 1 << 20
 
@@ -58,12 +58,6 @@ def test_html_keeps_a_hostile_name_a_name(good: pb.Report, bad: pb.Report) -> No
     assert "<img src=x onerror=alert(1)>" in page.words
 
 
-def test_an_unknown_cause_is_not_part_of_a_style(good: pb.Report) -> None:
-    good.devices[0].window_idle_by_cause.add(cause="x);background:url(//host/", us=10)
-    assert "var(--x" not in to_html([good])
-    assert "idle: x);background:url(//host/" in words_in("html", good)
-
-
 def test_html_links_to_https_only(good: pb.Report) -> None:
     good.findings[0].fix.url = "javascript:alert(1)"
     for shown in (to_html([good]), rendered(to_markdown([good]))):
@@ -99,7 +93,7 @@ def test_names_of_memory_stay_names(tmp_path: Path) -> None:
 def test_names_of_a_repetition_stay_names(format: str, good: pb.Report) -> None:
     good.inferred_steps.repetitions = 2
     good.inferred_steps.accounts.add(name=HOSTILE)
-    good.inferred_steps.sign, good.inferred_steps.inside = "one_call", HOSTILE
+    good.inferred_steps.sign, good.inferred_steps.inside = pb.InferredSteps.one_call, HOSTILE
     page = {"text": to_text([good]), "markdown": rendered(to_markdown([good])), "html": to_html([good])}
     assert "Repetition" in page[format]
     assert "<img" not in page[format] or format == "text"

@@ -107,7 +107,7 @@ def test_a_table_above_several_reports_says_what_limits_each(
     to_view: Callable[[list[pb.Report]], str], report: pb.Report
 ) -> None:
     healthy = pb.Report(trace=pb.TraceInfo(run="fine", path="log/fine.json", kind="trace"))
-    healthy.verdict.limiter = "copy"
+    healthy.verdict.limiter = pb.Verdict.copy
     report.findings.add().rule = "GD405"
     shown = to_view([report, healthy])
     overview = one_space(shown[: shown.index(report.trace.path)])

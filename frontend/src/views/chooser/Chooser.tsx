@@ -137,10 +137,10 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
     return { state: "failed", note: failed[0]?.error?.what ?? "unreadable" };
   }
   if (failed.length > 0) return { state: "partly", note: `${failed.length} of ${traces.length} unreadable` };
-  const known = latest?.limiter && latest.limiter !== "unknown";
+  const known = latest && latest.limiter !== "unknown";
   return {
     state: latest?.state ?? "new",
-    note: kindText(latest?.kind ?? "") || (known ? `limited by ${latest.limiter}` : ""),
+    note: kindText(latest?.kind ?? "trace") || (known ? `limited by ${latest.limiter}` : ""),
   };
 }
 

@@ -1,5 +1,4 @@
 import { useEffect, useId, useRef, type ReactNode } from "react";
-import { term, word } from "../../base/terms";
 import { SEVERITIES } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
 import { costText, costsMemory } from "../../state/findings";
@@ -50,8 +49,8 @@ export function FindingItem({ id, finding, opened, number, after, report, mark }
         }}
       >
         {number !== undefined && <span className="gd-finding-number">{number}</span>}
-        <span className="gd-severity" title={term(SEVERITIES, finding.severity)?.explanation}>
-          {word(SEVERITIES, finding.severity)}
+        <span className="gd-severity" title={SEVERITIES[finding.severity].explanation}>
+          {SEVERITIES[finding.severity].word}
         </span>
         <span className="gd-finding-title">
           <b>{finding.title}</b>

@@ -1,5 +1,4 @@
 import { codePlace, percent, time } from "../../base/format";
-import { term, word } from "../../base/terms";
 import { HOST_KINDS } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
 import type { HostActivity, Report } from "../../wire/report";
@@ -51,7 +50,7 @@ function ActivityRow({ item, total_us }: { item: HostActivity; total_us: number 
       <td className="gd-name" title={item.name}>
         {item.name}
       </td>
-      <td title={term(HOST_KINDS, item.kind)?.explanation}>{word(HOST_KINDS, item.kind)}</td>
+      <td title={HOST_KINDS[item.kind].explanation}>{HOST_KINDS[item.kind].word}</td>
       <td className="gd-name gd-mono" title={where}>
         {where}
       </td>

@@ -4,7 +4,7 @@ import { limiterWord } from "../../base/limiters";
 import type { Order } from "../../base/sorting";
 import type { BaseJob } from "../../state/baseJob";
 import { deltaOf } from "../../state/delta";
-import { rankParts } from "../../state/job";
+import { accountParts } from "../../state/account";
 import { usePage } from "../../state/store";
 import type { JobRank, JobReport } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
@@ -87,7 +87,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
     about: "The step window by cause. Sorts by the share of computing.",
     width: 170,
     value: ({ computing_us, window_us }) => computing_us / window_us,
-    cell: (rank) => <Bar parts={rankParts(rank)} whole_us={rank.window_us} label={`Rank ${rank.rank}`} />,
+    cell: (rank) => <Bar parts={accountParts(rank)} whole_us={rank.window_us} label={`Rank ${rank.rank}`} />,
   },
   {
     id: "limiter",

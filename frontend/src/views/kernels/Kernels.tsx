@@ -1,5 +1,4 @@
 import { count, percent, time } from "../../base/format";
-import { term, word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import type { KernelFamily, Report } from "../../wire/report";
 import { NumberTitle } from "../parts/NumberTitle";
@@ -45,10 +44,10 @@ export function Kernels({ report }: { report: Report }) {
 }
 
 function FamilyRow({ item, several }: { item: KernelFamily; several: boolean }) {
-  const name = word(FAMILIES, item.family);
+  const { word: name, explanation } = FAMILIES[item.family];
   return (
     <LinkedRow of={item}>
-      <td className="gd-name" title={term(FAMILIES, item.family)?.explanation}>
+      <td className="gd-name" title={explanation}>
         {several ? `GPU ${item.device}: ${name}` : name}
       </td>
       <td className="gd-number">{count(item.kernels)}</td>

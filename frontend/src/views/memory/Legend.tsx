@@ -7,11 +7,10 @@ import type { DeviceMemory } from "../../wire/report";
 /** The legend of the chart. */
 export function Legend({ memory, scale }: { memory: DeviceMemory; scale: Scale }) {
   const scheme = usePage((page) => page.scheme);
-  const word = (id: string) => MEMORY_LINES[id]?.word ?? id;
   const floors = memory.floors.length > 0;
-  const shown: readonly (readonly [boolean, string, string, string])[] = [
-    [true, "line", "allocated", word("allocated")],
-    [memory.peak_reserved_bytes > 0 && scale.reserved, "dashes", "reserved", word("reserved")],
+  const shown: readonly (readonly [boolean, string, keyof typeof MEMORY_LINES, string])[] = [
+    [true, "line", "allocated", MEMORY_LINES.allocated.word],
+    [memory.peak_reserved_bytes > 0 && scale.reserved, "dashes", "reserved", MEMORY_LINES.reserved.word],
     [floors, "point", "floor", `Floor of a ${memory.trend?.unit === "second" ? "window of time" : "step"}`],
     [floors && memory.floors.some(({ excused }) => excused), "hollow", "floor", "Warm-up"],
     [memory.trend !== undefined, "dashes", "floor", "Trend"],
@@ -21,8 +20,8 @@ export function Legend({ memory, scale }: { memory: DeviceMemory; scale: Scale }
       {shown
         .filter(([there]) => there)
         .map(([, mark, line, name]) => (
-          <li key={name} title={MEMORY_LINES[line]?.explanation}>
-            <span data-mark={mark} style={{ color: MEMORY_LINES[line]?.color[scheme] }} aria-hidden="true" />
+          <li key={name} title={MEMORY_LINES[line].explanation}>
+            <span data-mark={mark} style={{ color: MEMORY_LINES[line].color[scheme] }} aria-hidden="true" />
             {name}
           </li>
         ))}

@@ -1,7 +1,6 @@
 import { useElementSize } from "@mantine/hooks";
 import { useState } from "react";
 import { bytes, percent } from "../../base/format";
-import { colored } from "../../base/terms";
 import { MEMORY_KINDS } from "../../base/vocabulary";
 import { textOn } from "../../canvas/theme";
 import { peakTiles, tileDetail, tileTitle, type KindTiles, type Tile } from "../../state/memory";
@@ -80,14 +79,13 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
   return (
     <ul className="gd-kinds" aria-label="Kinds of memory at the peak">
       {kinds.map(({ kind, bytes: size }) => (
-        <li key={kind} title={colored(MEMORY_KINDS, kind).explanation}>
+        <li key={kind} title={MEMORY_KINDS[kind].explanation}>
           <span
             className="gd-swatch"
-            style={{ background: colored(MEMORY_KINDS, kind).color[scheme] }}
+            style={{ background: MEMORY_KINDS[kind].color[scheme] }}
             aria-hidden="true"
           />
-          {colored(MEMORY_KINDS, kind).word} {bytes(size)}{" "}
-          <span className="gd-muted">{percent(size, whole)}</span>
+          {MEMORY_KINDS[kind].word} {bytes(size)} <span className="gd-muted">{percent(size, whole)}</span>
         </li>
       ))}
     </ul>
@@ -96,7 +94,7 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
 
 /** Begins with what is seen on the tile, so that it can be named by voice. */
 function tileName(tile: Tile, whole: number): string {
-  const { word } = colored(MEMORY_KINDS, tile.kind);
+  const { word } = MEMORY_KINDS[tile.kind];
   const title = tileTitle(tile);
   const share = percent(tile.bytes, whole);
   return title === ""
@@ -116,7 +114,7 @@ interface TilesProps {
 function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }: TilesProps) {
   const scheme = usePage((page) => page.scheme);
   if (!within) return null;
-  const background = colored(MEMORY_KINDS, kind).color[scheme];
+  const background = MEMORY_KINDS[kind].color[scheme];
   const rects = squarify(
     tiles.map((tile) => tile.bytes),
     within,
@@ -127,7 +125,7 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
     const { owner } = tile;
     const inside = legible && (
       <>
-        <b>{tileTitle(tile) || colored(MEMORY_KINDS, kind).word}</b> <span>{bytes(tile.bytes)}</span>
+        <b>{tileTitle(tile) || MEMORY_KINDS[kind].word}</b> <span>{bytes(tile.bytes)}</span>
       </>
     );
     const named = {

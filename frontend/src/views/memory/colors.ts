@@ -18,7 +18,7 @@ const FAINT = "26";
 const STRONG = "73";
 
 function colorsOf(scheme: Scheme): ChartColors {
-  const line = (id: string) => MEMORY_LINES[id]?.color[scheme] ?? "";
+  const line = (id: keyof typeof MEMORY_LINES) => MEMORY_LINES[id].color[scheme];
   return {
     allocated: line("allocated"),
     filled: line("allocated") + FAINT,

@@ -2,10 +2,15 @@ import { useElementSize } from "@mantine/hooks";
 import { useState } from "react";
 import { count, figures, percent, plural, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
-import { word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import { useRoofline } from "../../state/calls";
-import type { RooflinePeak, RooflinePlot, RooflinePoint, TraceEntry } from "../../wire/report";
+import type {
+  KernelFamily_Family,
+  RooflinePeak,
+  RooflinePlot,
+  RooflinePoint,
+  TraceEntry,
+} from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Section } from "../parts/Section";
 import { shapesText } from "./names";
@@ -219,7 +224,9 @@ function power(value: number): string {
 /** Families are told apart by shape as well as by color. */
 const SHAPES = ["gemm", "convolution", "attention"] as const;
 
-function shapeOf(family: string): string {
+type Shaped = (typeof SHAPES)[number] | "other";
+
+function shapeOf(family: KernelFamily_Family): Shaped {
   return SHAPES.find((name) => name === family) ?? "other";
 }
 
@@ -241,7 +248,7 @@ function Mark({ item: { point, intensity, teraflops }, x, y, radius }: MarkProps
   );
 }
 
-function Shape({ family, radius }: { family: string; radius: number }) {
+function Shape({ family, radius }: { family: Shaped; radius: number }) {
   switch (family) {
     case "gemm":
       return <circle r={radius} />;
@@ -249,7 +256,7 @@ function Shape({ family, radius }: { family: string; radius: number }) {
       return <rect x={-radius * 0.88} y={-radius * 0.88} width={radius * 1.76} height={radius * 1.76} />;
     case "attention":
       return <path d={`M0 ${-1.2 * radius}L${1.1 * radius} ${0.8 * radius}H${-1.1 * radius}Z`} />;
-    default:
+    case "other":
       return <path d={`M0 ${-1.25 * radius}L${1.25 * radius} 0L0 ${1.25 * radius}L${-1.25 * radius} 0Z`} />;
   }
 }
@@ -266,7 +273,7 @@ function Legend({ placed }: { placed: readonly Placed[] }) {
               <Shape family={family} radius={5} />
             </g>
           </svg>
-          {family === "other" ? "Other" : word(FAMILIES, family)}
+          {FAMILIES[family].word}
         </li>
       ))}
     </ul>
@@ -311,8 +318,8 @@ const COLUMNS: readonly Column<RooflinePoint>[] = [
     id: "family",
     title: "Family",
     width: 110,
-    value: ({ family }) => word(FAMILIES, family),
-    cell: ({ family }) => word(FAMILIES, family),
+    value: ({ family }) => FAMILIES[family].word,
+    cell: ({ family }) => FAMILIES[family].word,
   },
   {
     id: "calls",

@@ -1,5 +1,4 @@
 import { count, figures, percent, time } from "../../base/format";
-import { word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import type { KernelRow, OperatorRow, OperatorTable } from "../../wire/report";
 import type { Column } from "../parts/DataTable";
@@ -170,8 +169,8 @@ export function kernelColumns(): readonly Column<KernelRow>[] {
       id: "family",
       title: "Family",
       width: 104,
-      value: ({ family }) => word(FAMILIES, family),
-      cell: ({ family }) => word(FAMILIES, family),
+      value: ({ family }) => FAMILIES[family].word,
+      cell: ({ family }) => FAMILIES[family].word,
     },
     {
       id: "count",

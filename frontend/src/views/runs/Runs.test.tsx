@@ -11,7 +11,15 @@ import Runs from "./Runs";
 function row(run: string, more: Partial<RunRow> = {}): RunRow {
   return {
     ...{ id: run, run, kind: "trace", worker: "w", ranks: 1, recordings: 1, time_s: 1_700_000_000 },
-    ...{ step_us: 0, low_step_us: 0, high_step_us: 0, busy_share: 0, account: [], limiter: "", sentence: "" },
+    ...{
+      step_us: 0,
+      low_step_us: 0,
+      high_step_us: 0,
+      busy_share: 0,
+      account: [],
+      limiter: "unknown",
+      sentence: "",
+    },
     ...{ first_rule: "", first_title: "", saving_share: 0, memory_share: 0, change: "", state: "ready" },
     ...{ error: undefined, trace_id: `${run}-trace`, severity: 0 },
     ...more,

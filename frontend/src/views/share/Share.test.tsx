@@ -8,7 +8,15 @@ import { Share } from "./Share";
 
 const entry: TraceEntry = {
   ...{ id: "1", run: "a", worker: "w", span: "", size_bytes: 1, modified_s: 1, error: undefined },
-  ...{ state: "ready", limiter: "", sentence: "", writing: false, content: "c", kind: "trace", origin: "" },
+  ...{
+    state: "ready",
+    limiter: "unknown",
+    sentence: "",
+    writing: false,
+    content: "c",
+    kind: "trace",
+    origin: "",
+  },
 };
 
 afterEach(cleanup);

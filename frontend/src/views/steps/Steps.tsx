@@ -1,5 +1,5 @@
 import { plural, time } from "../../base/format";
-import { inferredReason, stepParts, stepsOf } from "../../state/account";
+import { inferredReason, accountParts, stepsOf } from "../../state/account";
 import type { Device, InferredSteps, Report, StepAccount } from "../../wire/report";
 import { Bar } from "../parts/Bar";
 import { Section } from "../parts/Section";
@@ -30,7 +30,12 @@ function StepBars({ accounts, inferred }: BarsProps) {
         {accounts.map((step, at) => (
           <div className="gd-stepbar" key={at}>
             <span title={step.name}>{step.name.replace(/^ProfilerStep#/, "Step ")}</span>
-            <Bar parts={stepParts(step)} whole_us={step.duration_us} scale_us={longest} label={step.name} />
+            <Bar
+              parts={accountParts(step)}
+              whole_us={step.duration_us}
+              scale_us={longest}
+              label={step.name}
+            />
             <span>{time(step.duration_us)}</span>
             <ShowOnTimeline of={step} />
           </div>

@@ -1,5 +1,4 @@
 import { codePlace, percent, time } from "../../base/format";
-import { word } from "../../base/terms";
 import { HOST_KINDS } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
 import type { Against } from "../../state/base";
@@ -33,7 +32,7 @@ export function HostAccount({ report, against }: { report: Report; against: Agai
                 <LinkedRow of={item} key={at}>
                   <td
                     className="gd-name"
-                    title={`${word(HOST_KINDS, item.kind)} ${item.place ? codePlace(item.place) : ""}`}
+                    title={`${HOST_KINDS[item.kind].word} ${item.place ? codePlace(item.place) : ""}`}
                   >
                     {item.name}
                   </td>

@@ -1,5 +1,4 @@
 import { limiterWord } from "../../base/limiters";
-import { term } from "../../base/terms";
 import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
 import { kindText } from "../../state/kinds";
 import { TraceInfo_Status, type TraceInfo } from "../../wire/report";
@@ -11,14 +10,14 @@ import { JobLink } from "./JobLink";
 export function Verdict({ report, entry }: ReportProps) {
   const { trace, verdict, devices } = report;
   const limiter = verdict?.limiter ?? "unknown";
-  const kind = kindText(trace?.kind ?? "");
+  const kind = kindText(trace?.kind ?? "trace");
   return (
     <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
       <div className="gd-verdict-head">
         <span className="gd-over" title={kind ? undefined : GLOSSARY.limiter}>
           {kind ? "Recorded" : "Limited by"}
         </span>
-        <h1 title={kind || devices.length === 0 ? undefined : term(LIMITERS, limiter)?.explanation}>
+        <h1 title={kind || devices.length === 0 ? undefined : LIMITERS[limiter].explanation}>
           {kind || limiterWord(limiter, devices.length > 0)}
         </h1>
         {trace && <Badges trace={trace} />}

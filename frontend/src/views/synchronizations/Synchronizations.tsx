@@ -1,5 +1,4 @@
 import { codePlace, count, time } from "../../base/format";
-import { term, word } from "../../base/terms";
 import { SYNC_KINDS } from "../../base/vocabulary";
 import type { Report, SyncSite } from "../../wire/report";
 import { NumberTitle } from "../parts/NumberTitle";
@@ -49,7 +48,7 @@ function SiteRow({ site }: { site: SyncSite }) {
   const where = site.place ? codePlace(site.place) || site.place.operator : "";
   return (
     <LinkedRow of={site}>
-      <td title={term(SYNC_KINDS, site.kind)?.explanation}>{word(SYNC_KINDS, site.kind)}</td>
+      <td title={SYNC_KINDS[site.kind].explanation}>{SYNC_KINDS[site.kind].word}</td>
       <td className="gd-name gd-mono" title={where}>
         {where}
       </td>

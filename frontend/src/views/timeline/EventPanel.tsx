@@ -5,7 +5,7 @@ import { functionFirst } from "../../base/names";
 import type { Slice } from "../../canvas/slice";
 import { kindLabel } from "../../canvas/theme";
 import { usePage } from "../../state/store";
-import type { EventDetails, EventLink } from "../../wire/report";
+import type { EventDetails, EventLink, EventLink_Kind } from "../../wire/report";
 import { Problem } from "../status/Problem";
 import { goToEvent, select, stepEvent, zoomToEvent, type Direction } from "./actions";
 import { rangeOf, viewOfArrow } from "./goTo";
@@ -189,7 +189,7 @@ function Arguments({ details: d }: { details: EventDetails }) {
 }
 
 /** What a link means, seen from the event: [the event leads to it, it leads to the event]. */
-const MEANING: Readonly<Record<string, readonly [to: string, from: string]>> = {
+const MEANING: Readonly<Record<EventLink_Kind, readonly [to: string, from: string]>> = {
   launch: ["Launches", "Launched by"],
   release: ["Ends the wait", "Waits for"],
   backward: ["Backward", "Forward"],
@@ -203,7 +203,7 @@ interface LinkedProps {
 
 function Linked({ link: { kind, leads_here, event }, from, onPress }: LinkedProps) {
   if (!event) return null;
-  const meaning = MEANING[kind]?.[leads_here ? 1 : 0] ?? kind;
+  const meaning = MEANING[kind][leads_here ? 1 : 0];
   const later = event.start_us - from.start_us;
   return (
     <li>

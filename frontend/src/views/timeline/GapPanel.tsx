@@ -1,8 +1,9 @@
 import { CloseButton, Loader } from "@mantine/core";
 import { useMemo, useState, type ReactNode } from "react";
-import { cause, trigger } from "../../base/causes";
+import { cause } from "../../base/causes";
 import { exactTime, percent, time } from "../../base/format";
 import { aired } from "../../base/viewport";
+import { TRIGGERS } from "../../base/vocabulary";
 import { useGap } from "../../state/queries";
 import { activitiesOf, longest, type Activity } from "../../state/gap";
 import { usePage, type GapKey } from "../../state/store";
@@ -47,7 +48,7 @@ function Chain({ chain }: { chain: GapChain }) {
         Gap of {time(whole_us)} <span>on GPU {chain.device}</span>
       </h3>
       <p className="gd-muted">
-        {exactTime(chain.start_us)} to {exactTime(chain.end_us)} · {trigger(chain.trigger)}
+        {exactTime(chain.start_us)} to {exactTime(chain.end_us)} · {TRIGGERS[chain.trigger].noun}
       </p>
       <Bar
         parts={chain.by_cause.map(({ cause: name, us }) => ({ name, us }))}

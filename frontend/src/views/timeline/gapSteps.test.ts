@@ -60,7 +60,7 @@ describe("steps through gaps", () => {
   });
 
   it("wait for the answer about the open gap, and need one that did not fail", () => {
-    for (const answer of [undefined, { ...chain, state: "failed" }]) {
+    for (const answer of [undefined, { ...chain, state: "failed" as const }]) {
       const steps = gapSteps(devices, longest, { device: 0, gap: 5 }, answer);
       expect(steps).toEqual({ total: 12, rank: 0, longer: null, shorter: null });
     }

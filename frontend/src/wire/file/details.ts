@@ -127,8 +127,8 @@ function linksOf(events: FileEvents, at: number): { links: EventLink[]; left: nu
   ];
   const found = all.slice(0, about.most.links).flatMap(({ link, other, leads_here }): EventLink[] => {
     const place = events.place(other ?? NONE);
-    const kind = about.link_kinds[links.kind[link] ?? 0] ?? "";
-    return place === NONE ? [] : [{ kind, leads_here, event: eventAt(events, place) }];
+    const kind = about.link_kinds[links.kind[link] ?? 0];
+    return place === NONE || !kind ? [] : [{ kind, leads_here, event: eventAt(events, place) }];
   });
   return { links: found, left: all.length - found.length };
 }

@@ -1,6 +1,6 @@
 // The events of the timeline inside an HTML file, as embedded_events.py writes them.
 
-import type { TimelineEvent } from "../report";
+import type { CauseTime_Cause, EventLink_Kind, TimelineEvent } from "../report";
 import { summed, unpackedColumn, unpackedJson } from "./columns";
 
 /** From start to end in ns, or null for the whole recording. */
@@ -62,8 +62,8 @@ interface About {
   readonly rows: readonly number[];
   readonly texts: readonly string[];
   readonly details: Details;
-  readonly causes: readonly string[];
-  readonly link_kinds: readonly string[];
+  readonly causes: readonly CauseTime_Cause[];
+  readonly link_kinds: readonly EventLink_Kind[];
   readonly searched: Readonly<Record<string, readonly number[]>>;
   readonly kinds: {
     readonly operator: number;

@@ -72,16 +72,18 @@ def slice_kernels(
 
 
 def _row(data: CallData, cells: Int64, operator: Int64, of_all: float) -> pb.KernelRow:
-    found = _figures(data, cells, of_all)
     first = int(cells[0])
-    found.name = data.name(int(data.array("cell_name")[first]))
-    found.family = Family(int(data.array("cell_family")[first])).label
-    found.arithmetic = Arithmetic(int(data.array("cell_arithmetic")[first])).name.lower()
     known, member = np.unique(operator, return_inverse=True)
     time = np.bincount(member, data.weights.cell_ns[cells])
     named = [int(i) for i in np.argsort(-time, kind="stable") if known[i] != NONE]
-    found.operators.extend(data.name(int(known[i])) for i in named[:_OPERATORS])
-    found.more_operators = max(0, len(named) - _OPERATORS)
+    found = pb.KernelRow(
+        name=data.name(int(data.array("cell_name")[first])),
+        family=Family(int(data.array("cell_family")[first])).label,
+        arithmetic=Arithmetic(int(data.array("cell_arithmetic")[first])).name.lower(),
+        operators=[data.name(int(known[i])) for i in named[:_OPERATORS]],
+        more_operators=max(0, len(named) - _OPERATORS),
+    )
+    found.MergeFrom(_figures(data, cells, of_all))
     return found
 
 

@@ -51,8 +51,8 @@ def _parts(
         Part("copying", WORK_PARTS["copying"].noun, copying_us),
         Part("communicating", WORK_PARTS["communicating"].noun, communicating_us),
         *(
-            Part(c.cause if c.cause in CAUSES else "other", f"idle: {term(CAUSES, c.cause).noun}", c.us)
-            for c in idle
+            Part(cause, f"idle: {term(CAUSES, cause).noun}", us)
+            for cause, us in ((pb.CauseTime.Cause.Name(part.cause), part.us) for part in idle)
         ),
     ]
 
@@ -70,7 +70,7 @@ def inferred_steps(report: pb.Report) -> Lines:
         f"No steps were recorded. On GPU {found.device} a sequence of {launches} repeats "
         f"{count(found.repetitions, 'time')}, after {time_us(found.setup_us)} of setup and before "
         f"{time_us(found.tail_us)} of other work.",
-        term(STEP_SIGNS, found.sign).explanation.format(inside=found.inside),
+        STEP_SIGNS[pb.InferredSteps.Sign.Name(found.sign)].explanation.format(inside=found.inside),
         f"One repetition takes {time_us(found.median_us)} (median; {shortest} to {longest}). "
         f"Over all repetitions: {_largest_parts(found.accounts, sum(lengths))}.",
     ]

@@ -46,7 +46,8 @@ def _peak(m: pb.DeviceMemory) -> str:
 
 def _kinds(m: pb.DeviceMemory) -> str:
     parts = [
-        f"{term(MEMORY_KINDS, k.kind).noun} {share(k.bytes, m.peak_allocated_bytes)}" for k in m.peak_kinds
+        f"{MEMORY_KINDS[pb.MemoryKind.Kind.Name(k.kind)].noun} {share(k.bytes, m.peak_allocated_bytes)}"
+        for k in m.peak_kinds
     ]
     return f"the peak consists of {', '.join(parts)}" if len(parts) > 1 else ""
 
@@ -62,9 +63,8 @@ def _floor(m: pb.DeviceMemory) -> str:
 
 
 def _change(trend: pb.FloorTrend) -> str:
-    change = f"{size_bytes(_sign(trend) * trend.bytes_per_step)} per {trend.unit}"
-    known = TREND_STATES.get(trend.state, TREND_STATES["unclear"])
-    return known.noun.format(change=change)
+    change = f"{size_bytes(_sign(trend) * trend.bytes_per_step)} per {pb.FloorTrend.Unit.Name(trend.unit)}"
+    return TREND_STATES.get(trend.state, TREND_STATES["unclear"]).noun.format(change=change)
 
 
 def _sign(trend: pb.FloorTrend) -> int:
@@ -72,7 +72,7 @@ def _sign(trend: pb.FloorTrend) -> int:
 
 
 def _floors(trend: pb.FloorTrend) -> str:
-    if trend.unit == "step":
+    if trend.unit == pb.FloorTrend.step:
         return count(trend.steps, "step")
     return count(trend.steps, "time window")
 
@@ -89,7 +89,7 @@ def _confidence(trend: pb.FloorTrend) -> str:
 
 def _until_full(m: pb.DeviceMemory) -> str:
     left = m.steps_until_full  # in the trend's unit
-    if m.trend.unit != "step":
+    if m.trend.unit != pb.FloorTrend.step:
         return f"about {time_us(left * 1e6)}"
     return f"about {count(int(left), 'step')}" if left >= 1 else "less than one step"
 
@@ -139,7 +139,7 @@ def growing_sites(memory: Sequence[pb.DeviceMemory]) -> Table:
         (
             m.name,
             _allocator(site.operator, site.module),
-            size(site.bytes_per_step, f"per {m.trend.unit}"),
+            size(site.bytes_per_step, f"per {pb.FloorTrend.Unit.Name(m.trend.unit)}"),
             size(site.bytes),
             number(site.count),
             code_place(site.place),
@@ -166,7 +166,7 @@ def peak_owners(memory: Sequence[pb.DeviceMemory]) -> Table:
     rows = [
         (
             m.name,
-            term(MEMORY_KINDS, owner.kind).word,
+            MEMORY_KINDS[pb.MemoryKind.Kind.Name(owner.kind)].word,
             _allocator(owner.operator, owner.module),
             size(owner.bytes),
             number(owner.count) if owner.count else "",

@@ -27,14 +27,14 @@ def worst_first(rows: Iterable[pb.RunRow]) -> list[pb.RunRow]:
 
 def run_table(rows: Sequence[pb.RunRow]) -> Table:
     """Return the table of these rows, in their order."""
-    jobs = sum(row.kind == "job" for row in rows)
+    jobs = sum(row.kind == pb.TraceInfo.job for row in rows)
     recordings = len(rows) - jobs
     parts = [count(jobs, "job")] * bool(jobs) + [count(recordings, "recording")] * bool(recordings)
     return table("overview", " and ".join(parts), _COLUMNS, map(_row, rows))
 
 
 def _row(row: pb.RunRow) -> tuple[Cell, ...]:
-    measured = row.kind in ("trace", "job")
+    measured = row.kind in (pb.TraceInfo.trace, pb.TraceInfo.job)
     return (
         _name(row),
         duration(row.step_us * 1_000) if row.step_us else "",
@@ -47,12 +47,12 @@ def _row(row: pb.RunRow) -> tuple[Cell, ...]:
 
 def _name(row: pb.RunRow) -> str:
     run = "" if row.run in ("", ".") else row.run
-    who = f"job of {count(row.ranks, 'rank')}" if row.kind == "job" else row.worker
+    who = f"job of {count(row.ranks, 'rank')}" if row.kind == pb.TraceInfo.job else row.worker
     return " · ".join(part for part in (run, who) if part)
 
 
 def _limiter(row: pb.RunRow) -> str:
-    return limiter_word(row.limiter or "unknown", on_gpu=row.busy_share > 0)
+    return limiter_word(pb.Verdict.Limiter.Name(row.limiter), on_gpu=row.busy_share > 0)
 
 
 def _finding(row: pb.RunRow) -> str:

@@ -8,7 +8,6 @@ from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.wording.format import figures
 from tb_gpudiag.wording.kinds import FAMILIES, HOST_KINDS, SYNC_KINDS
 from tb_gpudiag.wording.quantity import duration, number, share_of
-from tb_gpudiag.wording.term import term
 
 ROWS_SHOWN = 5
 """Rows of each table. The Report has more."""
@@ -32,10 +31,12 @@ def host_time(report: pb.Report) -> Table:
     rows = [
         (
             activity.name,
-            term(HOST_KINDS, activity.kind).word,
+            HOST_KINDS[pb.HostActivity.Kind.Name(activity.kind)].word,
             duration(activity.us * 1e3),
             # A Python frame is its own place.
-            full_place(activity.place) if activity.kind != "python" and activity.place.file else "",
+            full_place(activity.place)
+            if activity.kind != pb.HostActivity.python and activity.place.file
+            else "",
         )
         for activity in report.host[:ROWS_SHOWN]
     ]
@@ -56,7 +57,7 @@ def kernel_families(report: pb.Report) -> Table:
     busiest = report.devices[0].id if report.devices else 0
     rows = [
         (
-            term(FAMILIES, family.family).word,
+            FAMILIES[pb.KernelFamily.Family.Name(family.family)].word,
             number(family.kernels),
             duration(family.us * 1e3),
             share_of(family.share, 1),
@@ -82,7 +83,7 @@ HOTSPOT_COLUMNS = (
 
 def launch_hotspots(report: pb.Report) -> Table:
     """Operators whose launches cost most."""
-    operators = [spot for spot in report.launch_hotspots if spot.kind == "operator"]
+    operators = [spot for spot in report.launch_hotspots if spot.kind == pb.LaunchHotspot.operator]
     rows = [
         (
             spot.key,
@@ -144,7 +145,7 @@ def synchronizations(report: pb.Report) -> Table:
     """Synchronizations after which the GPU was idle. The others cost nothing."""
     rows = [
         (
-            term(SYNC_KINDS, site.kind).word,
+            SYNC_KINDS[pb.SyncSite.Kind.Name(site.kind)].word,
             number(site.count),
             duration(site.held_us * 1e3),
             duration(site.refill_us * 1e3),

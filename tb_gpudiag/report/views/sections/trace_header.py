@@ -38,9 +38,9 @@ def about(trace: pb.TraceInfo) -> str:
 
 def limiter(report: pb.Report) -> str:
     """The limiter in words. A snapshot is about memory."""
-    if report.trace.kind != "trace":
+    if report.trace.kind != pb.TraceInfo.trace:
         return LIMITERS["memory"].word
-    return limiter_word(report.verdict.limiter, on_gpu=bool(report.devices))
+    return limiter_word(pb.Verdict.Limiter.Name(report.verdict.limiter), on_gpu=bool(report.devices))
 
 
 OVERVIEW_COLUMNS = (
