@@ -231,7 +231,16 @@ class Machine:
                 self.spend(self.costs.launch, "launch")
             start, end, waits = self._run(self.now_ns, self.about(duration_ns * self.slowdown), stream)
             self._note(
-                kind, name, stream, start, end, correlation, bytes, called, waits, (blocks_per_sm, registers)
+                kind,
+                name,
+                stream,
+                start=start,
+                end=end,
+                correlation=correlation,
+                bytes=bytes,
+                called=called,
+                waits=waits,
+                needs=(blocks_per_sm, registers),
             )
         return end
 
@@ -240,12 +249,13 @@ class Machine:
         kind: GpuKind,
         name: str,
         stream: int,
+        *,
         start: int,
         end: int,
         correlation: int,
-        bytes: int | None,
         called: int,
         waits: bool,
+        bytes: int | None = None,
         needs: tuple[float, int] = (2, 32),
     ) -> None:
         blocks, registers = needs
@@ -267,7 +277,16 @@ class Machine:
                 start, end, waits = self._run(
                     self.now_ns, self.about(duration_ns * self.slowdown), stream, turnaround
                 )
-                self._note("kernel", name, stream, start, end, correlation, None, called, waits)
+                self._note(
+                    "kernel",
+                    name,
+                    stream,
+                    start=start,
+                    end=end,
+                    correlation=correlation,
+                    called=called,
+                    waits=waits,
+                )
         return end
 
     def copy(self, direction: Direction, bytes: int, *, pinned: bool, stream: int = DEFAULT_STREAM) -> int:
@@ -282,7 +301,17 @@ class Machine:
             if not pinned:
                 self._block(end, since_ns=called, of_copy=direction == "HtoD")
             name = copy_name(direction, pinned=pinned)
-            self._note("memcpy", name, stream, start, end, correlation, bytes, called, waits)
+            self._note(
+                "memcpy",
+                name,
+                stream,
+                start=start,
+                end=end,
+                correlation=correlation,
+                called=called,
+                waits=waits,
+                bytes=bytes,
+            )
         return end
 
     def busy_until(self, stream: int = DEFAULT_STREAM) -> int:

@@ -58,17 +58,19 @@ def _of_device(machine: Machine, job: Job, device: Device, borders: list[int]) -
     retained = [without_batches for _, without_batches in lowest] if has_steps else []
     cause, operators, function = _leak_site(job, device)
     return MemoryTruth(
-        device,
-        _behaviour(job, device),
-        cause,
-        floors,
-        (retained[-1] - retained[1]) / (len(retained) - 2) if cause and len(retained) > 2 else 0.0,
-        operators,
-        place(function) if function else "",
-        replay.peak_bytes,
-        {kind: bytes for kind, bytes in replay.peak_kinds.items() if bytes},
-        replay.reserved_at_peak_bytes,
-        job.capacity_bytes if device == GPU else 0,
+        device=device,
+        behaviour=_behaviour(job, device),
+        cause=cause,
+        floor_bytes=floors,
+        slope_bytes=(retained[-1] - retained[1]) / (len(retained) - 2)
+        if cause and len(retained) > 2
+        else 0.0,
+        operators=operators,
+        frame=place(function) if function else "",
+        peak_bytes=replay.peak_bytes,
+        peak_kinds={kind: bytes for kind, bytes in replay.peak_kinds.items() if bytes},
+        peak_reserved_bytes=replay.reserved_at_peak_bytes,
+        capacity_bytes=job.capacity_bytes if device == GPU else 0,
     )
 
 

@@ -137,17 +137,17 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
         return _sums(cell_row[known], values, number)
 
     return _Table(
-        key,
-        nodes[node],
-        calls,
-        total(host_self),
-        host_total,
-        total(gpu_self),
-        gpu_total,
-        of_work(np.where(tensor, weights.cell_ns[known], 0).astype(np.float64)),
-        of_work(rated * _rates(data, "rate_operations", rate)),
-        of_work(rated * _rates(data, "rate_bytes", rate)),
-        of_work(rated),
+        key=key,
+        node=nodes[node],
+        calls=calls,
+        host_self=total(host_self),
+        host_total=host_total,
+        gpu_self=total(gpu_self),
+        gpu_total=gpu_total,
+        tensor=of_work(np.where(tensor, weights.cell_ns[known], 0).astype(np.float64)),
+        operations=of_work(rated * _rates(data, "rate_operations", rate)),
+        moved=of_work(rated * _rates(data, "rate_bytes", rate)),
+        rated=of_work(rated),
     )
 
 
