@@ -7,7 +7,7 @@ import { render } from "./index";
 const data = document.getElementById("gpudiag-data")?.textContent;
 if (typeof DecompressionStream === "undefined") {
   document.body.append(
-    "This browser is too old to show this page. Chrome 80, Firefox 113, Safari 16.4 and later can.",
+    "This browser is too old for this page. It needs Chrome 80, Firefox 113, Safari 16.4 or later.",
   );
 } else if (data) {
   const content = JSON.parse(data) as Content;

@@ -22,7 +22,9 @@ it("pins a base and shows differences from it, which a link restores, until it i
   // As a colleague opens the link.
   const link = { view: "summary", trace: candidate.id, base: base.id };
   await openAlone(session.page, session.tensorboard.url, link);
-  await bar(frame).getByText("Faster.").waitFor({ timeout: 55_000 });
+  await bar(frame)
+    .getByText(/faster/i)
+    .waitFor({ timeout: 55_000 });
   await frame.getByText("Gone since the base: 1 finding").waitFor();
   const input = frame.locator('.gd-legend tr[data-part="input"] .gd-delta');
   await expect.poll(() => input.innerText()).toMatch(/^-.*\sms/);
@@ -30,7 +32,9 @@ it("pins a base and shows differences from it, which a link restores, until it i
   await frame.getByText(/ points\s*more/).waitFor();
   await session.page.reload();
   frame = await tabFrame(session.page);
-  await bar(frame).getByText("Faster.").waitFor();
+  await bar(frame)
+    .getByText(/faster/i)
+    .waitFor();
 
   await goTo(frame, "Operators");
   const rows = frame.getByRole("table", { name: "Rows: operator by operator" });
@@ -43,7 +47,7 @@ it("pins a base and shows differences from it, which a link restores, until it i
   await expect.poll(() => idle.innerText()).toMatch(/Data loading\s.*-/s);
 
   await goTo(frame, "Memory");
-  await frame.getByText("Peak, allocated").waitFor();
+  await frame.getByText("Allocated at the peak").waitFor();
 
   await goTo(frame, "Recording");
   await frame.getByRole("columnheader", { name: "In the base" }).waitFor();
@@ -64,7 +68,7 @@ it("says that the base of a link is gone, and unpins it", async () => {
     trace: id,
     base: "0123456789abcdef0123",
   });
-  await frame.getByText(/The base of this page is no longer in the log directory/).waitFor();
+  await frame.getByText(/The pinned base is no longer in the log directory/).waitFor();
   await frame.getByRole("button", { name: "Unpin the base" }).click();
   await session.untilHash((hash) => hash.includes(`trace=${id}`) && !hash.includes("base="));
 });

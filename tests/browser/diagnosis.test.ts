@@ -250,7 +250,7 @@ it("shows names as text, whatever they contain and however long they are", async
   await frame.locator(".gd-lanes").focus();
   await session.page.keyboard.press("n");
   const panel = frame.locator(".gd-gap");
-  await panel.getByText("On the GPU after").waitFor();
+  await panel.getByText("On the GPU after the gap").waitFor();
   await expect
     .poll(() => panel.locator(".gd-chain-name", { hasText: MARKUP.slice(0, 20) }).count())
     .toBeGreaterThan(0);

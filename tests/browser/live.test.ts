@@ -21,7 +21,7 @@ afterAll(async () => {
 it("explains how to record, then finds the first trace, further ones, and a repaired one by itself", async () => {
   const { page, problems } = await openPage(await sharedContext());
   const frame = await openTab(page, tensorboard.url);
-  await frame.getByRole("heading", { name: "No trace in this log directory yet" }).waitFor();
+  await frame.getByRole("heading", { name: "No traces in this log directory yet" }).waitFor();
   await frame.getByRole("button", { name: "Copy recording block" }).click();
   await frame.getByRole("button", { name: "Copy recording block" }).filter({ hasText: "Copied" }).waitFor();
   const copied = await page.evaluate(() => navigator.clipboard.readText());

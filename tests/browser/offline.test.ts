@@ -77,7 +77,7 @@ test("events are found and explained, and a range has statistics", async () => {
   await field.press("Enter");
   const event = page.getByRole("complementary", { name: "Selected event" });
   await event.getByText("Launched by").waitFor();
-  await event.getByRole("button", { name: "Statistics of its time" }).click();
+  await event.getByRole("button", { name: "Statistics of this range" }).click();
   const range = page.getByRole("complementary", { name: "Selected range" });
   await range.getByText("Computing").waitFor();
   await range.getByText("Operators", { exact: true }).click();

@@ -104,9 +104,9 @@ describe("the timeline", () => {
     });
     await panel.getByText("Launched by").waitFor();
     const text = await panel.innerText();
-    expect(text).toContain("On the host meanwhile");
+    expect(text).toContain("On the host during the gap");
     expect(text).toContain("Data loading");
-    expect(text).toContain("On the GPU after");
+    expect(text).toContain("On the GPU after the gap");
   });
 
   it("paints the queue depth, and shows it under the pointer", async () => {

@@ -122,7 +122,7 @@ describe("lanes", () => {
     const labels = frame.locator(".gd-label");
     const before = await labels.count();
     const choose = async (lane: string, item: string) => {
-      await frame.getByRole("button", { name: `Options of ${lane}`, exact: true }).click();
+      await frame.getByRole("button", { name: `Options for ${lane}`, exact: true }).click();
       await frame.getByRole("menuitem", { name: item, exact: true }).click();
     };
     await choose("GPU 0 idle", "Hide");

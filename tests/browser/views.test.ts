@@ -107,7 +107,7 @@ it("shows the history of a run, and opens the recording that is clicked", async 
   const chart = frame.getByRole("group", { name: /^Step time by recording/ });
   await chart.locator("canvas").waitFor({ timeout: 55_000 });
   await expect.poll(() => rows(frame, "Recordings").count()).toBe(3);
-  await frame.getByText("Nothing changed for good between these recordings.").waitFor();
+  await frame.getByText("No lasting change.").waitFor();
   const box = await chart.boundingBox();
   if (!box) throw new Error("the chart is not on the screen");
   await session.page.mouse.move(box.x + box.width - 60, box.y + 60);

@@ -14,6 +14,6 @@ export function word(among: Readonly<Record<string, Term>>, id: string): string 
 
 /** The term of an id that is drawn. An id that the page does not know is gray and hatched. */
 export function colored(among: Readonly<Record<string, Colored>>, id: string): Colored {
-  const unknown = { word: id || "Other", noun: id, explanation: "This page does not know it." };
+  const unknown = { word: id || "Other", noun: id, explanation: "Unknown to this version of the page." };
   return term(among, id) ?? { ...unknown, color: PALETTE.other, hatched: true };
 }

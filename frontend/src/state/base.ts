@@ -49,7 +49,7 @@ export function useAgainst(entry: TraceEntry): Against | null {
     base,
     comparison: data?.comparison ?? null,
     report: report.data?.report ?? null,
-    problem: found.error ? `The server does not answer: ${found.error.message}.` : failed,
+    problem: found.error ? `Could not compare with the base: ${found.error.message}.` : failed,
   };
 }
 

@@ -22,6 +22,6 @@ export function useBaseJob(traces: readonly TraceEntry[], entry: TraceEntry): Ba
   const ranks = (data?.job?.ranks ?? []).filter(({ rank }) => rank >= 0);
   return {
     ranks: new Map(ranks.map((rank) => [rank.rank, rank])),
-    problem: data?.state === "failed" ? "The base is not a job of several ranks." : "",
+    problem: data?.state === "failed" ? "The base does not have several ranks." : "",
   };
 }

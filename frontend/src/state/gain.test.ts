@@ -1,7 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { plain } from "../base/format.testdata";
 import { Finding_Severity, type Finding, type Place, type Report, type Saving } from "../wire/report";
-import { confidenceOf, firstBlock, gainOf, ownPlace, savedShort, stepAfter, stepBefore, toFix } from "./gain";
+import {
+  confidenceOf,
+  firstBlock,
+  gainOf,
+  ownPlace,
+  savedShort,
+  stepAfter,
+  stepAfterAll,
+  stepBefore,
+  toFix,
+} from "./gain";
 
 const saving = (some: Partial<Saving>): Saving => ({
   ...{ low_us: 0, high_us: 40_000, low_share: 0, high_share: 0.4, basis: "at most" },
@@ -36,14 +46,14 @@ describe("the gain of a fix", () => {
   it("is of the step window without steps", () => {
     const gain = gainOf(saving({ high_per_step_us: 0 }), 100_000);
     expect(plain(`${gain?.before} → ${gain?.after} ${gain?.of}`)).toBe(
-      "100 ms → 60 ms at best for the step window",
+      "100 ms → 60 ms at best over the step window",
     );
   });
 
   it("is memory for findings about memory, and nothing where nothing is known", () => {
     expect(plain(savedShort(finding({ cost_bytes: 2 ** 30 })))).toBe("frees 1 GiB");
     expect(plain(savedShort(finding({ cost_bytes: 1, cost_bytes_per_step: 2 ** 20 })))).toBe(
-      "stops 1 MiB per step",
+      "saves 1 MiB per step",
     );
     expect(savedShort(finding({}))).toBe("");
     expect(gainOf(undefined, 100_000)).toBeNull();
@@ -51,10 +61,10 @@ describe("the gain of a fix", () => {
 
   it("says how sure it is, with the error of the replay", () => {
     const plan = { fixes: [], window_us: 1, saving_us: 1, error_share: 0.01 };
-    expect(confidenceOf(finding({ saving: replayed }), plan)).toContain("1.0% off");
+    expect(confidenceOf(finding({ saving: replayed }), plan)).toContain("with 1.0% error.");
     const bound = saving({ basis: "at most; other findings count the same time" });
     expect(confidenceOf(finding({ saving: bound }), plan)).toBe(
-      "An upper bound. A fix cannot save more. Other findings count the same time.",
+      "An upper bound. A fix cannot save more. Other findings include the same time.",
     );
   });
 });
@@ -77,11 +87,12 @@ it("shows the first way to fix it", () => {
 it("gives the step after each planned fix, per step if steps are known", () => {
   const plan = {
     fixes: [{ finding: 2, rule: "", name: "", saving_us: 1, window_us: 50_000 }],
-    ...{ window_us: 100_000, saving_us: 1, error_share: 0 },
+    ...{ window_us: 100_000, saving_us: 60_000, error_share: 0 },
   };
   const report = { plan, findings: [finding({ saving: replayed })] } as unknown as Report;
   expect(plain(stepAfter(report).get(2))).toBe("5 ms");
   expect(plain(stepBefore(report))).toBe("10 ms");
+  expect(plain(stepAfterAll(plan, report))).toBe("4 ms");
 });
 
 it("puts first what costs something", () => {

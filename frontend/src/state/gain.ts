@@ -30,7 +30,7 @@ export interface Gain {
   readonly before: string;
   /** "194 ms to 293 ms", "178 ms at best". */
   readonly after: string;
-  /** "per step", "for the step window". */
+  /** "per step", "over the step window". */
   readonly of: string;
   /** "23.4% to 49.3%", "at most 33.4%". */
   readonly share: string;
@@ -50,7 +50,7 @@ export function gainOf(saving: Saving | undefined, whole_us: number, planned_us 
   return {
     before: time(whole_us / steps),
     after: bound ? `${best} at best` : between(best, after(saving.low_us)),
-    of: perStep ? "per step" : "for the step window",
+    of: perStep ? "per step" : "over the step window",
     share: bound
       ? `saves at most ${percent(saving.high_share)}`
       : `saves ${between(percent(saving.low_share), percent(saving.high_share))}`,
@@ -60,7 +60,7 @@ export function gainOf(saving: Saving | undefined, whole_us: number, planned_us 
 /** What a fix saves, short: "saves 89.6 ms to 189 ms per step", "frees 2 GiB". Empty if nothing is known. */
 export function savedShort(finding: Finding): string {
   const { saving, cost_bytes, cost_bytes_per_step: growth } = finding;
-  if (growth > 0) return `stops ${bytes(growth)} per step`;
+  if (growth > 0) return `saves ${bytes(growth)} per step`;
   if (costsMemory(finding)) return `frees ${bytes(cost_bytes)}`;
   if (!saving || saving.high_us <= 0) return "";
   const perStep = saving.high_per_step_us > 0;
@@ -75,10 +75,10 @@ export function confidenceOf({ saving }: Finding, plan: Plan | undefined): strin
   if (!saving || saving.high_us <= 0) return "";
   const bound = saving.basis.startsWith("at most");
   const basis = term(SAVING_BASES, bound ? "at most" : saving.basis)?.explanation ?? saving.basis;
-  const also = bound && saving.basis.includes(";") ? " Other findings count the same time." : "";
+  const also = bound && saving.basis.includes(";") ? " Other findings include the same time." : "";
   const error =
     saving.basis === "replayed" && plan
-      ? ` Replayed unchanged, the trace comes out ${percent(plan.error_share)} off.`
+      ? ` The replay reproduces the recorded steps with ${percent(plan.error_share)} error.`
       : "";
   return basis + also + error;
 }
@@ -117,6 +117,11 @@ export function stepAfter(report: Report): ReadonlyMap<number, string> {
 /** The mean step as recorded, on the same basis as `stepAfter`. */
 export function stepBefore(report: Report): string {
   return time((report.plan?.window_us ?? window_us(report)) / (stepsOfSavings(report) ?? 1));
+}
+
+/** The least that the step can take once all fixes are made, on the same basis. */
+export function stepAfterAll({ window_us: whole_us, saving_us }: Plan, report: Report): string {
+  return time((whole_us - saving_us) / (stepsOfSavings(report) ?? 1));
 }
 
 /** The finding to fix first; null if none costs time or memory. */

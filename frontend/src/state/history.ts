@@ -48,7 +48,7 @@ export function curvesOf({ points }: History, base: BaseFigures | null = null): 
   const all: Curves[] = [
     {
       title: "Step time",
-      about: "median, with a band between the quartiles",
+      about: "median, and the quartiles as a band",
       unit: "time",
       band: [1, 2],
       ...across(["base", base?.step_us]),
@@ -78,7 +78,7 @@ export function curvesOf({ points }: History, base: BaseFigures | null = null): 
     },
     {
       title: "Memory",
-      about: "highest and lowest allocated memory",
+      about: "peak and floor of allocated memory",
       unit: "bytes",
       ...across(["base, peak", base?.peak_bytes], ["base, floor", base?.floor_bytes]),
       lines: [

@@ -37,7 +37,7 @@ export function clocksText(clocks: Clocks | undefined): string {
     case "ONE_HOST":
       return "one host, one clock";
     case "COLLECTIVES":
-      return `aligned by collectives, within ${time(clocks.residual_us)}`;
+      return `aligned by collectives, to within ${time(clocks.residual_us)}`;
     default:
       return "cannot be compared";
   }
@@ -51,7 +51,7 @@ export function missingText({ missing, missing_ranks: some, world_size }: JobRep
   const names = shown.join(", ") + (more > 0 ? ` and ${count(more)} more` : "");
   return `The job has ${plural(world_size, "rank")}. ${missing === 1 ? "Rank" : "Ranks"} ${names} ${
     missing === 1 ? "is" : "are"
-  } missing: the figures are about the others.`;
+  } missing: all figures are about the other ranks.`;
 }
 
 export interface Slower {

@@ -43,13 +43,11 @@ function trend(some: Partial<FloorTrend>): FloorTrend {
 }
 
 it("describes the peak as far as the trace shows it", () => {
-  expect(plain(peakSentence(memory({})))).toBe(
-    "At its peak, 2.50 ms after the start, 300 MiB are allocated.",
-  );
+  expect(plain(peakSentence(memory({})))).toBe("Memory peaks 2.50 ms after the start: 300 MiB allocated.");
   const known = { reserved_at_peak_bytes: 512 * MIB, capacity_bytes: 1024 * MIB, peak_phase: "backward" };
   expect(plain(peakSentence(memory(known)))).toBe(
-    "At its peak, 2.50 ms after the start, in the backward pass, 300 MiB are allocated " +
-      "and 512 MiB reserved, 50.0% of the device's 1 GiB.",
+    "Memory peaks 2.50 ms after the start, in the backward pass: 300 MiB allocated, " +
+      "512 MiB reserved (50.0% of the device's 1 GiB).",
   );
 });
 

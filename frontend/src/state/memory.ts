@@ -17,11 +17,11 @@ export function change(size: number): string {
 /** One sentence about the peak, the reserved memory and the capacity. */
 export function peakSentence(memory: DeviceMemory): string {
   const { peak_allocated_bytes: peak, reserved_at_peak_bytes: reserved, capacity_bytes: capacity } = memory;
-  const held = reserved > 0 ? ` and ${bytes(reserved)} reserved` : "";
+  const held = reserved > 0 ? `, ${bytes(reserved)} reserved` : "";
   const most = reserved > 0 ? reserved : peak;
-  const of = capacity > 0 ? `, ${percent(most, capacity)} of the device's ${bytes(capacity)}` : "";
+  const of = capacity > 0 ? ` (${percent(most, capacity)} of the device's ${bytes(capacity)})` : "";
   const phase = term(PHASES, memory.peak_phase);
-  return `At its peak, ${time(memory.peak_us)} after the start${phase ? `, in the ${phase.noun}` : ""}, ${bytes(peak)} are allocated${held}${of}.`;
+  return `Memory peaks ${time(memory.peak_us)} after the start${phase ? `, in the ${phase.noun}` : ""}: ${bytes(peak)} allocated${held}${of}.`;
 }
 
 /** One or two sentences about the floor of the steps. */
@@ -58,10 +58,7 @@ function perUnit(trend: FloorTrend, sign: 1 | -1): string {
 /** What the curve leaves out, or "" if it is complete. */
 export function caveat({ device, relative }: DeviceMemory): string {
   if (relative) {
-    return (
-      "This recording has no totals, so the curve starts at 0. " +
-      "Memory allocated before the recording appears only when it is freed."
-    );
+    return "Old trace format: memory from before the recording is not counted.";
   }
   if (device < 0) return "CPU memory counts only what was allocated while the profiler ran.";
   return "";

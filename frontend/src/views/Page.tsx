@@ -41,7 +41,7 @@ export function Page() {
   const hasRuns = runsFirst && (runs.data?.total ?? 0) > (undecided ? 1 : 0);
   return (
     <div className="gd-page">
-      {failed && <Notice tone="warning">TensorBoard does not respond. The page keeps retrying.</Notice>}
+      {failed && <Notice tone="warning">TensorBoard is not responding. Retrying…</Notice>}
       {list || hasRuns ? <Listed list={list} /> : <Searching failed={failed} />}
     </div>
   );
@@ -81,7 +81,7 @@ function Listed({ list }: { list: TraceList | null }) {
         {problems}
         {wanted !== null && !known && open !== "runs" && (
           <Notice tone="warning">
-            The recording of this link is no longer in the log directory. This is another one.
+            The linked recording is no longer in the log directory. This is another one.
           </Notice>
         )}
         {open !== "compare" && <BaseBar entry={open === "runs" ? null : shown} />}

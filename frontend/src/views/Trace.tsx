@@ -46,9 +46,7 @@ export function Trace({ open, entry }: Props) {
       {!stopped && isPending(state) && !error && (
         <Analyzing entry={entry} state={data} again={report !== null} />
       )}
-      {error && !stopped && (
-        <Notice tone="error">Could not load the report of this trace: {error.message}.</Notice>
-      )}
+      {error && !stopped && <Notice tone="error">Could not load this report: {error.message}.</Notice>}
       {state === "failed" && data?.error && (
         <Problem title="This file cannot be diagnosed" problem={data.error} />
       )}

@@ -107,7 +107,7 @@ export function embeddedSource(content: Content): Source {
     gap,
     find: fromEvents(findEvents),
     event: fromEvents(
-      (events, query) => eventDetails(events, query) ?? missing("The file has no event there."),
+      (events, query) => eventDetails(events, query) ?? missing("There is no such event in this file."),
     ),
     range: fromEvents((events, query) =>
       rangeStatistics(events, number(query, "start_us") ?? 0, number(query, "end_us") ?? 0),
@@ -120,7 +120,7 @@ export function embeddedSource(content: Content): Source {
   };
   return (route, query) => {
     const answer = routes[route]?.(query);
-    return answer ?? Promise.resolve(missing(LEFT_OUT[route] ?? "This file does not include this."));
+    return answer ?? Promise.resolve(missing(LEFT_OUT[route] ?? "This file does not include that."));
   };
 }
 

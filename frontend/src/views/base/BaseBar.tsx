@@ -1,6 +1,4 @@
 import { Button } from "@mantine/core";
-import { word } from "../../base/terms";
-import { COMPARISON_VERDICTS } from "../../base/vocabulary";
 import { stepCounts, useAgainst, usePinned } from "../../state/base";
 import { traceLabel } from "../../state/comparison";
 import { usePage } from "../../state/store";
@@ -14,7 +12,7 @@ export function BaseBar({ entry }: { entry: TraceEntry | null }) {
   if (!pinned.entry) {
     return (
       <Notice tone="warning" action={<Unpin />}>
-        The base of this page is no longer in the log directory, so there are no differences to show.
+        The pinned base is no longer in the log directory, so there is nothing to compare with.
       </Notice>
     );
   }
@@ -25,7 +23,7 @@ export function BaseBar({ entry }: { entry: TraceEntry | null }) {
         {entry ? (
           <Judgment entry={entry} />
         ) : (
-          <span>Step times in the table show their difference from it.</span>
+          <span>Step times in the table show their difference from the base.</span>
         )}
       </p>
       <span className="gd-buttons">
@@ -43,8 +41,8 @@ function Judgment({ entry }: { entry: TraceEntry }) {
   if (!comparison) return <span role="status">Comparing…</span>;
   return (
     <span role="status">
-      <b>{word(COMPARISON_VERDICTS, comparison.verdict)}.</b> {comparison.sentence}
-      {!stepCounts(comparison) && " So no figure per step is compared."}
+      {comparison.sentence}
+      {!stepCounts(comparison) && " Per-step figures are not compared."}
     </span>
   );
 }

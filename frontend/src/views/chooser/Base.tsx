@@ -27,7 +27,7 @@ export function Base({ traces, entry }: Props) {
           pinBase(pinned ? null : entry.id);
         }}
       >
-        {pinned ? "Base of comparisons" : "Pin as base"}
+        {pinned ? "Pinned as base" : "Pin as base"}
       </Button>
     );
   }

@@ -73,7 +73,7 @@ export function Chooser({ traces, entry }: Props) {
         <button
           type="button"
           className="gd-newer"
-          title="Recordings of this worker that were written after this one. Click to show the newest."
+          title="Newer recordings of this worker. Click to show the newest."
           onClick={() => {
             open(newer[0]);
           }}

@@ -14,7 +14,7 @@ export function Causes({ comparison: { causes, mean_step_us: mean } }: { compari
   return (
     <Section
       title="Where the difference is"
-      aside={<span className="gd-muted">mean step, by cause; the differences add up</span>}
+      aside={<span className="gd-muted">mean step by cause; the differences add up to the total</span>}
     >
       <div className="gd-wide-plain">
         <table className="gd-plain gd-causes">

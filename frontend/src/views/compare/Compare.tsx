@@ -28,9 +28,7 @@ export default function Compare({ traces, entry }: Props) {
     <>
       <BaseChoice traces={traces} entry={entry} base={known} />
       {base !== null && !known && (
-        <Notice tone="warning">
-          The base of this link is no longer in the log directory. Choose another.
-        </Notice>
+        <Notice tone="warning">The linked base is no longer in the log directory. Choose another.</Notice>
       )}
       {!known && <LikelyBases traces={traces} entry={entry} />}
       {known && (

@@ -25,9 +25,7 @@ export function ComparisonVerdict({ comparison }: { comparison: Comparison }) {
             value={signedTime(step.difference)}
             note={step.base > 0 ? signed(step.difference, percent(step.difference, step.base)) : ""}
           />
-          {intervalText(step) && (
-            <Fact name="Between" value={intervalText(step)} note="95% confidence interval" />
-          )}
+          {intervalText(step) && <Fact name="95% confidence interval" value={intervalText(step)} />}
           {launches && (
             <Fact
               name="Launches per step"

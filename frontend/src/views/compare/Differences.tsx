@@ -18,7 +18,7 @@ const FIGURES: readonly Column<OperatorDifference>[] = [
   {
     id: "count",
     title: "Per step",
-    about: "How many per step, in the base and in the candidate",
+    about: "Count per step: base → candidate",
     width: 120,
     figures: true,
     value: ({ base_count, candidate_count }) => candidate_count - base_count,
@@ -43,7 +43,7 @@ const FIGURES: readonly Column<OperatorDifference>[] = [
   {
     id: "difference",
     title: "Difference",
-    about: "Sorts by size, whatever the sign",
+    about: "Sorts by absolute value",
     width: 106,
     figures: true,
     value: (item) => Math.abs(difference(item)),

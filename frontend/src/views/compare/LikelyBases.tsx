@@ -4,6 +4,7 @@ import { traceLabel } from "../../state/comparison";
 import { hasEvents } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
+import { Section } from "../parts/Section";
 
 /** More would take longer to read than to search. */
 const MOST = 8;
@@ -23,8 +24,7 @@ export function LikelyBases({ traces, entry }: Props) {
   );
   if (likely.length === 0) return null;
   return (
-    <section className="gd-card" aria-label="Compare with">
-      <h2>Compare with</h2>
+    <Section title="Compare with">
       <div className="gd-suggested">
         {likely.map((base) => (
           <Button
@@ -39,6 +39,6 @@ export function LikelyBases({ traces, entry }: Props) {
           </Button>
         ))}
       </div>
-    </section>
+    </Section>
   );
 }

@@ -9,8 +9,8 @@ export function Promises({ promised }: { promised: readonly Promised[] }) {
   if (promised.length === 0) return null;
   return (
     <Section
-      title="Estimated and real savings"
-      aside={<span className="gd-muted">per step, of the base&apos;s findings that are gone</span>}
+      title="Estimated and measured savings"
+      aside={<span className="gd-muted">per step, for findings of the base that are gone</span>}
     >
       <table className="gd-plain">
         <thead>
@@ -20,7 +20,7 @@ export function Promises({ promised }: { promised: readonly Promised[] }) {
               Estimated
             </th>
             <th scope="col" className="gd-number">
-              Real
+              Measured
             </th>
           </tr>
         </thead>

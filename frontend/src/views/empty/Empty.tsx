@@ -10,7 +10,7 @@ const WHY: readonly (readonly [string, string])[] = [
   ["prof.step()", "marks the end of each step. Without it there are no figures per step."],
   [
     "with_stack=True",
-    "adds your functions to the findings. It makes the file larger and the steps slower: 1.0 times as long if large matmuls take the time, 1.5 times for a small BERT, 2.3 times for thousands of tiny operators, and 3.9 times for transforms in Python with num_workers=0, which also took 45 s to save. If the job is not compute-bound, take the figures from a recording without stacks, and record two or three steps with stacks for the functions.",
+    "adds your functions to the findings, at a price: the file is larger and steps are slower. We measured 1.0× the step time with large matmuls, 1.5× for a small BERT, 2.3× with thousands of tiny operators, and 3.9× with Python transforms and num_workers=0 (that file also took 45 s to save). Unless the job is compute-bound, take the timings from a recording without stacks, and record two or three steps with stacks to see the functions.",
   ],
   ["record_shapes, profile_memory", "record tensor shapes and every allocation."],
 ];
@@ -20,7 +20,7 @@ export function Empty({ problems }: { problems: ReactNode }) {
   return (
     <main className="gd-empty">
       {problems}
-      <h1>No trace in this log directory yet</h1>
+      <h1>No traces in this log directory yet</h1>
       <p>
         Record a few training steps with <code>torch.profiler</code> into TensorBoard&apos;s log directory (
         <code>--logdir</code>). The trace appears here within seconds, without a reload.
@@ -38,8 +38,8 @@ export function Empty({ problems }: { problems: ReactNode }) {
       </dl>
       <p className="gd-muted">
         The page lists files that end in <code>.pt.trace.json</code> or <code>.pt.trace.json.gz</code> and
-        CUDA memory snapshots (<code>.pickle</code>), in the log directory and all directories below it. A run
-        is named after its directory.
+        CUDA memory snapshots (<code>.pickle</code>), in the log directory and its subdirectories. A run is
+        named after its directory.
       </p>
     </main>
   );

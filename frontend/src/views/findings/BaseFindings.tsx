@@ -12,7 +12,7 @@ interface MarkProps {
 /** Whether the base has the finding, and what a fix saves there if that is something else. */
 export function ChangedMark({ finding, change }: MarkProps) {
   if (!change) return <span className="gd-base-finding">also in the base</span>;
-  if (change.isNew || !change.before) return <span className="gd-base-finding">new, not in the base</span>;
+  if (change.isNew || !change.before) return <span className="gd-base-finding">new</span>;
   const before = savedShort(change.before);
   const known = before !== "" && before !== savedShort(finding);
   return <span className="gd-base-finding">changed{known && <>, base: {before}</>}</span>;

@@ -1,7 +1,7 @@
-import { percent, plural, time } from "../../base/format";
+import { percent, plural } from "../../base/format";
 import { findingChanges, findingName, type Against } from "../../state/base";
 import { findingKeys } from "../../state/findings";
-import { stepAfter, stepBefore, stepsOfSavings } from "../../state/gain";
+import { stepAfter, stepAfterAll, stepBefore, stepsOfSavings } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -20,7 +20,7 @@ export function Findings({ report, against }: { report: Report; against: Against
   const comparison = against?.comparison ?? null;
   const changes = findingChanges(comparison);
   const after = planned ? stepAfter(report) : null;
-  const unit = stepsOfSavings(report) !== null ? "step" : "step window";
+  const unit = stepsOfSavings(report) !== null ? "Step" : "Step window";
   return (
     <Section
       title={planned ? "Fix in this order" : "Findings"}
@@ -28,7 +28,7 @@ export function Findings({ report, against }: { report: Report; against: Against
       aside={
         <span className="gd-muted">
           {planned
-            ? `A ${unit} takes ${stepBefore(report)} as recorded; at the right, after this fix and those before it`
+            ? `${unit} now: ${stepBefore(report)}. Right column: best case after this and the fixes above`
             : plural(keys.length, "finding")}
         </span>
       }
@@ -55,9 +55,8 @@ export function Findings({ report, against }: { report: Report; against: Against
       </ol>
       {planned && report.plan && (
         <p className="gd-plan-sum">
-          All fixes together save at most {time(report.plan.saving_us)},{" "}
-          {percent(report.plan.saving_us, report.plan.window_us)} of the step window. From a replay whose
-          error is {percent(report.plan.error_share)} of the step window.
+          All fixes together: at most {percent(report.plan.saving_us, report.plan.window_us)} less time per{" "}
+          {unit.toLowerCase()} ({stepBefore(report)} → {stepAfterAll(report.plan, report)}).
         </p>
       )}
       <GoneList findings={comparison?.findings?.gone ?? []} />

@@ -9,10 +9,10 @@ interface Props {
 
 function nothing(points: readonly HistoryPoint[]): string {
   const records = points.filter(({ record }) => record).length;
-  if (records === 0) return "Nothing changed for good between these recordings.";
+  if (records === 0) return "No lasting change.";
   return points.length - records > 1
-    ? "Nothing changed for good between the recordings whose traces were kept."
-    : "Not known: changes are found in traces, which were not kept.";
+    ? "No lasting change between the recordings whose traces were kept."
+    : "Unknown: changes are found in traces, and these traces were not kept.";
 }
 
 /** What changed for good between recordings, and memory that grows over them. */

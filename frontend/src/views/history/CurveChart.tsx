@@ -29,7 +29,7 @@ export function CurveChart({ drawn, onPoint, onOpen }: Props) {
       style={{ height: HEIGHT_PX }}
       tabIndex={0}
       role="group"
-      aria-label={`${curves.title} by recording. Left and right move, Enter opens the recording. The table below has the same figures.`}
+      aria-label={`${curves.title} by recording. Left and right arrow keys move between recordings, Enter opens one. The table below has the same figures.`}
       onKeyDown={(event) => {
         const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
         if (by !== 0) {

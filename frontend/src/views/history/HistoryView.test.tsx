@@ -95,5 +95,5 @@ it("says why there is no history", async () => {
 it("does not say that nothing changed between records", async () => {
   const records = [point(1), point(2), point(3)].map((one) => ({ ...one, record: true }));
   shown({ state: "ready", history: { ...history, points: records, changes: [], drifts: [] } });
-  expect(await screen.findByText(/^Not known: changes are found in traces/)).toBeTruthy();
+  expect(await screen.findByText(/^Unknown: changes are found in traces/)).toBeTruthy();
 });

@@ -27,7 +27,7 @@ export default function HistoryView({ traces, entry }: Props) {
   return (
     <Answer
       doing="Reading the recordings of this run"
-      failed="There is no history of this run"
+      failed="This run has no history"
       state={data}
       error={error}
       answer={data?.history}

@@ -16,7 +16,7 @@ export function HostActivities({ report }: { report: Report }) {
   return (
     <Section
       title="Where host time went"
-      aside={<span className="gd-muted">main thread, in the step window; no time is counted twice</span>}
+      aside={<span className="gd-muted">main thread, in the step window; nothing is counted twice</span>}
     >
       <More items={report.host} first={FIRST}>
         {(shown) => (

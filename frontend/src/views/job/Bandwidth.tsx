@@ -58,9 +58,19 @@ const COLUMNS: readonly Column<CollectiveSize>[] = [
     value: ({ transfer_us }) => transfer_us,
     cell: ({ transfer_us }) => time(transfer_us),
   },
-  rate("algorithm", "Algorithm", "Size by transfer time", ({ algorithm_gb_per_s }) => algorithm_gb_per_s),
-  rate("bus", "Bus", "Bus bandwidth, as nccl-tests define it", ({ bus_gb_per_s }) => bus_gb_per_s),
-  rate("slowest", "Slowest", "Of any of them", ({ slowest_gb_per_s }) => slowest_gb_per_s),
+  rate(
+    "algorithm",
+    "Algorithm",
+    "Size divided by transfer time",
+    ({ algorithm_gb_per_s }) => algorithm_gb_per_s,
+  ),
+  rate("bus", "Bus", "Bus bandwidth, as defined by nccl-tests", ({ bus_gb_per_s }) => bus_gb_per_s),
+  rate(
+    "slowest",
+    "Slowest",
+    "Algorithm bandwidth of the slowest one",
+    ({ slowest_gb_per_s }) => slowest_gb_per_s,
+  ),
 ];
 
 /** How fast collectives transfer, by kind and size. */
@@ -70,7 +80,7 @@ export function Bandwidth({ sizes }: { sizes: readonly CollectiveSize[] }) {
   return (
     <Section
       title="Bandwidth by size"
-      aside={<span className="gd-muted">without waiting for late ranks</span>}
+      aside={<span className="gd-muted">excluding the wait for late ranks</span>}
     >
       <DataTable
         label="Bandwidth"

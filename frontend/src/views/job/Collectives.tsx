@@ -30,7 +30,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "index",
     title: "No.",
-    about: "In order of time",
+    about: "In time order",
     width: 62,
     figures: true,
     value: ({ index }) => index,
@@ -47,7 +47,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "skew",
     title: "Skew",
-    about: "From the first rank's arrival to the last one's",
+    about: "Time between the arrivals of the first and the last rank",
     width: 84,
     figures: true,
     value: ({ skew_us }) => skew_us,
@@ -56,7 +56,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "transfer",
     title: "Transfer",
-    about: "After the last rank has arrived",
+    about: "Time after the last rank has arrived",
     width: 84,
     figures: true,
     value: ({ transfer_us }) => transfer_us,
@@ -65,7 +65,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "waiting",
     title: "Waiting",
-    about: "Sum over ranks",
+    about: "Summed over ranks",
     width: 84,
     figures: true,
     value: waiting_us,
@@ -90,7 +90,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "why",
     title: "Why the last rank is late",
-    about: "What it does more than the others since their previous collective",
+    about: "What the last rank spent more time on than the others since the previous collective",
     value: why,
     cell: (item) => <span title={why(item)}>{why(item)}</span>,
   },

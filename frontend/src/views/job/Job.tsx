@@ -31,7 +31,7 @@ export default function Job({ traces, entry }: Props) {
   return (
     <Answer
       doing="Comparing the ranks"
-      failed="There is no report of this job"
+      failed="This job has no report"
       state={data}
       error={error}
       answer={data?.job}
@@ -54,7 +54,7 @@ function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
         title="Findings about the job"
         aside={<span className="gd-muted">{plural(job.findings.length, "finding")}</span>}
       >
-        {job.findings.length === 0 && <p className="gd-nothing">No problem found between the ranks.</p>}
+        {job.findings.length === 0 && <p className="gd-nothing">No problem found between ranks.</p>}
         <FindingList findings={job.findings} />
         <UncheckedList items={job.unchecked} />
         <CheckedList items={job.clear} />

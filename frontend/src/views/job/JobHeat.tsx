@@ -88,7 +88,7 @@ function StepMap({ job: { ranks, steps }, onPick }: MapProps) {
   return (
     <>
       <HeatMap
-        label="Share of each step that a rank waits for others"
+        label="Share of each step that a rank spends waiting for others"
         rows={ranks.map(rankName)}
         columns={names}
         strength={(cell) => at(cell) / duration(cell)}
@@ -99,7 +99,7 @@ function StepMap({ job: { ranks, steps }, onPick }: MapProps) {
         }
         onPick={onPick}
       />
-      <p className="gd-nothing">A dot marks the rank that comes last in a step: the others wait for it.</p>
+      <p className="gd-nothing">A dot marks the last rank of a step: the others wait for that rank.</p>
       <Table
         label="Waiting by rank and step"
         ranks={ranks}

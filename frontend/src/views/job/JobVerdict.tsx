@@ -1,5 +1,5 @@
 import { limiterWord } from "../../base/limiters";
-import { count, figures, time } from "../../base/format";
+import { count, figures, plural, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
 import { clocksText } from "../../state/job";
 import type { JobReport } from "../../wire/report";
@@ -30,7 +30,7 @@ export function JobVerdict({ job }: { job: JobReport }) {
           <Fact
             name="Slowdown by stragglers"
             value={`${figures(slowdown.s)} ×`}
-            note="How many times as long the job takes as it would without stragglers"
+            note="Job time divided by what it would be without stragglers"
           />
         )}
         {collectives && (
@@ -38,12 +38,12 @@ export function JobVerdict({ job }: { job: JobReport }) {
             <Fact
               name="Waiting for other ranks"
               value={time(collectives.waiting_us)}
-              note="In collectives, for ranks that arrive later. Sum over ranks."
+              note="Time in collectives spent waiting for ranks that arrive later, summed over ranks"
             />
             <Fact
               name="Transfer"
               value={time(collectives.transfer_us)}
-              note="In collectives, after the last rank has arrived"
+              note="Time in collectives after the last rank has arrived, summed over ranks"
             />
           </>
         )}
@@ -57,7 +57,7 @@ export function JobVerdict({ job }: { job: JobReport }) {
 
 function matchedText({ matched, unmatched }: { matched: number; unmatched: number }): string {
   const without = unmatched > 0 ? `, ${count(unmatched)} without a counterpart` : "";
-  return `${count(matched)} collectives matched on their ranks${without}.`;
+  return `${plural(matched, "collective")} matched across ranks${without}.`;
 }
 
 function Fact({ name, value, note }: { name: string; value: string; note?: string }) {

@@ -23,13 +23,13 @@ export function RankLegend({ lanes }: { lanes: readonly Lane[] }) {
         ))}
       <li>
         <span className="gd-swatch" data-strip style={{ background, opacity: WAITING_ALPHA }} />
-        Below: waits in a collective
+        Lower strip: waiting in a collective
       </li>
       <li>
         <span className="gd-swatch" data-strip style={{ background }} />
-        Below: transfers
+        Lower strip: transferring
       </li>
-      <li>▲ The others wait for this rank</li>
+      <li>▲ The other ranks wait for this one</li>
     </ul>
   );
 }

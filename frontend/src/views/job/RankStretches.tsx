@@ -30,7 +30,7 @@ const COLUMNS: readonly Column<Row>[] = [
     cell: ({ lane }) => laneName(lane),
   },
   figure("start", "Start", "From the start of the first recording", ({ stretch }) => stretch.start_us),
-  figure("length", "Duration", "Of the stretch", ({ stretch }) => stretch.end_us - stretch.start_us),
+  figure("length", "Duration", "Length of the stretch", ({ stretch }) => stretch.end_us - stretch.start_us),
   {
     id: "parts",
     title: "What the rank does",
@@ -40,17 +40,27 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "collective",
     title: "Collective",
-    about: "Begins in this stretch",
+    about: "The collective that begins in this stretch",
     width: 130,
     value: ({ own }) => (own ? kindText(own) : ""),
     cell: ({ own }) => own && kindText(own),
   },
-  figure("waits", "Waiting", "For ranks that arrive later", ({ own }) => own?.waiting_us ?? NaN),
-  figure("transfers", "Transfer", "After the last rank has arrived", ({ own }) => own?.transfer_us ?? NaN),
+  figure(
+    "waits",
+    "Waiting",
+    "Time spent waiting for ranks that arrive later",
+    ({ own }) => own?.waiting_us ?? NaN,
+  ),
+  figure(
+    "transfers",
+    "Transfer",
+    "Time after the last rank has arrived",
+    ({ own }) => own?.transfer_us ?? NaN,
+  ),
   figure(
     "waited",
     "Waited for",
-    "By the other ranks, in sum, because this rank is the last",
+    "Total time that the other ranks wait because this rank is last",
     ({ own }) => own?.waited_for_us ?? NaN,
   ),
 ];

@@ -54,20 +54,20 @@ export function RankTimeline({ job }: { job: JobReport }) {
       aside={
         <span className="gd-muted">
           {left > 0 &&
-            `the ${plural(lanes.length, "rank")} that the others wait for longest; ${plural(left, "other")} without a lane. `}
-          Ctrl and the wheel zoom, a click opens the rank&rsquo;s own timeline.
+            `The ${plural(lanes.length, "rank")} that the others wait for longest; ${plural(left, "other")} without a lane. `}
+          Ctrl-wheel to zoom, click to open a rank&rsquo;s own timeline.
         </span>
       }
     >
       {apart && (
         <p className="gd-says">
-          The clocks of these ranks cannot be compared: a lane begins at the start of the rank&rsquo;s own
-          recording if its name has a star, so do not compare it with other lanes.
+          Some clocks cannot be compared. A lane whose name has a star begins at the start of its own
+          recording, so do not compare its times with those of other lanes.
         </p>
       )}
       <Chart job={job} lanes={lanes} />
       {job.timeline?.merged && (
-        <p className="gd-nothing">Short stretches and collectives that follow one another are merged.</p>
+        <p className="gd-nothing">Short stretches and back-to-back collectives are merged.</p>
       )}
       <RankLegend lanes={lanes} />
       <RankStretches lanes={lanes} />
@@ -141,7 +141,7 @@ function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
         className="gd-lanes-map"
         tabIndex={0}
         role="group"
-        aria-label="Timeline of the ranks. Arrow keys move between ranks and stretches, Enter opens one on the rank's own timeline, plus and minus zoom, Escape shows the whole. The table below has the same figures."
+        aria-label="Timeline of the ranks. Arrow keys move between ranks and stretches, Enter opens one on the rank's own timeline, plus and minus zoom, Escape shows everything. The table below has the same figures."
         onKeyDown={onKey}
       >
         <div className="gd-heat-rows" style={{ width: LABELS_PX, height }} aria-hidden="true">
@@ -168,7 +168,7 @@ function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
         />
       </div>
       <p className="gd-lanes-text" role="status">
-        {focus ? stretchText(lanes, focus) : "Point at a stretch to read it."}
+        {focus ? stretchText(lanes, focus) : "Hover over a stretch to read it."}
       </p>
     </div>
   );

@@ -39,7 +39,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
     title: "Host",
     value: ({ host }) => host,
     cell: ({ host, clock_offset_us }) => (
-      <span title={clock_offset_us === 0 ? host : `${host}, clock moved by ${exactTime(clock_offset_us)}`}>
+      <span title={clock_offset_us === 0 ? host : `${host}, clock shifted by ${exactTime(clock_offset_us)}`}>
         {host}
       </span>
     ),
@@ -57,7 +57,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
   share(
     "waiting",
     "Waiting",
-    "In collectives, for ranks that arrive later: share of the step window",
+    "Waiting in collectives for ranks that arrive later: share of the step window",
     ({ waiting_us }) => waiting_us,
   ),
   share(
@@ -83,7 +83,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
   },
   {
     id: "account",
-    title: "Time by cause",
+    title: "Where time goes",
     about: "The step window by cause. Sorts by the share of computing.",
     width: 170,
     value: ({ computing_us, window_us }) => computing_us / window_us,
@@ -92,7 +92,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
   {
     id: "limiter",
     title: "Limited by, first finding",
-    about: "As the report of this rank alone says",
+    about: "According to this rank's own report",
     value: ({ limiter, device_name }) => limiterWord(limiter, device_name !== ""),
     cell: ({ limiter, device_name, findings }) => (
       <span title={findings.map(({ title }) => title).join("\n")}>
@@ -107,8 +107,8 @@ function fromBase({ ranks }: BaseJob): Column<JobRank> {
   const of = ({ rank }: JobRank) => ranks.get(rank)?.step_us ?? 0;
   return {
     id: "base",
-    title: "Step, from the base",
-    about: "Median step time less that of the same rank of the base",
+    title: "Step vs. base",
+    about: "Median step time minus that of the same rank in the base",
     width: 150,
     figures: true,
     value: (rank) => (rank.step_us > 0 && of(rank) > 0 ? rank.step_us - of(rank) : NaN),
@@ -133,7 +133,7 @@ export function Ranks({ job: { ranks }, base }: { job: JobReport; base: BaseJob 
       title="Ranks"
       aside={
         <span className="gd-muted">
-          {plural(ranks.length, "rank")}; a click opens the report of one. {base?.problem}
+          {plural(ranks.length, "rank")}; click one to open its report. {base?.problem}
         </span>
       }
     >

@@ -14,7 +14,8 @@ export function SlowdownPart({ slowdown }: { slowdown: Slowdown }) {
   const { s, low, high, basis, error_share, step_us, ideal_step_us } = slowdown;
   if (s <= 0) return null;
   const range = low > 0 && high > low ? ` (between ${figures(low)} and ${figures(high)})` : "";
-  const exact = error_share > 0 ? `, which reproduces the recorded steps within ${percent(error_share)}` : "";
+  const exact =
+    error_share > 0 ? `, which reproduces the recorded steps with ${percent(error_share)} error` : "";
   return (
     <Section
       title="Slowdown by stragglers"
@@ -23,17 +24,17 @@ export function SlowdownPart({ slowdown }: { slowdown: Slowdown }) {
       <p className="gd-says">
         The job takes {figures(s)} times as long{range} as it would if no rank were slower than its peers
         {step_us > 0 && ideal_step_us > 0 && `: ${time(step_us)} per step instead of ${time(ideal_step_us)}`}.
-        The figures come from a replay of the ranks{exact}.
+        The figures come from replaying all ranks{exact}.
       </p>
       <div className="gd-columns">
         <List
           title="By rank"
-          note="how many times as long because of it alone"
+          note="slowdown that each causes alone"
           items={slowers(slowdown.by_rank, (key) => (/^\d+$/.test(key) ? `Rank ${key}` : key))}
         />
         <List
           title="By kind of work"
-          note="how many times as long because of it alone"
+          note="slowdown that each causes alone"
           items={slowers(slowdown.by_kind, partLabel)}
         />
       </div>
@@ -54,7 +55,7 @@ function List({ title, note, items }: ListProps) {
       <h3 className="gd-group">
         {title} <span className="gd-muted">{note}</span>
       </h3>
-      {items.length === 0 && <p className="gd-nothing">None makes a difference.</p>}
+      {items.length === 0 && <p className="gd-nothing">No part of the job makes a difference.</p>}
       <More items={items} first={FIRST}>
         {(shown) => (
           <ul className="gd-slowers">

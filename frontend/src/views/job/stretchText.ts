@@ -40,7 +40,7 @@ export function stretchText(lanes: readonly Lane[], spot: Spot): string {
   const parts = partsText(stretch);
   const collective = own
     ? ` ${kindText(own)}: waits ${time(own.waiting_us)}, transfers ${time(own.transfer_us)}${
-        own.waited_for_us > 0 ? `; the other ranks wait ${time(own.waited_for_us)} for this one, in sum` : ""
+        own.waited_for_us > 0 ? `; the other ranks wait ${time(own.waited_for_us)} in total for this one` : ""
       }.`
     : "";
   return `Rank ${laneName(lane)}, at ${time(start_us)}, for ${time(end_us - start_us)}${parts && ": "}${parts}.${collective}`;

@@ -16,7 +16,7 @@ export function Kernels({ report }: { report: Report }) {
     <Section
       title="GPU time by kernel family"
       about="kernel family"
-      aside={<span className="gd-muted">by kernel name; families can run concurrently</span>}
+      aside={<span className="gd-muted">by kernel name; families can overlap in time</span>}
     >
       <More items={report.kernel_families} first={FIRST}>
         {(shown) => (

@@ -62,8 +62,8 @@ function FullQueues({ queues }: { queues: readonly LaunchQueue[] }) {
   const waited_us = queues.reduce((sum, queue) => sum + queue.full_queue_us, 0);
   return (
     <p className="gd-muted">
-      {plural(launches, "launch", "launches")} blocked for {time(waited_us)} in total on a full queue. That is
-      not a problem: the host is ahead, and the GPU has work.
+      {plural(launches, "launch", "launches")} blocked on a full queue, for {time(waited_us)} in total. That
+      is not a problem: the host is ahead, and the GPU has work.
     </p>
   );
 }

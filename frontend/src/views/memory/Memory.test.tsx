@@ -46,7 +46,7 @@ it("shows the device of the worst finding about memory, until the user selects a
     { ...ofTime, cost_bytes: 5, memory_device: 1 },
   ]);
   expect(device()).toBe("2");
-  expect(screen.getByText(/\b3\sMiB are allocated/)).toBeTruthy();
+  expect(screen.getByText(/: 3\sMiB allocated/)).toBeTruthy();
   fireEvent.click(screen.getByRole("radio", { name: "GPU 0" }));
   expect(device()).toBe("0");
 });

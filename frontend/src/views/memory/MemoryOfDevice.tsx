@@ -155,8 +155,8 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
         <Selected range={selection} />
       ) : (
         <span className="gd-muted">
-          Drag to select a range, or click a step, to see what it allocates
-          {!isEmbedded() && ". A click shows the state then, further down"}
+          Drag or click a step: what it allocates.
+          {!isEmbedded() && " Click the curve: what was live then (below)."}
         </span>
       )}
       {steps.length > 0 && (

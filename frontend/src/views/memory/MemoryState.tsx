@@ -37,8 +37,8 @@ export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) 
   const state = data?.state === "ready" ? data : null;
   const step_us = span(bounds) / PLACES;
   return (
-    <section className="gd-memory-state" aria-label="State at a moment">
-      <h3>State at a moment</h3>
+    <section className="gd-memory-state" aria-label="Live memory at a moment">
+      <h3>Live memory at a moment</h3>
       <div className="gd-controls">
         <SegmentedControl
           size="xs"
@@ -57,7 +57,7 @@ export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) 
         <input
           type="range"
           className="gd-moment"
-          aria-label="Time of the state"
+          aria-label="Time"
           aria-valuetext={time(at_us - bounds.start_us)}
           min={bounds.start_us}
           max={bounds.end_us}
@@ -72,7 +72,7 @@ export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) 
       {state ? (
         <Live state={state} />
       ) : (
-        <p className="gd-muted">{data?.error ? data.error.what : "Loading the state…"}</p>
+        <p className="gd-muted">{data?.error ? data.error.what : "Loading…"}</p>
       )}
       {memory.segments.length > 0 && <SegmentMap entry={entry} memory={memory} at_us={asked_us} />}
     </section>
@@ -80,18 +80,17 @@ export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) 
 }
 
 function Live({ state }: { state: State }) {
-  const rest = [
-    state.before_bytes > 0 ? `${bytes(state.before_bytes)} of it from before the recording` : "",
-    state.earlier_bytes > 0
-      ? `${bytes(state.earlier_bytes)} more from before the recording, which is not listed`
-      : "",
-    state.unknown_bytes > 0 ? `${bytes(state.unknown_bytes)} without a call stack` : "",
+  const { before_bytes: before, unknown_bytes: unknown, earlier_bytes: earlier } = state;
+  const of = [
+    before > 0 ? `${bytes(before)} was allocated before the recording` : "",
+    unknown > 0 ? `${bytes(unknown)} has no call stack` : "",
   ].filter((text) => text !== "");
   return (
     <>
       <p>
-        {plural(state.allocations, "allocation")} with {bytes(state.live_bytes)}
-        {rest.length > 0 && `; ${rest.join(", ")}`}.
+        {plural(state.allocations, "live allocation")}, {bytes(state.live_bytes)} in total.
+        {of.length > 0 && ` Of this, ${of.join(", and ")}.`}
+        {earlier > 0 && ` Another ${bytes(earlier)} from before the recording is not listed.`}
       </p>
       {state.node.length > 0 && <Stacks state={state} />}
       <Blocks state={state} />
@@ -178,7 +177,7 @@ function Blocks({ state }: { state: State }) {
       />
       {state.more_blocks > 0 && (
         <p className="gd-rest">
-          And {count(state.more_blocks)} more with {bytes(state.more_blocks_bytes)}.
+          And {count(state.more_blocks)} more, {bytes(state.more_blocks_bytes)} in total.
         </p>
       )}
     </>
@@ -194,7 +193,7 @@ const COLUMNS: readonly Column<LiveBlock>[] = [
     id: "site",
     title: "Allocated by",
     value: placeOf,
-    cell: (block) => <span title={placeOf(block)}>{placeOf(block) || "Not known"}</span>,
+    cell: (block) => <span title={placeOf(block)}>{placeOf(block) || "Unknown"}</span>,
   },
   {
     id: "bytes",
@@ -207,7 +206,7 @@ const COLUMNS: readonly Column<LiveBlock>[] = [
   {
     id: "made",
     title: "Allocated at",
-    width: 110,
+    width: 150,
     figures: true,
     value: ({ made_us }) => made_us,
     cell: ({ made_us }) => whenMade(made_us),

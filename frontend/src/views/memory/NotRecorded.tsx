@@ -15,13 +15,13 @@ export function NotRecorded({ report }: { report: Report }) {
       </summary>
       {nsys ? (
         <p>
-          With <code>--cuda-memory-usage=true</code> Nsight Systems records what the driver allocates. For
-          each allocation of torch, record with torch.profiler and <code>profile_memory=True</code>.
+          With <code>--cuda-memory-usage=true</code>, Nsight Systems records what the driver allocates. To see
+          each allocation of PyTorch, record with torch.profiler and <code>profile_memory=True</code>.
         </p>
       ) : (
         <p>
-          With <code>profile_memory=True</code> the profiler records each allocation. With stacks it also
-          records the line that made it.
+          With <code>profile_memory=True</code>, the profiler records each allocation. With stacks, it also
+          records the line of code that made it.
         </p>
       )}
       <CodeBlock code={nsys ? NSYS_RECORDING : CODE} label="how to record memory" />

@@ -61,7 +61,7 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
           </>
         ) : (
           <span className="gd-muted">
-            Hover over a tile for details.{named && " Click it to see its allocations up to the peak."}
+            Hover over a tile for details.{named && " Click one to see its allocations up to the peak."}
           </span>
         )}
       </p>

@@ -39,9 +39,9 @@ export function SegmentMap({ entry, memory, at_us }: Props) {
     <section className="gd-segments" aria-label="Map of segments">
       <h4>Segments</h4>
       <p>
-        {plural(data.segments, "segment")} with {bytes(data.bytes)}: {bytes(data.used_bytes)} allocated,{" "}
+        {plural(data.segments, "segment")}, {bytes(data.bytes)} in total: {bytes(data.used_bytes)} allocated,{" "}
         {bytes(data.inactive_bytes)} inactive, {bytes(data.free_bytes)} free.
-        {data.outside_bytes > 0 && ` ${bytes(data.outside_bytes)} are in no known segment.`}
+        {data.outside_bytes > 0 && ` ${bytes(data.outside_bytes)} is in no known segment.`}
       </p>
       <ul className="gd-memory-legend" aria-label="Legend of the segments">
         {PARTS.map(([part, word, about]) => (
@@ -146,7 +146,7 @@ function isMerged(map: Map, box: number): boolean {
 
 function summaryOf(map: Map, box: number): string {
   const size = bytes(map.box_requested[box] ?? 0);
-  if (isMerged(map, box)) return `${count(map.box_count[box] ?? 0)} small allocations with ${size}`;
+  if (isMerged(map, box)) return `${count(map.box_count[box] ?? 0)} small allocations, ${size} in total`;
   const [frame] = stackOfBox(map, box);
   return frame ? `${size} · ${functionFirst(frame)}` : size;
 }
@@ -182,7 +182,7 @@ function Picked({ map, box }: { map: Map; box: number }) {
           ))}
         </ol>
       ) : (
-        <p className="gd-muted">The snapshot has no call stack of it.</p>
+        <p className="gd-muted">The snapshot has no call stack for this allocation.</p>
       )}
     </div>
   );
@@ -236,7 +236,7 @@ const COLUMNS: readonly Column<MapSegment>[] = [
     title: "Stream",
     width: 110,
     value: ({ stream }) => stream,
-    cell: ({ stream }) => stream || "not known",
+    cell: ({ stream }) => stream || "unknown",
   },
   {
     id: "pool",

@@ -173,7 +173,7 @@ function Stack({ stack, onRoot }: { stack: CallStack; onRoot: (root: number) => 
         </button>
       </p>
       {stack.frames.length === 0 ? (
-        <p className="gd-muted">Nothing is around it, or no stack was recorded.</p>
+        <p className="gd-muted">No enclosing call, or no stack was recorded.</p>
       ) : (
         <Frames stack={stack} hidden={hidden} />
       )}
@@ -198,7 +198,7 @@ function Frames({ stack, hidden }: { stack: CallStack; hidden: number }) {
       <ul>{places.slice(0, FIRST_FRAMES).map(line)}</ul>
       {hidden > 0 && (
         <details>
-          <summary>{plural(hidden, "frame")} further out</summary>
+          <summary>{plural(hidden, "outer frame")}</summary>
           <ul>{places.slice(FIRST_FRAMES).map(line)}</ul>
         </details>
       )}

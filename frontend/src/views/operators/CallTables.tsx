@@ -106,9 +106,7 @@ export function CallTables(props: Props) {
       }
     >
       {against && span !== null && (
-        <p className="gd-rest">
-          Differences from the base are per step over the step window, so a selected range has none.
-        </p>
+        <p className="gd-rest">Differences from the base are per step, so a selected range has none.</p>
       )}
       <Shown
         {...{ order, setOrder, open, onOpen }}
@@ -238,7 +236,7 @@ function Operators({
       {rest && table.total_rows > table.rows.length && (
         <p className="gd-rest">
           And {count(table.total_rows - table.rows.length)} more: {count(rest.calls)} calls,{" "}
-          {time(rest.host_self_us)} of the host, {time(rest.gpu_self_us)} of the GPU.
+          {time(rest.host_self_us)} on the host, {time(rest.gpu_self_us)} on the GPU.
         </p>
       )}
     </>
@@ -287,7 +285,7 @@ function Table<T extends { key: number; name: string }>(props: RowsProps<T>) {
   const { label, rows, columns, kind, group, marked, order, setOrder, open, onOpen } = props;
   const isOpen = (row: T) =>
     open?.kind === kind && open.group === group ? open.key === row.key : row.name === marked;
-  if (rows.length === 0) return <p className="gd-nothing">The trace has none, or none match the filter.</p>;
+  if (rows.length === 0) return <p className="gd-nothing">None recorded, or none match the filter.</p>;
   return (
     <DataTable
       label={label}

@@ -82,7 +82,7 @@ export function FlameSection({ entry, span, hasGpu, marked, onName, root, onRoot
 
 function nothing(state: string | undefined, weight: string): string {
   if (state !== "ready") return "Loading the call tree…";
-  return weight === "gpu" ? "The trace links no GPU work to a call." : "The trace has no calls of the host.";
+  return weight === "gpu" ? "No GPU work of this trace is linked to a call." : "The trace has no host calls.";
 }
 
 function Path({ tree, onRoot }: { tree: CallTree; onRoot: (root: number | null) => void }) {
@@ -164,7 +164,7 @@ function Graph({ tree, order, search, marked, onName, onRoot }: GraphProps) {
               setUnfolded(true);
             }}
           >
-            Show the {plural(around, "caller")} of all this
+            Show {plural(around, "common caller")}
           </button>
         </p>
       )}

@@ -1,5 +1,5 @@
 import { useMemo, useState } from "react";
-import { count, percent, time } from "../../base/format";
+import { count, percent, plural, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
 import { kindLabel } from "../../canvas/theme";
 import type { CallTree } from "../../wire/report";
@@ -25,7 +25,7 @@ export function FlameTable({ tree }: { tree: CallTree }) {
         setOpen(event.currentTarget.open);
       }}
     >
-      <summary>As a table ({count(tree.node.length)} calls)</summary>
+      <summary>As a table ({plural(tree.node.length, "call")})</summary>
       {open && <Nodes tree={tree} />}
     </details>
   );

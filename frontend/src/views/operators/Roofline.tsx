@@ -43,7 +43,7 @@ export function Roofline({ entry, wanted, how }: Props) {
     return (
       <Section title="Roofline" about="roofline">
         <p className="gd-nothing">
-          No operator has recorded input shapes that say what it computes. Record with <code>{how}</code>.
+          No operator has the input shapes that its FLOPs follow from. Record with <code>{how}</code>.
         </p>
       </Section>
     );
@@ -74,9 +74,9 @@ function Plotted({ plot }: { plot: RooflinePlot }) {
 }
 
 function aboutPeaks(plot: RooflinePlot): string {
-  if (plot.bandwidth <= 0) return "The peaks of this GPU are not known.";
+  if (plot.bandwidth <= 0) return "The peak rates of this GPU are unknown.";
   const whose = plot.assumed ? `assumed: ${plot.assumed}` : plot.device_name;
-  return `GPU ${plot.device}, ${whose}; area of a point: time`;
+  return `GPU ${plot.device}, ${whose}; the area of a point is its GPU time`;
 }
 
 interface PictureProps {
@@ -295,7 +295,9 @@ function Points({ plot }: { plot: RooflinePlot }) {
         minWidth={820}
         rowHeight={40}
       />
-      {plot.more_points > 0 && <p className="gd-rest">And {count(plot.more_points)} more with less time.</p>}
+      {plot.more_points > 0 && (
+        <p className="gd-rest">And {count(plot.more_points)} more that take less time.</p>
+      )}
     </>
   );
 }

@@ -20,7 +20,7 @@ interface Wanted {
 const CALLS: Wanted = {
   id: "change_calls",
   title: "± Calls per step",
-  about: "Calls per step, this recording less the base",
+  about: "Calls per step, this recording minus the base",
   now: ({ calls }) => calls,
   base: ({ base_calls }) => base_calls,
   text: countText,
@@ -29,7 +29,7 @@ const CALLS: Wanted = {
 const HOST: Wanted = {
   id: "change_host",
   title: "± Host per step",
-  about: "Host self time per step, this recording less the base",
+  about: "Host self time per step, this recording minus the base",
   now: ({ host_us }) => host_us,
   base: ({ base_host_us }) => base_host_us,
   text: time,
@@ -38,7 +38,7 @@ const HOST: Wanted = {
 const GPU: Wanted = {
   id: "change_gpu",
   title: "± GPU per step",
-  about: "GPU self time per step, this recording less the base",
+  about: "GPU self time per step, this recording minus the base",
   now: ({ gpu_us }) => gpu_us,
   base: ({ base_gpu_us }) => base_gpu_us,
   text: time,
@@ -81,6 +81,6 @@ export function kernelChanges(table: TableChange, group: string): readonly Colum
   const nameOf = group === "kernel" ? ({ name }: KernelRow) => name : rowName;
   return [
     CALLS,
-    { ...GPU, title: "± Time per step", about: "Time per step, this recording less the base" },
+    { ...GPU, title: "± Time per step", about: "Time per step, this recording minus the base" },
   ].map((wanted) => column<KernelRow>(wanted, table, nameOf));
 }

@@ -21,7 +21,7 @@ function rate<T extends { teraflops: number; terabytes: number }>(): readonly Co
     {
       id: "teraflops",
       title: "TFLOP/s",
-      about: "Of the operators whose input shapes were recorded",
+      about: "For operators whose input shapes were recorded",
       width: 78,
       figures: true,
       value: ({ teraflops }) => teraflops || NaN,
@@ -31,7 +31,7 @@ function rate<T extends { teraflops: number; terabytes: number }>(): readonly Co
       id: "gigabytes",
       title: "GB/s",
       about:
-        "Of the operators whose input shapes were recorded: each input read once, each result written once",
+        "For operators whose input shapes were recorded, as if each input were read once and each result written once",
       width: 78,
       figures: true,
       value: ({ terabytes }) => (terabytes > 0 ? terabytes * 1e3 : NaN),
@@ -81,10 +81,8 @@ export function operatorColumns(table: OperatorTable): readonly Column<OperatorR
       cell: () => null,
     });
   }
-  const self = module
-    ? "Of the operators in it, without those in modules inside"
-    : "Without the calls inside it";
-  const total = module ? "Of the operators in it and in modules inside" : "With the calls inside it";
+  const self = module ? "Operators in this module, excluding inner modules" : "Excluding the calls inside";
+  const total = module ? "Operators in this module, including inner modules" : "Including the calls inside";
   return [
     {
       id: "name",
@@ -105,12 +103,7 @@ export function operatorColumns(table: OperatorTable): readonly Column<OperatorR
     us("host_total", "Host total", total, (row) => row.host_total_us),
     ...(table.has_gpu
       ? [
-          us<OperatorRow>(
-            "gpu_self",
-            "GPU self",
-            "GPU work that it launched itself",
-            (row) => row.gpu_self_us,
-          ),
+          us<OperatorRow>("gpu_self", "GPU self", "GPU work launched directly", (row) => row.gpu_self_us),
           {
             id: "gpu_share",
             title: "Share",
@@ -123,7 +116,7 @@ export function operatorColumns(table: OperatorTable): readonly Column<OperatorR
           us<OperatorRow>(
             "gpu_total",
             "GPU total",
-            "GPU work that it and the calls inside it launched",
+            "GPU work launched directly or by the calls inside",
             (row) => row.gpu_total_us,
           ),
           {
@@ -204,7 +197,7 @@ export function kernelColumns(): readonly Column<KernelRow>[] {
     {
       id: "blocks",
       title: "Blocks per SM",
-      about: "Blocks of the grid by multiprocessors of the GPU, mean by time",
+      about: "Blocks in the grid divided by the number of multiprocessors; time-weighted mean",
       width: 100,
       figures: true,
       value: (row) => row.blocks_per_sm || NaN,

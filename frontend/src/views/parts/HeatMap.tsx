@@ -115,7 +115,7 @@ export function HeatMap(props: Props) {
         />
       </div>
       <p className="gd-heat-text" role="status">
-        {at ? text(at) : "Point at a cell to read it, click to open the report of its rank."}
+        {at ? text(at) : "Hover over a cell to read it, click to open the report of its rank."}
       </p>
     </div>
   );

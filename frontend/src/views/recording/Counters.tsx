@@ -8,16 +8,16 @@ export function Counters({ counters }: { counters: readonly Counter[] }) {
   if (counters.length === 0) return null;
   return (
     <Section title="Counters">
-      <p className="gd-nothing">The timeline shows their curves below the lanes of their GPU.</p>
+      <p className="gd-nothing">The timeline shows each counter as a curve below the lanes of its GPU.</p>
       <table className="gd-plain gd-recording">
         <thead>
           <tr>
             <th scope="col">Counter</th>
-            <th scope="col">Of</th>
+            <th scope="col">Device</th>
             <th scope="col">Samples</th>
-            <th scope="col">Least</th>
+            <th scope="col">Min</th>
             <th scope="col">Mean</th>
-            <th scope="col">Most</th>
+            <th scope="col">Max</th>
           </tr>
         </thead>
         <tbody>

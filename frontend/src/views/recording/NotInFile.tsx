@@ -10,13 +10,13 @@ export function NotInFile() {
       <div className="gd-recording-block">
         <Events />
         <ul className="gd-bullets">
-          <li>The details of a row of the tables of operators, and these tables for a range.</li>
+          <li>The details of a row in the operator tables, and these tables for a selected range.</li>
           <li>Gaps other than the 200 longest.</li>
-          <li>The allocations of a range, what was allocated at a moment, and the map of segments then.</li>
-          <li>Other ranks, runs and recordings: their table, history and comparisons.</li>
+          <li>The allocations in a range, and live memory and segments at a moment.</li>
+          <li>Other ranks, runs and recordings: tables, history and comparisons.</li>
         </ul>
         <p className="gd-muted">
-          All of it is there in TensorBoard, and with <code>gpudiag serve</code>.
+          TensorBoard and <code>gpudiag serve</code> show all of this.
         </p>
       </div>
     </Section>

@@ -29,9 +29,10 @@ export default function Recording({ entry, report }: ReportProps) {
         <Section title="Record a better trace">
           <div className="gd-recording-block">
             <p>
-              This block records everything that findings need. Take the figures from a recording without{" "}
-              <code>{fromNsys(report) ? "emit_nvtx and --sample" : "with_stack"}</code>, and the functions
-              from one with it, if stacks slow the job down.
+              This block records everything that findings need. If stacks slow the job down, record twice:
+              take the timings from the recording without{" "}
+              <code>{fromNsys(report) ? "emit_nvtx and --sample" : "with_stack"}</code>, the functions from
+              the one with stacks.
             </p>
             <CodeBlock code={fromNsys(report) ? NSYS_RECORDING : RECORDING} label="recording block" />
           </div>
@@ -88,12 +89,12 @@ function Cost({ cost }: { cost: RecordingCost }) {
   return (
     <p className="gd-recording-cost">
       <b>
-        Recording kept the threads that launch busy for an estimated {time(cost.low_us)} to{" "}
-        {time(cost.high_us)} of the step window ({percent(cost.low_share)} to {percent(cost.high_share)}).
+        Recording itself took the launching threads an estimated {time(cost.low_us)} to {time(cost.high_us)}{" "}
+        of the step window ({percent(cost.low_share)} to {percent(cost.high_share)}).
       </b>{" "}
-      They recorded {count(cost.frames)} Python frames and {count(cost.operators)} operators.
-      {cost.frame_us > 0 && ` A frame took at least ${time(cost.frame_us)}.`} Where the GPU waits for the
-      host, the job is faster without recording, and findings about the host are smaller.
+      {count(cost.frames)} Python frames and {count(cost.operators)} operators were recorded.
+      {cost.frame_us > 0 && ` Each frame took at least ${time(cost.frame_us)}.`} Where the GPU waits for the
+      host, the job runs faster without recording, and findings about the host cost less.
     </p>
   );
 }

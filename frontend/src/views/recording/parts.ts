@@ -33,13 +33,13 @@ export function partsOf(report: Report): readonly Part[] {
     {
       name: "Steps",
       recorded: recorded?.steps ?? false,
-      shows: "Figures per step, slow steps, memory that grows from step to step.",
+      shows: "Per-step figures, slow steps, memory that grows from step to step.",
       how: how.steps,
     },
     {
       name: "Python stacks",
       recorded: recorded?.stacks ?? false,
-      shows: "The functions of your code that findings are about.",
+      shows: "Which of your functions the findings are about.",
       how: how.stacks,
     },
     {

@@ -12,7 +12,7 @@ import { DataTable, type Column } from "../parts/DataTable";
 import { Notice } from "../parts/Notice";
 import { Section } from "../parts/Section";
 import { Searching } from "../status/Searching";
-import { lineColumns, runColumns } from "./columns";
+import { leastWidth, lineColumns, runColumns } from "./columns";
 import { useAnalyses, type Analyses } from "./useAnalyses";
 
 const NONE: readonly RunRow[] = [];
@@ -125,7 +125,7 @@ export default function Runs() {
           }}
           rowHeight={ROW_PX}
           maxHeight="calc(100vh - 142px)"
-          minWidth={1180}
+          minWidth={leastWidth(columns)}
           scroll={{
             top,
             onScroll: (now) => {
@@ -147,7 +147,7 @@ function Analyze({ left, on, toggle }: Analyses) {
     <Button
       size="compact-xs"
       variant="default"
-      title="Analyzes the newest recording of each run, one after the other, while this view is open"
+      title="Analyzes the newest recording of each run, one at a time, while this view is open"
       onClick={toggle}
     >
       {on ? `Stop analyzing, ${count(left)} left` : `Analyze ${count(left)} new`}

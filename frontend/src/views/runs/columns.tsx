@@ -45,7 +45,7 @@ const COLUMNS: readonly Column<RunRow>[] = [
   {
     id: "step",
     title: "Step",
-    about: "Median step time, and half the distance between the quartiles",
+    about: "Median step time ± half the interquartile range",
     width: 92,
     figures: true,
     value: ({ step_us }) => step_us || NaN,
@@ -62,9 +62,9 @@ const COLUMNS: readonly Column<RunRow>[] = [
   },
   {
     id: "account",
-    title: "Time by cause",
+    title: "Where time goes",
     about: "The step window by cause. Sorts by the share that is not computing.",
-    width: 104,
+    width: 114,
     value: lostShare,
     cell: (row) => <Account row={row} />,
   },
@@ -77,7 +77,7 @@ const COLUMNS: readonly Column<RunRow>[] = [
   {
     id: "saving",
     title: "Gain",
-    about: "The most that a fix of the first finding saves, and the step after it",
+    about: "The most that fixing the first finding can save, and the step time after that fix",
     width: 84,
     figures: true,
     value: ({ saving_share }) => saving_share || NaN,
@@ -85,18 +85,18 @@ const COLUMNS: readonly Column<RunRow>[] = [
   },
   {
     id: "memory",
-    title: "Head-room",
+    title: "Free memory",
     about: "The share of the GPU's memory that was never reserved",
-    width: 88,
+    width: 94,
     figures: true,
     value: ({ memory_share }) => (memory_share > 0 ? 1 - memory_share : NaN),
     cell: ({ memory_share }) => (memory_share > 0 ? percent(Math.max(0, 1 - memory_share)) : ""),
   },
   {
     id: "change",
-    title: "Last change",
+    title: "Change since previous",
     about: "What changed between the two newest analyzed recordings of the same worker",
-    width: 122,
+    width: 148,
     value: ({ change }) => change,
     cell: ({ change, recordings }) => (recordings > 1 ? <span title={change}>{sentence(change)}</span> : ""),
   },
@@ -107,8 +107,8 @@ export function runColumns(base_us: number): readonly Column<RunRow>[] {
   if (base_us <= 0) return COLUMNS;
   const fromBase: Column<RunRow> = {
     id: "base",
-    title: "From the base",
-    about: "Median step time, less that of the base. Compare says whether it is more than noise.",
+    title: "vs. base",
+    about: "Median step time minus that of the base. Compare says whether the difference is more than noise.",
     width: 104,
     figures: true,
     value: ({ step_us }) => (step_us > 0 ? step_us - base_us : NaN),
@@ -116,6 +116,14 @@ export function runColumns(base_us: number): readonly Column<RunRow>[] {
       step_us > 0 && <DeltaText delta={deltaOf(step_us, base_us, time)} base={time(base_us)} stacked />,
   };
   return COLUMNS.flatMap((column) => (column.id === "step" ? [column, fromBase] : [column]));
+}
+
+/** Room for a run's name, and for its limiter, in pixels. */
+const LEAST_TEXT = 160;
+
+/** The narrowest that the table can be without cutting off what is in it. */
+export function leastWidth(columns: readonly Column<RunRow>[]): number {
+  return columns.reduce((sum, { width = LEAST_TEXT }) => sum + width, 0);
 }
 
 /** The columns for rows and for the folders that they are in. */
@@ -132,7 +140,7 @@ function folderCell(id: string, { folder, runs, saving_share, folded }: Folder) 
   if (id !== "run") return "";
   return (
     <span className="gd-run-folder">
-      <span aria-hidden="true">{folded ? "▸" : "▾"}</span> <b>{folder || "Log directory"}</b>{" "}
+      <span aria-hidden="true">{folded ? "▸" : "▾"}</span> <b>{folder || "(no folder)"}</b>{" "}
       <span className="gd-muted">{plural(runs, "run")}</span>
       <span className="gd-unseen">{folded ? ", hidden" : ""}</span>
     </span>

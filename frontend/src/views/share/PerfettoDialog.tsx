@@ -6,10 +6,10 @@ import { fetchExport } from "../../wire/client";
 import type { TraceEntry } from "../../wire/report";
 
 const OUTCOMES: Readonly<Record<Handed, string>> = {
-  handed: "Perfetto has the trace, in another tab.",
+  handed: "The trace is open in Perfetto in another tab.",
   blocked: "The browser blocked the new tab. Allow pop-ups for this page, and try again.",
   silent:
-    "ui.perfetto.dev does not answer. Without a network, download the annotated trace, and open it in chrome://tracing or in a copy of Perfetto.",
+    "ui.perfetto.dev does not answer. If you are offline, download the annotated trace and open it in chrome://tracing or a local copy of Perfetto.",
 };
 
 interface Props {
@@ -47,7 +47,7 @@ export function PerfettoDialog({ entry, onClose }: Props) {
   return (
     <Modal opened onClose={onClose} title="Open in Perfetto" centered>
       <Text size="sm">
-        This opens ui.perfetto.dev in a new tab, and gives it the annotated trace. The trace stays in this
+        This opens ui.perfetto.dev in a new tab and hands it the annotated trace. The trace stays in this
         browser: Perfetto reads it there and does not upload it.
       </Text>
       <Text size="sm" className="gd-muted" mt="sm" role="status">

@@ -49,7 +49,7 @@ function StepBars({ accounts, inferred }: BarsProps) {
 function Inferred({ inferred }: { inferred: InferredSteps }) {
   return (
     <p className="gd-inferred">
-      <b>{inferred.are_steps ? "Inferred steps." : "Repetition of launches, possibly not of steps."}</b>{" "}
+      <b>{inferred.are_steps ? "Inferred steps." : "Repeating launches, possibly not steps."}</b>{" "}
       {inferredReason(inferred)} There are {plural(inferred.repetitions, "repetition")} of{" "}
       {plural(inferred.period_launches, "launch", "launches")} each. The median takes{" "}
       {time(inferred.median_us)}.

@@ -99,7 +99,7 @@ function Legend({ device, against }: { device: Device; against: Against | null }
             <td />
             <td />
             <td />
-            <td title="Mean step: this recording less the base">± per step</td>
+            <td title="Mean step: this recording minus the base">± per step</td>
           </tr>
         </thead>
       )}

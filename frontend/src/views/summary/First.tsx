@@ -102,7 +102,7 @@ function GainRow({ finding, report }: { finding: Finding; report: Report }) {
         <Row name="Gain">
           <b className="gd-gain">{savedShort(finding)}</b>{" "}
           {finding.cost_bytes > 0 && finding.cost_bytes_per_step > 0 && (
-            <span className="gd-muted">{bytes(finding.cost_bytes)} are still live at the end</span>
+            <span className="gd-muted">{bytes(finding.cost_bytes)} still live at the end</span>
           )}
         </Row>
       )}

@@ -45,7 +45,7 @@ export function EventPanel({ event: { data, error, isLoading }, search, reveal, 
         </button>
       )}
       {isLoading && <Loader size="sm" />}
-      {error && <Problem problem={{ what: "No event is there.", where: "", remedy: "" }} />}
+      {error && <Problem problem={{ what: "There is no such event.", where: "", remedy: "" }} />}
       {data?.error && <Problem problem={data.error} />}
       <NotInFile />
       {data?.state === "ready" && (
@@ -69,7 +69,7 @@ const STEPS: readonly (readonly [symbol: string, label: string, to: Direction])[
   ["‹", "Previous event in this lane (←)", "previous"],
   ["›", "Next event in this lane (→)", "next"],
   ["▴", "Enclosing event (↑)", "outer"],
-  ["▾", "First event inside (↓)", "inner"],
+  ["▾", "First nested event (↓)", "inner"],
 ];
 
 function Details({ details, onGo }: DetailsProps) {
@@ -115,7 +115,7 @@ function Details({ details, onGo }: DetailsProps) {
             select(rangeOf(event));
           }}
         >
-          Statistics of its time
+          Statistics of this range
         </button>
       </span>
       <dl className="gd-event-facts">

@@ -66,7 +66,7 @@ function Chain({ chain }: { chain: GapChain }) {
         ))}
       </ul>
       <ol className="gd-chain">
-        <Link title="On the GPU before">
+        <Link title="On the GPU before the gap">
           {chain.before ? (
             <Work work={chain.before} />
           ) : (
@@ -74,7 +74,7 @@ function Chain({ chain }: { chain: GapChain }) {
           )}
         </Link>
         {chain.host.length > 0 && (
-          <Link title="On the host meanwhile">
+          <Link title="On the host during the gap">
             <Meanwhile segments={chain.host} whole_us={whole_us} />
           </Link>
         )}
@@ -85,7 +85,7 @@ function Chain({ chain }: { chain: GapChain }) {
             <p className="gd-muted">Unknown: the trace has no launch for this work.</p>
           )}
         </Link>
-        <Link title="On the GPU after">
+        <Link title="On the GPU after the gap">
           {chain.after ? <Work work={chain.after} /> : <p className="gd-muted">Nothing.</p>}
         </Link>
       </ol>
@@ -169,7 +169,7 @@ function Meanwhile({ segments, whole_us }: { segments: readonly HostSegment[]; w
             setAll(!all);
           }}
         >
-          {all ? "Show only the longest" : `Show ${activities.length - main.length} shorter`}
+          {all ? "Show only the longest" : `Show ${activities.length - main.length} shorter ones`}
         </button>
       )}
     </>

@@ -5,14 +5,14 @@ const KEYS = [
   ["W S or + −", "Zoom in, zoom out"],
   ["A D", "Pan left, right"],
   ["0, Home", "Show everything, go to the start"],
-  ["← →", "Previous, next event in the lane of the selected event; without one, pan"],
-  ["↑ ↓", "Enclosing, nested event; without a selected event, zoom"],
+  ["← →", "Previous or next event in the lane; with no event selected, pan"],
+  ["↑ ↓", "Enclosing or nested event; with no event selected, zoom"],
   ["Enter", "Zoom to the selected event or range"],
-  ["M", "Mark the selected event, or what is visible, as a range"],
-  ["N P", "Next shorter, next longer gap"],
+  ["M", "Select the range of the selected event, or the visible range"],
+  ["N P", "Next shorter or longer gap"],
   ["/", "Find events; Enter and Shift-Enter step through the matches"],
   ["Escape", "Close the panel and clear the selection"],
-  ["Wheel, Ctrl-wheel", "Zoom at the pointer. With nothing to zoom, the wheel scrolls."],
+  ["Wheel, Ctrl-wheel", "Zoom at the pointer. When fully zoomed out, the wheel scrolls."],
   ["Shift-wheel", "Pan"],
   ["Drag, Shift-drag", "Pan, select a range"],
 ] as const;
@@ -33,13 +33,13 @@ export function Help({ open, onClose }: Props) {
     <dialog
       ref={dialog}
       className="gd-help"
-      aria-label="Keys of the timeline"
+      aria-label="Keyboard shortcuts"
       onClose={() => {
         onClose(false);
       }}
     >
       <header>
-        <h3>Keys of the timeline</h3>
+        <h3>Keyboard shortcuts</h3>
         <CloseButton
           size="sm"
           aria-label="Close"

@@ -51,7 +51,7 @@ describe("the card", () => {
 
   it("says that a box is several gaps, whose cause a click does not explain", () => {
     const shown = text(first(gaps, 620));
-    expect(shown).toContain("3 merged pieces of gaps");
+    expect(shown).toContain("3 short gaps, merged");
     expect(shown).toContain("Click to zoom in.");
     expect(shown).not.toContain("what caused");
   });

@@ -43,8 +43,8 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
       {hit.count > 1 && (
         <p>
           {isGap
-            ? `${count(hit.count)} merged pieces of gaps, with work between them.`
-            : `${count(hit.count)} merged events.`}{" "}
+            ? `${count(hit.count)} short gaps, merged, with work between them.`
+            : `${count(hit.count)} short events, merged.`}{" "}
           Click to zoom in.
         </p>
       )}

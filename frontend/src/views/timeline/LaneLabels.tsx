@@ -107,7 +107,7 @@ function LaneMenu({ row, lanes, all, foldable }: MenuProps) {
           size={16}
           variant="subtle"
           color="gray"
-          aria-label={`Options of ${row.title}`}
+          aria-label={`Options for ${row.title}`}
         >
           ⋮
         </ActionIcon>

@@ -81,7 +81,7 @@ interface PartProps {
 function Part({ part, data, search }: PartProps) {
   const whole_us = data.end_us - data.start_us;
   if (!fileHasEvents(OF_GPU.includes(part) ? "gpu" : "host", data)) {
-    return <p className="gd-muted">This file does not have all events of the range.</p>;
+    return <p className="gd-muted">This file does not have all events in the range.</p>;
   }
   const find = (kind: string) => (text: string) => {
     search.set({ text: text.slice(0, 200), kind, regex: false });

@@ -88,7 +88,7 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
             Fit
           </Button>
         </Tooltip>
-        <IconKey label="Keys of the timeline (?)" symbol="?" onPress={onHelp} />
+        <IconKey label="Keyboard shortcuts (?)" symbol="?" onPress={onHelp} />
       </span>
     </div>
   );
