@@ -63,8 +63,10 @@ it("analyzes the runs that are new by itself", async () => {
   settle(join(inject("severalLogdir"), "new"));
   const frame = await openAlone(session.page, session.tensorboard.url, { view: "runs" });
   const run = rows(frame, "Runs").filter({ has: frame.getByRole("button", { name: "new", exact: true }) });
-  await run.locator('.gd-dot[data-state="ready"]').waitFor();
-  await frame.getByRole("button", { name: /^Stop analyzing/ }).waitFor({ state: "detached" });
+  await run.locator('.gd-dot[data-state="ready"]').waitFor({ timeout: 55_000 });
+  await frame
+    .getByRole("button", { name: /^Stop analyzing/ })
+    .waitFor({ state: "detached", timeout: 55_000 });
 });
 
 it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
