@@ -120,6 +120,7 @@ lint-python: .make/venv docs
 	$(BIN)/ruff format --check .
 	$(BIN)/complexipy --plain
 	$(BIN)/mypy
+	$(BIN)/python -m tools.reached
 
 # The documentation site, in build/site. --strict: a broken link is an error.
 docs: .make/venv
