@@ -43,9 +43,6 @@ LAUNCH_PART = 0.40
 _ABOUT_HOST = {"GD102": "python", "GD104": "python", "GD201": "launch", "GD202": "launch"}
 
 
-HOST_CAUSES = (Cause.PYTHON, Cause.COMPILE)
-"""The host is busy with work of its own, and is not on its way to a launch."""
-
 UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.PROFILER, Cause.UNRECORDED)
 """Idle time that no change of the job can be shown to remove."""
 
@@ -76,7 +73,8 @@ class WindowParts:
     refilling_ns: int
     allocator_ns: int
     launching_ns: int  # CPU operator overhead, launch calls, launch latency
-    python_ns: int  # Python and compilation
+    python_ns: int
+    compiling_ns: int
     initialization_ns: int
     unexplained_ns: int
 
@@ -97,7 +95,7 @@ class WindowParts:
             "copy": self.copying_ns,
             "communication": self.communicating_ns + self.in_collectives_ns,
             "memory": self.allocator_ns,
-            "host": self.launching_ns + self.python_ns,
+            "host": self.launching_ns + self.python_ns + self.compiling_ns,
             "initialization": self.initialization_ns,
             "unknown": self.unexplained_ns,
         }
@@ -185,7 +183,8 @@ def split_window(account: Account, lost: Lost) -> WindowParts:
         refilling_ns=int(refilling.sum()),
         allocator_ns=total(Cause.ALLOCATOR),
         launching_ns=total(*ISSUING),
-        python_ns=total(*HOST_CAUSES),
+        python_ns=total(Cause.PYTHON),
+        compiling_ns=total(Cause.COMPILE),
         initialization_ns=total(Cause.INITIALIZATION),
         unexplained_ns=total(*UNEXPLAINED),
     )
@@ -226,7 +225,7 @@ def _left_out(steady: Steady) -> list[str]:
 
 
 def _host_limiter(parts: WindowParts, ranked: Sequence[str]) -> str:
-    mostly_launching = parts.launching_ns >= LAUNCH_PART * (parts.launching_ns + parts.python_ns)
+    mostly_launching = parts.launching_ns >= LAUNCH_PART * parts.by_limiter["host"]
     by_share = "launch" if mostly_launching else "python"
     return next((_ABOUT_HOST[rule] for rule in ranked if rule in _ABOUT_HOST), by_share)
 
@@ -236,13 +235,20 @@ def _figures(parts: WindowParts) -> dict[str, str]:
     window_ns = parts.window_ns
     own = {name.removesuffix("_ns"): share(ns, window_ns) for name, ns in vars(parts).items()}
     sums = {f"all_{limiter}": share(ns, window_ns) for limiter, ns in parts.by_limiter.items()}
-    return own | sums
+    return own | sums | {"host_parts": _host_parts(parts)}
 
 
-_HOST = (
-    "It waited for the host {all_host} of the time: {launching} for operator overhead and launches, {python} "
-    "for Python and compilation. "
-)
+def _host_parts(parts: WindowParts) -> str:
+    """What the GPU waited for the host for, as the account calls it, without what took no time."""
+    named = (
+        (parts.launching_ns, "CPU operator overhead and launches"),
+        (parts.python_ns, "Python between operators"),
+        (parts.compiling_ns, "compilation"),
+    )
+    return ", ".join(f"{share(ns, parts.window_ns)} for {noun}" for ns, noun in named if ns)
+
+
+_HOST = "It waited for the host {all_host} of the time: {host_parts}. "
 
 _SENTENCES = {
     "input": "It waited for the next batch {all_input} of the time. The data pipeline limits this job.",

@@ -271,15 +271,19 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
 
 
 def _fix(advice: LaunchAdvice, *, launching: bool, stacks: bool) -> Fix:
-    """Get host work out of the GPU's way, by means that fit how the job launches now.
+    """Less host work before each launch, by means that fit how the job launches now.
 
     launching: fewer launches remove this time as well."""
     launching = launching or advice.mostly_compiled
     if launching and (advice.mostly_compiled or advice.graphs_in_use or advice.job.server):
         text = advice.fix_text
     else:
-        compiled = "compile it, " if launching else ""
-        text = f"Get the host's work out of the GPU's way: {compiled}batch it, or overlap it with GPU work."
+        text = (
+            "Cut Python time per launch: torch.compile, a bigger batch, or move this work off the training "
+            "thread."
+            if launching
+            else "Cut host time between launches: a bigger batch, or move this work off the training thread."
+        )
     parts = [] if stacks else [f"{CODE['with_stacks']}\n"]
     parts += [advice.code] if launching else []
     if advice.job.server is None:

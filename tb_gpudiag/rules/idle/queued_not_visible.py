@@ -41,7 +41,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     recorded = facts.stream_waits.recorded
     awaiting = _awaiting(facts.awaited(np.unique(lost.gap[chosen])))
     return Finding(
-        title=f"The GPU is idle {cost_share} of the time with work queued",
+        title=f"The GPU sat idle {cost_share} of the time although kernels were queued"
+        + ("" if awaiting else "; this trace cannot say why"),
         summary="The work that ended these gaps had been launched before they began, so the host was not "
         "late. The work waited for something else: an event of another stream, another rank, or another "
         "process on the same GPU. " + _seen(recorded, bool(awaiting)),

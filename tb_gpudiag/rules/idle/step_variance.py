@@ -198,10 +198,9 @@ def _title(uneven: _Uneven, longest: Quantity, *, inferred: bool) -> str:
     slower = ratio(float(np.median(uneven.length_ns[uneven.slow])) / uneven.usual_ns)
     if pattern.shape is Shape.PERIODIC:
         return f"Every {ordinal(pattern.period)} step took {slower} the median of the others"
-    if pattern.shape is Shape.SLOWER:
-        return f"Steps took {slower} as long from the {ordinal(pattern.at + 1)} on"
-    if pattern.shape is Shape.FASTER:
-        return f"Steps took {slower} as long before the {ordinal(pattern.at + 1)}"
+    if pattern.shape in {Shape.SLOWER, Shape.FASTER}:
+        slow, others = (f"{steps[0] + 1}–{steps[-1] + 1}" for steps in (pattern.slow, pattern.others))
+        return f"Steps {slow} took {slower} as long as steps {others}"
     if pattern.shape is Shape.RISING:
         return f"Steps take longer and longer: the second half {slower} as long as the first"
     if pattern.shape is Shape.FALLING:

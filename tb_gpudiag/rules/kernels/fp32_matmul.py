@@ -21,7 +21,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
-from tb_gpudiag.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 CODE = fix_code(__name__)
@@ -61,7 +61,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     tf32_gains = with_tf32 and (peaks is None or tf32_ns > 0)
     tensor = kernels.arithmetic == Arithmetic.TENSOR_CORES
     return Finding(
-        title=f"FP32 matmuls off the tensor cores take {time.of_window(cost_ns)} of the time",
+        title=f"{time.of_window(cost_ns)} of the time goes to FP32 {_operations(kernels, fp32)} that cannot "
+        "use tensor cores",
         summary="Matmuls and convolutions run in full FP32 on the CUDA cores. This GPU's tensor cores are "
         "faster, but unused meanwhile. " + _formats(with_tf32, tf32_gains),
         fix=_fix(with_tf32, tf32_gains, facts.job.training),
@@ -106,6 +107,13 @@ def _moves_fewer_bytes(kernels: Kernels) -> Bool:
     """Mask of kernels with 32-bit numbers, except those that update weights: these stay in FP32."""
     chosen: Bool = kernels.shortens & kernels.is_kernel
     return chosen
+
+
+def _operations(kernels: Kernels, fp32: Bool) -> str:
+    """What these kernels compute: "convolutions", "matmuls" or both."""
+    convolves = kernels.family[fp32] == Family.CONVOLUTION
+    parts = (("convolutions", convolves.any()), ("matmuls", not convolves.all()))
+    return " and ".join(name for name, there in parts if there)
 
 
 def _formats(with_tf32: bool, tf32_gains: bool) -> str:
