@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.report import report_pb2 as pb
@@ -26,7 +26,7 @@ _PIECE_BYTES: Final = 256 << 10
 _Write = Callable[[bytes], object]
 
 
-def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
+def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     """Make the file of an Order. Its content comes in pieces, the last one as the answer."""
     order = Order.of(request)
     reply.bound_memory(order.memory_limit_bytes)

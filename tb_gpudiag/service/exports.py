@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from tb_gpudiag.errors import LimitReached, ProcessFailed
 from tb_gpudiag.service.processes.child import Child, ChildEnded
@@ -36,12 +37,12 @@ class Order:
     format: str
     memory_limit_bytes: int
 
-    def request(self) -> ChildMessage:
-        return ChildMessage({"where": self.file.path, "order": asdict(self)})
+    def request(self) -> dict[str, Any]:
+        return {"where": self.file.path, "order": asdict(self)}
 
     @classmethod
-    def of(cls, request: ChildMessage) -> Order:
-        data = request.fields["order"]
+    def of(cls, request: dict[str, Any]) -> Order:
+        data = request["order"]
         return cls(**{**data, "file": TraceFile(**data["file"])})
 
     @property

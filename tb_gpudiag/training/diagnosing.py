@@ -24,15 +24,14 @@ from tb_gpudiag.training.helper import HelperAnswer
 from tb_gpudiag.wording.format import NO_BREAK, count, one_line, share
 
 
-def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
+def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     """Diagnose what the request names, or list a folder of a store: see helper.py."""
     reply.bound_memory(settings_from().memory_limit_bytes // _ranks_here())
-    fields = request.fields
-    if fields["kind"] == "list":
+    if request["kind"] == "list":
         return store.answer(request, reply)
-    if fields["kind"] == "job":
-        return diagnose_job(fields["paths"]).message()
-    return diagnose_recording(fields["where"], fields).message()
+    if request["kind"] == "job":
+        return diagnose_job(request["paths"]).message()
+    return diagnose_recording(request["where"], request).message()
 
 
 def _ranks_here() -> int:

@@ -71,7 +71,7 @@ class Helper:
             self.stop()
         self._asked += 1
         try:
-            return HelperAnswer.of(self._child.ask(ChildMessage(request), time_limit_s))
+            return HelperAnswer.of(self._child.ask(request, time_limit_s))
         except GpudiagError as error:
             return HelperAnswer(False, error.what)
         except TimeoutError:

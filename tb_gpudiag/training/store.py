@@ -50,9 +50,9 @@ def lives_in_this_process(url: str) -> bool:
     return _scheme(url) == "memory" or _scheme(url) not in known_implementations
 
 
-def answer(request: ChildMessage, _reply: Reply) -> ChildMessage:
+def answer(request: dict[str, Any], _reply: Reply) -> ChildMessage:
     """Do what the request asks, in a helper process: see helper.py."""
-    return HelperAnswer(True, do(request.fields)).message()
+    return HelperAnswer(True, do(request)).message()
 
 
 def do(request: dict[str, Any]) -> str:

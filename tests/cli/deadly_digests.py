@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 from tb_gpudiag.service.analyses import digests
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 
-def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
-    if request.fields["file"]["run"] == "deadly":
+def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
+    if request["file"]["run"] == "deadly":
         os.kill(os.getpid(), signal.SIGKILL)
     return digests.answer(request, reply)

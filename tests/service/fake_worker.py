@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tb_gpudiag.errors import NoAnswer, NotATrace
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
@@ -20,7 +21,7 @@ from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 
-def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
+def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     task = Task.of(request)
     # So far above the limit that only the memory watch stops `eat`.
     memory_limit.REFUSED_AT = 1000

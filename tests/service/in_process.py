@@ -29,11 +29,11 @@ class InProcess:
     def __init__(self, module: str, **_: object) -> None:
         self._answer = importlib.import_module(module).answer
 
-    def ask(self, request: ChildMessage, within_s: float | None = None) -> ChildMessage:
+    def ask(self, request: dict[str, Any], within_s: float | None = None) -> ChildMessage:
         *_, answer = self.messages(request, within_s)
         return answer
 
-    def messages(self, request: ChildMessage, _within_s: float | None = None) -> Iterator[ChildMessage]:
+    def messages(self, request: dict[str, Any], _within_s: float | None = None) -> Iterator[ChildMessage]:
         said: SimpleQueue[ChildMessage | GpudiagError] = SimpleQueue()
 
         def run() -> None:

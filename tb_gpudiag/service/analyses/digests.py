@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes
@@ -98,19 +98,19 @@ class _Processes:
 
     def _asked(self, child: Child, file: TraceFile) -> bytes | GpudiagError | None:
         """Return the content of a file's digest, or why there is none; None if the process was killed."""
-        fields = {"where": file.path, "file": asdict(file), "memory_limit_bytes": self._limit_bytes}
+        request = {"where": file.path, "file": asdict(file), "memory_limit_bytes": self._limit_bytes}
         try:
-            return child.ask(ChildMessage(fields)).content
+            return child.ask(request).content
         except GpudiagError as error:
             return error
         except ChildEnded:
             return None
 
 
-def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
+def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     """Digest the file that is asked for, in a process of its own."""
-    reply.bound_memory(request.fields["memory_limit_bytes"])
-    return ChildMessage(content=_digest_content(TraceFile(**request.fields["file"])))
+    reply.bound_memory(request["memory_limit_bytes"])
+    return ChildMessage(content=_digest_content(TraceFile(**request["file"])))
 
 
 def digest_content(file: TraceFile, guard: MemoryLimit | None = None) -> bytes | GpudiagError:

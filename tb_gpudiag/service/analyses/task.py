@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tb_gpudiag.errors import ProcessFailed
-from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.trace.files.file_names import TraceFile
 
 
@@ -49,14 +48,14 @@ class Task:
     drafts: tuple[str, ...] = ()
     memory_limit_bytes: int = 0
 
-    def request(self) -> ChildMessage:
-        """Return the message that asks for the analysis."""
-        return ChildMessage({"where": self.file.path, "task": asdict(self)})
+    def request(self) -> dict[str, Any]:
+        """Return the request for the analysis."""
+        return {"where": self.file.path, "task": asdict(self)}
 
     @classmethod
-    def of(cls, request: ChildMessage) -> Task:
-        """Return the task of a message."""
-        data: dict[str, Any] = request.fields["task"]
+    def of(cls, request: dict[str, Any]) -> Task:
+        """Return the task of a request."""
+        data: dict[str, Any] = request["task"]
         made = {
             "file": TraceFile(**data["file"]),
             "sides": tuple(tuple(DigestSource(*source) for source in side) for side in data["sides"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, DIGEST, ONLY_DIGEST
@@ -14,7 +15,7 @@ from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 
-def answer(request: ChildMessage, reply: Reply) -> ChildMessage:
+def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     """Do a Task, and answer which draft has its result."""
     task = Task.of(request)
     reply.bound_memory(task.memory_limit_bytes)

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from tb_gpudiag.errors import ProcessFailed
 from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, error_in, take
@@ -62,12 +62,12 @@ class Child:
         self._closed = threading.Event()
         self.last_output = b""
 
-    def ask(self, request: ChildMessage, within_s: float | None = None) -> ChildMessage:
+    def ask(self, request: dict[str, Any], within_s: float | None = None) -> ChildMessage:
         """Return the answer to a request. See `messages`."""
         *_, answer = self.messages(request, within_s)
         return answer
 
-    def messages(self, request: ChildMessage, within_s: float | None = None) -> Iterator[ChildMessage]:
+    def messages(self, request: dict[str, Any], within_s: float | None = None) -> Iterator[ChildMessage]:
         """Send a request, and yield what comes back; the answer is the last.
 
         within_s: how long the first message may take; None for any time.
@@ -79,9 +79,11 @@ class Child:
             GpudiagError: that is the answer.
         """
         answered = False
-        process = self._running(str(request.fields.get("where", "")))
+        process = self._running(str(request.get("where", "")))
         try:
-            for message in self._exchange(process, request.packed(), within_s):
+            for message in self._exchange(
+                process, ChildMessage(request, kind=MessageKind.REQUEST).packed(), within_s
+            ):
                 answered = message.kind in (MessageKind.ANSWER, MessageKind.ERROR)
                 if message.kind in (MessageKind.ERROR, MessageKind.LAST_ERROR):
                     raise error_in(message)

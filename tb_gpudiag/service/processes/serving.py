@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from tb_gpudiag.errors import Defect, GpudiagError, is_out_of_memory
 from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, of_error, take
@@ -29,7 +29,7 @@ SAY_EVERY_S: Final = 0.1
 
 PIPE_BYTES: Final = 1 << 20
 
-AnswerRequest = Callable[[ChildMessage, "Reply"], ChildMessage]
+AnswerRequest = Callable[[dict[str, Any], "Reply"], ChildMessage]
 
 
 class Reply:
@@ -94,7 +94,7 @@ def main() -> None:
     if int(parent):
         die_with_parent(int(parent))
     lower_priority(int(nice))
-    requests: SimpleQueue[ChildMessage] = SimpleQueue()
+    requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), name="gpudiag-requests", daemon=True).start()
     with without_collecting():
         answer: AnswerRequest = importlib.import_module(module).answer
@@ -105,9 +105,9 @@ def main() -> None:
     os._exit(0)
 
 
-def serve(answer: AnswerRequest, request: ChildMessage, reply: Reply) -> None:
+def serve(answer: AnswerRequest, request: dict[str, Any], reply: Reply) -> None:
     """Answer one request, whatever happens."""
-    reply.where = str(request.fields.get("where", ""))
+    reply.where = str(request.get("where", ""))
     try:
         reply.send(answer(request, reply))
     except GpudiagError as error:
@@ -130,12 +130,12 @@ def _widened(pipe: int) -> int:
     return pipe
 
 
-def _read(requests: SimpleQueue[ChildMessage]) -> None:
+def _read(requests: SimpleQueue[dict[str, Any]]) -> None:
     """Read requests until the parent ends, however that happens. Then, exit."""
     received = bytearray()
     with contextlib.suppress(Exception):
         while content := os.read(0, 1 << 20):
             received += content
             while (request := take(received)) is not None:
-                requests.put(request)
+                requests.put(request.fields)
     os._exit(0)

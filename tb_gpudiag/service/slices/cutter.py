@@ -10,6 +10,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -103,7 +104,6 @@ class Cutter:
 _cutter = Cutter()
 
 
-def answer(request: ChildMessage, _reply: Reply) -> ChildMessage:
+def answer(request: dict[str, Any], _reply: Reply) -> ChildMessage:
     """Cut a slice: see Slices."""
-    fields = request.fields
-    return ChildMessage(content=_cutter.cut(fields["where"], fields["kind"], fields["arguments"]))
+    return ChildMessage(content=_cutter.cut(request["where"], request["kind"], request["arguments"]))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from tb_gpudiag.errors import ProcessFailed
 from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.settings import MIB
 
 # Slices are kept compressed, of at most a few hundred kilobytes each.
@@ -109,9 +108,7 @@ class Slices:
         """Ask the process, and a new one if it dies or hangs: a file that was cut off is found to be so
         then."""
         what = ""
-        request = ChildMessage(
-            {"where": question.path, "kind": question.kind, "arguments": question.arguments}
-        )
+        request = {"where": question.path, "kind": question.kind, "arguments": question.arguments}
         for _ in range(2):
             try:
                 return self._cutter.ask(request, ANSWER_WITHIN_S).content
