@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 from google.protobuf.message import DecodeError, Message
 from tensorboard import context
 from tensorboard.data.provider import RunTagFilter
@@ -24,6 +23,7 @@ from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.busiest import busiest
 from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.service.index.run_rows import memory_share, quartiles, row_with
 from tb_gpudiag.trace.files.find import TraceFile
 
 # TensorBoard reads its event files every 5 s, or less often.
@@ -220,9 +220,9 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
 
 def _record_row(report: pb.Report) -> pb.RunRow:
     """Return the row of a recording in the table of runs."""
-    low, middle, high = _quartiles(report)
-    first = report.findings[0] if report.findings else pb.Finding()
-    return pb.RunRow(
+    low, middle, high = quartiles([step.duration_us for step in report.steps])
+    return row_with(
+        report.findings,
         run=report.trace.run,
         kind="record",
         worker=report.trace.worker,
@@ -235,14 +235,7 @@ def _record_row(report: pb.Report) -> pb.RunRow:
         account=_account(report),
         limiter=report.verdict.limiter,
         sentence=report.verdict.sentence,
-        first_rule=first.rule,
-        first_title=first.title,
-        saving_share=first.saving.high_share,
-        memory_share=max(
-            (m.peak_reserved_bytes / m.capacity_bytes for m in report.memory if m.capacity_bytes > 0),
-            default=0.0,
-        ),
-        severity=first.severity,
+        memory_share=memory_share(report.memory),
     )
 
 
@@ -258,13 +251,6 @@ def _account(report: pb.Report) -> list[pb.CauseTime]:
     }
     parts = [pb.CauseTime(cause=part, us=us) for part, us in work.items() if us]
     return [*parts, *device.window_idle_by_cause]
-
-
-def _quartiles(report: pb.Report) -> tuple[float, float, float]:
-    if not report.steps:
-        return 0.0, 0.0, 0.0
-    low, middle, high = np.quantile([step.duration_us for step in report.steps], [0.25, 0.5, 0.75]).tolist()
-    return low, middle, high
 
 
 def _refuse_far(message: Message) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.digest.digest import Digest, numbers, per_cause
+from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, per_cause
 from tb_gpudiag.report import report_pb2 as pb
 
 
 def run_row(digest: Digest) -> pb.RunRow:
     """Return the row of one recording."""
     about = digest.about
-    first = digest.findings[0] if digest.findings else pb.Finding()
-    low, middle, high = _quartiles(steady_steps_ns(digest))
-    return pb.RunRow(
+    low, middle, high = quartiles(steady_steps_ns(digest))
+    return row_with(
+        digest.findings,
         run=about.run,
         kind=about.kind,
         worker=about.worker,
@@ -30,20 +31,16 @@ def run_row(digest: Digest) -> pb.RunRow:
         account=_account(digest),
         limiter=about.limiter,
         sentence=about.sentence,
-        first_rule=first.rule,
-        first_title=first.title,
-        saving_share=first.saving.high_share,
-        memory_share=_memory_share(digest),
-        severity=first.severity,
+        memory_share=memory_share(about.memory),
     )
 
 
 def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
     """Return the row of a job: of its ranks the slowest step, the mean share of busy time, and the highest
     share of memory."""
-    first = job.findings[0] if job.findings else pb.Finding()
     slowest = max(of_ranks, key=lambda row: row.step_us)
-    return pb.RunRow(
+    return row_with(
+        job.findings,
         run=job.run,
         kind="job",
         ranks=len(job.ranks),
@@ -56,11 +53,19 @@ def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
         account=slowest.account,
         limiter=job.verdict.limiter,
         sentence=job.verdict.sentence,
+        memory_share=max(row.memory_share for row in of_ranks),
+    )
+
+
+def row_with(findings: Sequence[pb.Finding], **more: Any) -> pb.RunRow:
+    """Return a row with the first finding."""
+    first = findings[0] if findings else pb.Finding()
+    return pb.RunRow(
         first_rule=first.rule,
         first_title=first.title,
         saving_share=first.saving.high_share,
-        memory_share=max(row.memory_share for row in of_ranks),
         severity=first.severity,
+        **more,
     )
 
 
@@ -73,7 +78,8 @@ def steady_steps_ns(digest: Digest) -> Int64:
     return (numbers(steps, "end_ns") - numbers(steps, "start_ns"))[steady]
 
 
-def _quartiles(durations: Int64) -> tuple[float, float, float]:
+def quartiles(durations: Int64 | list[float]) -> tuple[float, float, float]:
+    """Return the quartiles of step times; zeros if there are no steps."""
     if not len(durations):
         return 0.0, 0.0, 0.0
     low, middle, high = np.quantile(durations, [0.25, 0.5, 0.75]).tolist()
@@ -91,6 +97,7 @@ def _account(digest: Digest) -> list[pb.CauseTime]:
     return [pb.CauseTime(cause=name, us=ns / 1_000) for name, ns in parts.items() if ns]
 
 
-def _memory_share(digest: Digest) -> float:
-    shares = [m.peak_reserved_bytes / m.capacity_bytes for m in digest.about.memory if m.capacity_bytes > 0]
+def memory_share(memories: Iterable[MemoryPeaks | pb.DeviceMemory]) -> float:
+    """Return the highest share of a device's memory that was reserved."""
+    shares = [m.peak_reserved_bytes / m.capacity_bytes for m in memories if m.capacity_bytes > 0]
     return max(shares, default=0.0)
