@@ -1,8 +1,8 @@
 """Cache of results on local disk: shared by any number of processes, and bounded in size.
 
 An entry is written to a draft and then renamed, so that it is complete or not there at all. If the cache
-cannot be written (read-only, full, no home directory) or others can write to it, entries are kept in
-temporary files until this process ends.
+cannot be written (read-only, full, no home directory) or others can write to it, entries are kept in a
+temporary directory until this process ends.
 
     <cache>/entries/<key>.gpudiag   see entry.py
     <cache>/drafts/…                being written, or about to be deleted
@@ -68,35 +68,30 @@ class Cache:
         self._directory = directory
         self._checked = False
         self._limit_bytes = limit_bytes
-        self._lock = threading.Lock()
         self._used_s: dict[str, float] = {}
-        self._temporary: dict[str, Path] = {}  # least recently used first
+        self._temporary: Path | None = None  # directory of this process
+        self._lock = threading.Lock()  # of that
         self.note = ""
         if directory is None:
             self._cannot_keep("this user has no cache directory")
-        atexit.register(self._remove_temporary)
 
     def find(self, key: str) -> CacheEntry | None:
         """Return the entry of this key and mark it as used; None if there is none or it cannot be read."""
-        path = self._path(key)
-        entry = self._read(path) if path is not None else None
-        if entry is not None:
-            self._mark_used(key, entry.path)
-        return entry
+        path = self.place(key)
+        return self._read(path) if path is not None else None
 
     def place(self, key: str) -> Path | None:
         """Return the file of this key's entry, unread, and mark it as used; None if there is none."""
-        path = self._path(key)
-        if path is None or not os.path.lexists(path):
-            return None
-        self._mark_used(key, path)
-        return path
+        for folder in self._folders():
+            path = _place(folder, key)
+            if os.path.lexists(path):
+                self._mark_used(key, path)
+                return path
+        return None
 
     def keys(self) -> set[str]:
         """Return the keys of all entries."""
-        with self._lock:
-            keys = set(self._temporary)
-        return keys | {path.name.removesuffix(SUFFIX) for path in self._listed("entries")}
+        return {path.name.removesuffix(SUFFIX) for path in self._listed("entries")}
 
     def drafts(self) -> list[Path]:
         """Return files to write a new entry to, in the order to try them.
@@ -107,8 +102,7 @@ class Cache:
         drafts = []
         if self._directory is not None:
             try:
-                for directory in (self._directory, self._directory / "entries", self._directory / "drafts"):
-                    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _make(self._directory)
             except OSError as error:
                 self._cannot_keep(f"{self._directory} cannot be written: {error.strerror or error}")
             else:
@@ -129,26 +123,26 @@ class Cache:
         if self._read(draft) is None:
             self.discard(draft)
             return None
-        kept = self._kept()
-        if kept is None or draft.parent != kept / "drafts":
-            if kept is not None:
-                self._cannot_keep(f"{kept} cannot be written, or its disk is full")
-            with self._lock:
-                self._temporary[key] = draft
-            return self._read(draft)
-        place = kept / "entries" / f"{key}{SUFFIX}"
+        folder = self._kept()
+        if folder is None or draft.parent != folder / "drafts":
+            if folder is not None:
+                self._cannot_keep(f"{folder} cannot be written, or its disk is full")
+            try:
+                folder = self._temporary_folder(draft.parent)
+            except OSError:
+                self.discard(draft)
+                return None
+        place = _place(folder, key)
         try:
             os.replace(draft, place)
         except OSError:  # a directory is in the way
-            self._remove(place)
+            self.drop(place)
             try:
                 os.replace(draft, place)
             except OSError:
                 self.discard(draft)
-        entry = self._read(place)
-        if entry is not None:
-            self._mark_used(key, place)
-        return entry
+        self._mark_used(key, place)
+        return self._read(place)
 
     def discard(self, draft: Path) -> None:
         """Delete a draft, if it is there."""
@@ -156,33 +150,36 @@ class Cache:
 
     def drop(self, path: Path) -> None:
         """Delete a corrupt entry."""
-        self._remove(path)
+        # Rename it first, so that no other process sees half an entry.
+        trash = path.parent.parent / "drafts" / f"{DRAFT_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            os.rename(path, trash)
+        except OSError:
+            return
+        _delete(trash)
 
     def trim(self) -> None:
-        """Delete the least recently used entries until the rest fits. The last used entry always stays."""
-        with self._lock:
-            temporary = list(self._temporary.items())
-        room_bytes = self._limit_bytes
-        for number, (key, path) in enumerate(reversed(temporary)):
-            room_bytes -= _size_bytes(path)
-            if number > 0 and room_bytes < 0:
-                with self._lock:
-                    self._temporary.pop(key, None)
-                _delete(path)
-        self._remove_leftovers()
+        """Delete the least recently used entries until the rest fits. The last used entry always stays.
+
+        Also delete drafts of processes that died.
+        """
+        for draft in self._listed("drafts"):
+            try:
+                if time.time() - draft.lstat().st_mtime > DRAFT_ABANDONED_S:
+                    _delete(draft)
+            except OSError:
+                continue
         room_bytes = self._limit_bytes
         for number, (_, size_bytes, path) in enumerate(
-            sorted(self._on_disk(), key=_kept_until, reverse=True)
+            sorted(self._entries(), key=_kept_until, reverse=True)
         ):
             room_bytes -= size_bytes
             if number > 0 and room_bytes < 0:
-                self._remove(path)
+                self.drop(path)
 
     def size_bytes(self) -> int:
-        """Return the bytes of all entries, in the cache and in temporary files."""
-        with self._lock:
-            temporary = list(self._temporary.values())
-        return sum(size for _, size, _ in self._on_disk()) + sum(_size_bytes(path) for path in temporary)
+        """Return the bytes of all entries."""
+        return sum(size_bytes for _, size_bytes, _ in self._entries())
 
     def _kept(self) -> Path | None:
         """Return the cache directory; None if there is none that can be trusted."""
@@ -200,18 +197,22 @@ class Cache:
                 return None
         return self._directory
 
-    def _path(self, key: str) -> Path | None:
-        """Return where the entry of this key is or would be."""
+    def _temporary_folder(self, parent: Path) -> Path:
+        """Return the directory for entries that is deleted when this process ends. Raises OSError."""
         with self._lock:
-            temporary = self._temporary.pop(key, None)
-            if temporary is not None:
-                self._temporary[key] = temporary  # now the most recently used
-                return temporary
-        kept = self._kept()
-        return kept / "entries" / f"{key}{SUFFIX}" if kept is not None else None
+            if self._temporary is None:
+                folder = Path(tempfile.mkdtemp(prefix=DRAFT_PREFIX, dir=parent))
+                atexit.register(shutil.rmtree, folder, ignore_errors=True)
+                _make(folder)
+                self._temporary = folder
+            return self._temporary
 
-    def _on_disk(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield (time of last use, bytes, path) of each entry in the cache directory."""
+    def _folders(self) -> list[Path]:
+        """Return the directories that may have entries."""
+        return [folder for folder in (self._temporary, self._kept()) if folder is not None]
+
+    def _entries(self) -> Iterator[tuple[float, int, Path]]:
+        """Yield (time of last use, bytes, path) of each entry."""
         for path in self._listed("entries"):
             try:
                 status = path.lstat()
@@ -219,22 +220,20 @@ class Cache:
                 continue
             yield status.st_mtime, status.st_size, path
 
-    def _listed(self, folder: str) -> list[Path]:
-        """List what we have written to this folder of the cache, and nothing else."""
-        kept = self._kept()
-        if kept is None:
-            return []
-        try:
-            names = os.listdir(kept / folder)
-        except OSError:
-            return []
-        return [kept / folder / name for name in names if _OURS[folder].fullmatch(name)]
+    def _listed(self, part: str) -> Iterator[Path]:
+        """List the entries or drafts, and nothing that others have put there."""
+        for folder in self._folders():
+            try:
+                names = os.listdir(folder / part)
+            except OSError:
+                continue
+            yield from (folder / part / name for name in names if _OURS[part].fullmatch(name))
 
     def _read(self, path: Path) -> CacheEntry | None:
         try:
             return read_entry(path)
         except CorruptEntry:
-            self._remove(path)
+            self.drop(path)
         except OSError:
             pass
         return None
@@ -249,36 +248,6 @@ class Cache:
         except OSError:  # a read-only cache: its owner trims it
             pass
 
-    def _remove(self, path: Path) -> None:
-        with self._lock:
-            temporary = [key for key, place in self._temporary.items() if place == path]
-            for key in temporary:
-                del self._temporary[key]
-        kept = self._kept()
-        if temporary or kept is None:
-            _delete(path)
-            return
-        # Rename it first, so that no other process sees half an entry.
-        trash = kept / "drafts" / f"{DRAFT_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
-        try:
-            os.rename(path, trash)
-        except OSError:
-            return
-        _delete(trash)
-
-    def _remove_leftovers(self) -> None:
-        """Delete drafts of processes that died."""
-        for draft in self._listed("drafts"):
-            try:
-                if time.time() - draft.lstat().st_mtime > DRAFT_ABANDONED_S:
-                    _delete(draft)
-            except OSError:
-                continue
-
-    def _remove_temporary(self) -> None:
-        for path in self._temporary.values():
-            _delete(path)
-
     def _cannot_keep(self, reason: str) -> None:
         if not self.note:
             self.note = (
@@ -287,17 +256,19 @@ class Cache:
             logger.warning("gpudiag: %s", self.note)
 
 
+def _place(folder: Path, key: str) -> Path:
+    return folder / "entries" / f"{key}{SUFFIX}"
+
+
+def _make(folder: Path) -> None:
+    for directory in (folder, folder / "entries", folder / "drafts"):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def _kept_until(entry: tuple[float, int, Path]) -> tuple[float, Path]:
     """Sort key: entries with the least one are deleted first."""
     used_s, size_bytes, path = entry
     return used_s + SMALL_STAYS_LONGER_S * (size_bytes <= SMALL_BYTES), path
-
-
-def _size_bytes(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
 
 
 def _delete(path: Path) -> None:
