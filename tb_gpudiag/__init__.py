@@ -47,7 +47,7 @@ def compare(base: str, candidate: str) -> Comparison:
     """
     from tb_gpudiag.digest.digested import digests_at
     from tb_gpudiag.jobs.compare import comparison
-    from tb_gpudiag.jobs.compare.selection import one_side
+    from tb_gpudiag.jobs.compare.side import one_side
 
     sides = [one_side(digests_at(path), path) for path in (base, candidate)]
     return comparison.compare(*sides)

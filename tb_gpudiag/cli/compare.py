@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
 
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, read_digests
@@ -13,13 +15,14 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import Defect, GpudiagError, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
-from tb_gpudiag.jobs.compare.junit import Condition, junit
-from tb_gpudiag.jobs.compare.selection import one_side
+from tb_gpudiag.jobs.compare.side import one_side
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.wording.format import one_line
 
 _NEW_FINDINGS = "new-findings"
 _SLOWER = "slower"
+_LONGEST_TEXT = 1_000
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -63,13 +66,13 @@ def _is_slower(comparison: pb.Comparison, percent: float | None) -> bool:
     return any(step.difference >= percent / 100 * step.base for step in steps)
 
 
-def _cases(comparison: pb.Comparison, slower: float | None, new_findings: bool) -> list[Condition]:
+def _cases(comparison: pb.Comparison, slower: float | None, new_findings: bool) -> list[JUnitCase]:
     """Return the conditions as test cases; without any, both."""
     cases = []
     if slower is not None or not new_findings:
         percent = slower or 0.0
         cases.append(
-            Condition(
+            JUnitCase(
                 f"{_SLOWER}:{percent:g}" if percent else _SLOWER,
                 comparison.sentence if _is_slower(comparison, percent) else "",
                 comparison.sentence if comparison.verdict == pb.Comparison.CANNOT_TELL else "",
@@ -77,8 +80,46 @@ def _cases(comparison: pb.Comparison, slower: float | None, new_findings: bool) 
         )
     if new_findings or slower is None:
         found = [f"{finding.rule} {finding.title}" for finding in comparison.findings.new]
-        cases.append(Condition(_NEW_FINDINGS, "\n".join(found)))
+        cases.append(JUnitCase(_NEW_FINDINGS, "\n".join(found)))
     return cases
+
+
+@dataclass(frozen=True)
+class JUnitCase:
+    """A condition of --fail-on as a test case."""
+
+    name: str
+    met: str  # why the condition is met; "" if it is not
+    skipped: str = ""  # why it does not apply
+
+
+def junit(comparison: pb.Comparison, cases: Sequence[JUnitCase]) -> str:
+    """Return JUnit's XML: a test suite with these cases."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name="gpudiag compare",
+        tests=str(len(cases)),
+        failures=str(sum(bool(one.met) for one in cases)),
+        errors="0",
+        skipped=str(sum(bool(one.skipped) for one in cases)),
+    )
+    for one in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname="gpudiag.compare", name=one.name)
+        if one.met:
+            first, _, _ = one.met.partition("\n")
+            failure = ElementTree.SubElement(case, "failure", message=_text(first), type=one.name)
+            failure.text = "\n".join(map(_text, one.met.split("\n")))
+        elif one.skipped:
+            ElementTree.SubElement(case, "skipped", message=_text(one.skipped))
+    sentence = f"{comparison.base} → {comparison.candidate}: {comparison.sentence}"
+    ElementTree.SubElement(suite, "system-out").text = _text(sentence)
+    ElementTree.indent(suite)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
+
+
+def _text(text: str) -> str:
+    """Return the text without control characters, which XML does not have."""
+    return one_line(text, _LONGEST_TEXT)
 
 
 def _conditions(values: Sequence[str]) -> tuple[float | None, bool]:

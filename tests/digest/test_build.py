@@ -48,6 +48,7 @@ def check(facts: Facts, path: str) -> Digest:
     assert len(content) <= MOST_BYTES
     read = from_bytes(content)
     assert read.about == digest.about
+    assert not any(finding.ranges for finding in digest.findings)  # places on the trace's own timeline
     assert texts(read.kernels, "path") == texts(digest.kernels, "path")
     return digest
 

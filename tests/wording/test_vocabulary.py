@@ -13,8 +13,8 @@ from tb_gpudiag.facts.memory.peak import MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.stepping.inferred import StepEvidence
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind
+from tb_gpudiag.jobs.compare.comparison import MEMORY_FIGURES
 from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, FASTER, SAME, SLOWER
-from tb_gpudiag.jobs.compare.memory_change import FIGURES
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.host_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
@@ -48,7 +48,7 @@ ENUMS: dict[str, tuple[Table, set[str]]] = {
     "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/rule.py, Saving
     "file kinds": (kinds.FILE_KINDS, {*get_args(FileKind), "record"}),
     "comparison verdicts": (kinds.COMPARISON_VERDICTS, {FASTER, SLOWER, SAME, CANNOT_TELL}),
-    "memory figures": (kinds.MEMORY_FIGURES, set(FIGURES)),
+    "memory figures": (kinds.MEMORY_FIGURES, set(MEMORY_FIGURES)),
 }
 
 

@@ -5,33 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tb_gpudiag.jobs.compare.hidden_kernels import graph_notes
 from tb_gpudiag.jobs.compare.side import Side
-from tb_gpudiag.jobs.compare.work import Scaling, Shapes
+from tb_gpudiag.jobs.compare.work import Scaling, Shapes, hides_kernels, in_graphs
 from tb_gpudiag.jobs.part_words import signed_ns
-from tb_gpudiag.wording.format import count, figures, one_line, share
+from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDERS
 
 # With 5 steps on each side, the 95% interval misses the truth in 3% of simulated comparisons, with 3 and 5 in
 # 8%, with 2 and 8 in 19%.
 FEWEST_STEPS: Final = 5
 
-# Clocks and temperature move a GPU by 1% to 2% from run to run. The steps of one run do not show that, so the
-# interval does not contain it.
+# Clocks and temperature change a GPU's speed by 1% to 2% from run to run. The steps of one run do not show
+# this, so the interval does not include it.
 SAME_WITHIN: Final = 0.02
 
-# With more of the time in operators with other input shapes, the two sides do other work. Padding one
+# With more of the time in operators with other input shapes, the two sides do different work. Padding a
 # dimension, which is a fix, changes one of many shapes.
 MOST_OTHER_WORK: Final = 0.5
 
 
 def obstacles(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
-    """Reasons that forbid a verdict, as clauses."""
+    """Return reasons against any verdict, as clauses."""
     return [*other_work(base, candidate, shapes), *_too_few_steps(base, candidate)]
 
 
 def other_work(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
-    """What makes the times of a step incomparable."""
+    """Return what makes the times of a step incomparable, as clauses."""
     found = _other_recording(base, candidate)
     if shapes is not None and shapes.other > MOST_OTHER_WORK:
         found.append(_other_shapes(shapes))
@@ -93,18 +92,18 @@ def _names(names: Sequence[str]) -> str:
 
 
 def notes(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
-    """What makes the sides hard or impossible to compare, one sentence each."""
+    """Return what makes the sides hard or impossible to compare, one sentence each."""
     return [
         *(f"{clause[0].upper()}{clause[1:]}." for clause in obstacles(base, candidate, shapes)),
         *_unknown(base, candidate, shapes),
-        *graph_notes(base, candidate),
+        *_graphs(base, candidate),
         *_recording(base, candidate),
         *_ranks(base, candidate),
     ]
 
 
 def _unknown(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
-    """What the traces do not show, or show in part."""
+    """Return what the traces do not show, or show in part."""
     found = []
     if shapes is None and base.on_gpu:
         found.append(
@@ -116,6 +115,20 @@ def _unknown(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
     if base.on_gpu and candidate.on_gpu and not named:
         found.append("A trace does not name its GPU: another GPU would not be noticed.")
     return found
+
+
+def _graphs(base: Side, candidate: Side) -> list[str]:
+    """Say which side runs in CUDA graphs that were recorded as one event each, and what they hide."""
+    if hides_kernels(base) == hides_kernels(candidate):
+        return []
+    name, side = ("candidate", candidate) if hides_kernels(candidate) else ("base", base)
+    graphs, total = in_graphs(side)
+    other = in_graphs(base if side is candidate else candidate)[1]
+    return [
+        f"The {name} runs {share(graphs, total)} of its GPU time, {time_ns(graphs)} per step, in CUDA graphs "
+        f"that were recorded as one event each. The other side takes {time_ns(other)} for its kernels. "
+        "Compare these totals: which kernels changed, and findings about kernels, cannot be told."
+    ]
 
 
 def _recording(base: Side, candidate: Side) -> list[str]:
@@ -138,7 +151,7 @@ def _recording(base: Side, candidate: Side) -> list[str]:
 
 
 def _ranks(base: Side, candidate: Side) -> list[str]:
-    """What changed most, by rank."""
+    """Say which rank changed most."""
     of_base, of_candidate = _by_rank(base), _by_rank(candidate)
     if len(base.digests) != len(candidate.digests):
         sizes = len(base.digests), len(candidate.digests)
@@ -154,7 +167,7 @@ def _ranks(base: Side, candidate: Side) -> list[str]:
 
 
 def _by_rank(side: Side) -> dict[int, float]:
-    """Mean step of each rank."""
+    """Return the mean step of each rank."""
     return {
         digest.about.rank: float(steps.mean()) if len(steps) else 0.0
         for digest, steps in zip(side.digests, side.steps.duration_ns, strict=True)

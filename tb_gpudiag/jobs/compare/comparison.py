@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import PATH_SEPARATOR, Digest
-from tb_gpudiag.jobs.compare.alignment import Row, align
+from tb_gpudiag.jobs.compare.alignment import (
+    WorkChange,
+    WorkRow,
+    align,
+    changes,
+    kernel_rows,
+    operator_rows,
+    rest,
+)
 from tb_gpudiag.jobs.compare.conclusion import conclude
 from tb_gpudiag.jobs.compare.difference import Difference, difference_of_means, difference_of_medians
-from tb_gpudiag.jobs.compare.memory_change import compare_memory
-from tb_gpudiag.jobs.compare.problems import Findings, Found, compare_findings, promised
-from tb_gpudiag.jobs.compare.rows import Change, changes, kernel_rows, operator_rows, rest
-from tb_gpudiag.jobs.compare.side import Side
+from tb_gpudiag.jobs.compare.problems import FindingChanges, SideFinding, compare_findings, promised
+from tb_gpudiag.jobs.compare.side import Side, floors
 from tb_gpudiag.jobs.compare.work import compare_shapes
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.sections.trace_header import heading
 from tb_gpudiag.wording.format import count, one_line
 
 MOST_ROWS: Final = 200
-"""Rows of kernels and of operators. What has no room is summed in one more."""
+"""Rows of kernels and of operators. The last row sums what has no room."""
+
+MEMORY_FIGURES: Final = ("peak", "reserved", "floor")
 
 _NAMES_SHOWN: Final = 3
 _NS_US: Final = 1e-3
@@ -51,15 +62,7 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
         promised=[
             _promised(found, one, other) for found in (promised(findings) if conclusion.comparable else [])
         ],
-        memory=[
-            pb.MemoryDifference(
-                device=one_line(change.device),
-                what=change.what,
-                base_bytes=change.base_bytes,
-                candidate_bytes=change.candidate_bytes,
-            )
-            for change in compare_memory(one, other)
-        ],
+        memory=_memory(one, other),
         launches=pb.CountDifference(base=one.launches, candidate=other.launches),
     )
 
@@ -69,7 +72,7 @@ def _by_rank(digest: Digest) -> tuple[int, str]:
 
 
 def _names(base: Side, candidate: Side) -> tuple[str, str]:
-    """Names for readers: what is different in the paths, else the headings of the traces."""
+    """Return names for readers: what differs in the paths, else the headings of the traces."""
     paths = [_path(side) for side in (base, candidate)]
     first = next((i for i, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), None)
     if first is None:
@@ -87,7 +90,7 @@ def _names(base: Side, candidate: Side) -> tuple[str, str]:
 
 
 def _path(side: Side) -> list[str]:
-    """Names of the folders and the file; of the folders only for the ranks of a job."""
+    """Return the names of the folders and the file; for the ranks of a job, the folders only."""
     names = side.first.about.path.split("/")
     return names[:-1] if len(side.digests) > 1 else names
 
@@ -119,7 +122,8 @@ def _step(difference: Difference, base: Side, candidate: Side) -> pb.StepDiffere
 
 
 def _causes(base: Side, candidate: Side) -> list[pb.CauseDifference]:
-    """Parts of the mean step, in their usual order, without those that take no time on either side."""
+    """Return the parts of the mean step, in their usual order, without parts that take no time on either
+    side."""
     of_base, of_candidate = base.part_ns, candidate.part_ns
     return [
         pb.CauseDifference(
@@ -132,15 +136,15 @@ def _causes(base: Side, candidate: Side) -> list[pb.CauseDifference]:
     ]
 
 
-def _changes(base: Sequence[Row], candidate: Sequence[Row]) -> list[pb.OperatorDifference]:
-    """Aligned rows, largest difference first. They add up to all of the work."""
+def _changes(base: Sequence[WorkRow], candidate: Sequence[WorkRow]) -> list[pb.OperatorDifference]:
+    """Return the aligned rows, largest difference first. They add up to all of the work."""
     found = changes(align(base, candidate))
     if len(found) > MOST_ROWS:
         found = [*found[: MOST_ROWS - 1], rest(found[MOST_ROWS - 1 :])]
     return [_change(change) for change in found]
 
 
-def _change(change: Change) -> pb.OperatorDifference:
+def _change(change: WorkChange) -> pb.OperatorDifference:
     base, candidate = _joined(change.base), _joined(change.candidate)
     return pb.OperatorDifference(
         name=base or candidate,
@@ -160,26 +164,18 @@ def _joined(names: Sequence[str]) -> str:
     return f"{shown} + {more:,} more" if more > 0 else shown
 
 
-def _findings(findings: Findings) -> pb.FindingsDifference:
+def _findings(findings: FindingChanges) -> pb.FindingsDifference:
     return pb.FindingsDifference(
-        gone=[_short(found) for found in findings.gone],
-        new=[_short(found) for found in findings.new],
+        gone=[found.finding for found in findings.gone],
+        new=[found.finding for found in findings.new],
         changed=[
-            pb.FindingChange(base=_short(base), candidate=_short(candidate))
+            pb.FindingChange(base=base.finding, candidate=candidate.finding)
             for base, candidate in findings.changed
         ],
     )
 
 
-def _short(found: Found) -> pb.Finding:
-    """The finding without its ranges, which are places on the timeline of its own trace."""
-    finding = pb.Finding()
-    finding.CopyFrom(found.finding)
-    del finding.ranges[:]
-    return finding
-
-
-def _promised(found: Found, base: Side, candidate: Side) -> pb.Promised:
+def _promised(found: SideFinding, base: Side, candidate: Side) -> pb.Promised:
     return pb.Promised(
         rule=found.finding.rule,
         name=found.finding.name,
@@ -187,3 +183,40 @@ def _promised(found: Found, base: Side, candidate: Side) -> pb.Promised:
         high_us=found.high_us,
         real_us=(base.mean_step_ns - candidate.mean_step_ns) * _NS_US,
     )
+
+
+def _memory(base: Side, candidate: Side) -> list[pb.MemoryDifference]:
+    """Return the memory figures that both sides have, by device. If each side has one device, the two are
+    compared, whatever their numbers."""
+    of_base, of_candidate = _memory_figures(base), _memory_figures(candidate)
+    if len(of_base) == 1 and len(of_candidate) == 1:
+        of_candidate = dict(zip(of_base, of_candidate.values(), strict=True))
+    return [
+        pb.MemoryDifference(
+            device=one_line(device),
+            what=what,
+            base_bytes=figures[what],
+            candidate_bytes=of_candidate[device][what],
+        )
+        for device, figures in of_base.items()
+        for what in MEMORY_FIGURES
+        if device in of_candidate and what in figures and what in of_candidate[device]
+    ]
+
+
+def _memory_figures(side: Side) -> dict[str, dict[str, int]]:
+    """Return figures by device, each from the rank where it is largest, as far as the traces have them."""
+    found: dict[str, dict[str, int]] = {}
+    for digest in side.digests:
+        for memory in digest.about.memory:
+            _, floor = floors(digest, memory.device)
+            figures = found.setdefault(memory.device, {})
+            sizes = (memory.peak_allocated_bytes, memory.peak_reserved_bytes, _median(floor))
+            for what, size in zip(MEMORY_FIGURES, sizes, strict=True):
+                if size:
+                    figures[what] = max(figures.get(what, 0), size)
+    return found
+
+
+def _median(sizes: Int64) -> int:
+    return int(np.median(sizes)) if len(sizes) else 0

@@ -17,20 +17,20 @@ SLOWER: Final = "SLOWER"
 SAME: Final = "SAME"
 CANNOT_TELL: Final = "CANNOT_TELL"
 
-# An interval that reaches further than this does not show that two runs are the same.
+# A wider interval does not show that two runs are the same.
 SAME_AT_MOST: Final = 0.05
 
-# A part of the difference that is worth naming in the sentence, as a share of the whole difference.
+# The sentence names parts of the difference that are at least this share of it.
 _NAMED_PART: Final = 0.2
 _MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """Verdict and its sentence, and notes: one sentence each.
+    """The verdict, its sentence, and notes: one sentence each.
 
-    within: share of the base's step by which the sides differ at most, if they are the same. comparable: the
-    sides do the same work on the same kind of machine.
+    within: if the sides are the same, they differ at most by this share of the base's step. comparable:
+    whether the sides do the same work on the same kind of machine.
     """
 
     verdict: str
@@ -42,8 +42,8 @@ class Conclusion:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict. within: as in Conclusion. by_mean: the medians alone do not show it. reasons: why it cannot
-    be told."""
+    """A verdict. within: as in Conclusion. by_mean: only the means show it, not the medians. reasons: why the
+    verdict is CANNOT_TELL."""
 
     verdict: str
     within: float = 0.0
@@ -69,7 +69,7 @@ def conclude(
 
 
 def _judged(median: Difference, mean: Difference) -> Judgement:
-    """Judge comparable sides: by the median step, unless slow steps make the mean say something else."""
+    """Judge comparable sides by the median step, unless slow steps make the mean step contradict it."""
     verdict, within = _by_median(median)
     if verdict in (FASTER, SLOWER):
         if median.value * mean.value < 0 and abs(mean.share) > SAME_WITHIN:
@@ -88,7 +88,7 @@ def _cannot_tell(reason: str) -> Judgement:
 
 
 def _by_median(median: Difference) -> tuple[str, float]:
-    """Verdict, and how alike the sides are if they are the same."""
+    """Return the verdict, and how alike the sides are if they are the same."""
     if median.base <= 0:
         return CANNOT_TELL, 0.0
     if median.significant and abs(median.share) > SAME_WITHIN:
@@ -130,7 +130,7 @@ def _interval(difference: Difference, percent: int) -> str:
 
 
 def _reasons(base: Side, candidate: Side) -> str:
-    """The parts that changed most."""
+    """Name the parts that changed most."""
     of_base, of_candidate = base.part_ns, candidate.part_ns
     names = list(dict.fromkeys([*of_base, *of_candidate]))
     moved = {name: of_candidate.get(name, 0.0) - of_base.get(name, 0.0) for name in names}

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Samples = npt.NDArray[np.float64]
-Middle = Callable[[Samples], Samples]
+from tb_gpudiag.arrays import Float64
 
-# 2.5% quantiles of 2,000 resamples rest on 50 of them: another seed moves them by less than they are wide.
+_Middle = Callable[[Float64], Float64]
+
+# 2.5% quantiles of 2,000 resamples rest on 50 of them: with another seed, they move by less than the
+# interval's width.
 RESAMPLES: Final = 2_000
 CONFIDENCE: Final = 0.95
-# A few slow steps move the mean. Of eight steps, four have to be slow for this confidence, of forty, five.
+# A few slow steps move the mean. For this confidence, four of eight steps have to be slow, or five of forty.
 CONFIDENCE_OF_MEANS: Final = 0.99
 _SEED: Final = 20231
 _MOST_CELLS: Final = 1 << 20  # 8 MB of resampled steps at once
@@ -45,20 +46,20 @@ class Difference:
         return self.value / self.base if self.base > 0 else 0.0
 
 
-def difference_of_medians(base: Samples, candidate: Samples) -> Difference:
-    """Compare medians, with 95% confidence. Resampled medians are steps that were measured, so with few steps
-    the interval is no narrower than they are apart."""
+def difference_of_medians(base: Float64, candidate: Float64) -> Difference:
+    """Compare medians, with 95% confidence. Resampled medians are measured steps, so with few steps the
+    interval is at least as wide as the steps are apart."""
     return _difference(base, candidate, lambda steps: np.median(steps, axis=-1), CONFIDENCE)
 
 
-def difference_of_means(base: Samples, candidate: Samples) -> Difference:
+def difference_of_means(base: Float64, candidate: Float64) -> Difference:
     """Compare means, with 99% confidence."""
     return _difference(base, candidate, lambda steps: np.mean(steps, axis=-1), CONFIDENCE_OF_MEANS)
 
 
-def _difference(base: Samples, candidate: Samples, middle: Middle, confidence: float) -> Difference:
-    """Compare the middles of the steps; the interval is a percentile bootstrap. The same for the same steps.
-    Without steps on a side, its middle is 0."""
+def _difference(base: Float64, candidate: Float64, middle: _Middle, confidence: float) -> Difference:
+    """Compare the middles of the steps. The interval is a percentile bootstrap, the same for the same steps.
+    The middle of no steps is 0."""
     before, after = (float(middle(side)) if len(side) else 0.0 for side in (base, candidate))
     if not len(base) or not len(candidate):
         return Difference(before, after, 0.0, 0.0)
@@ -68,8 +69,8 @@ def _difference(base: Samples, candidate: Samples, middle: Middle, confidence: f
     return Difference(before, after, float(low), float(high))
 
 
-def _resampled(steps: Samples, generator: np.random.Generator, middle: Middle) -> Samples:
-    """Middles of resamples, shape (RESAMPLES,)."""
+def _resampled(steps: Float64, generator: np.random.Generator, middle: _Middle) -> Float64:
+    """Return the middles of resamples, shape (RESAMPLES,)."""
     at_once = max(1, _MOST_CELLS // len(steps))
     found = []
     for done in range(0, RESAMPLES, at_once):

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from tb_gpudiag.arrays import Int64
-from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
+from tb_gpudiag.arrays import Float64, Int64
+from tb_gpudiag.digest.digest import WORK, Digest, numbers, texts, time_parts
+from tb_gpudiag.errors import NothingToRead, UsageError
 from tb_gpudiag.jobs.part_words import OTHER
-
-WORK: Final = ("computing", "copying", "communicating")
+from tb_gpudiag.jobs.ranks.members import find_sets
 
 
 @dataclass(frozen=True)
-class StepTimes:
+class SharedSteps:
     """Steady steps that all ranks recorded, in time order.
 
-    duration_ns has shape (ranks, steps); parts_ns has shape (ranks, steps, len(parts)) and adds up to it.
+    duration_ns: shape (ranks, steps). parts_ns: adds up to duration_ns, shape (ranks, steps, len(parts)).
     """
 
     duration_ns: Int64
@@ -42,7 +41,7 @@ class Side:
 
     @cached_property
     def on_gpu(self) -> bool:
-        """Whether the GPU did anything. Else parts of a step are of the main thread's time."""
+        """Whether a GPU was recorded. Otherwise, parts of a step are parts of the main thread's time."""
         return any(digest.about.devices for digest in self.digests)
 
     def same_recording(self, other: Side) -> bool:
@@ -52,26 +51,26 @@ class Side:
         return ids_agree and np.array_equal(self.steps.duration_ns, other.steps.duration_ns)
 
     @cached_property
-    def steps(self) -> StepTimes:
+    def steps(self) -> SharedSteps:
         """Steps of all ranks."""
-        tables = [_steady(digest.steps) for digest in self.digests]
-        rows = _shared_rows(tables)
-        parts: list[str] = []
-        split = [
-            _parts(digest, table, self.on_gpu) for digest, table in zip(self.digests, tables, strict=True)
+        tables = [digest.steady_steps for digest in self.digests]
+        shared = [
+            table.take(pa.array(rows, pa.int64()))
+            for table, rows in zip(tables, _shared_rows(tables), strict=True)
         ]
-        for names, _ in split:
-            parts += [name for name in names if name not in parts]
-        duration = np.zeros((len(tables), len(rows[0])), np.int64)
-        parts_ns = np.zeros((*duration.shape, len(parts)), np.int64)
-        for i, (table, (names, values)) in enumerate(zip(tables, split, strict=True)):
-            duration[i] = _durations(table)[rows[i]]
-            parts_ns[i][:, [parts.index(name) for name in names]] = values[rows[i]]
-        return StepTimes(duration, parts, parts_ns)
+        causes = list(dict.fromkeys(cause for digest in self.digests for cause in digest.about.causes))
+        parts = [
+            time_parts(table, digest.about, causes, on_gpu=self.on_gpu)
+            for digest, table in zip(self.digests, shared, strict=True)
+        ]
+        duration_ns = np.stack([numbers(table, "end_ns") - numbers(table, "start_ns") for table in shared])
+        parts_ns = np.stack(parts)
+        rest_ns = duration_ns - parts_ns.sum(axis=2)
+        return SharedSteps(duration_ns, [*WORK, *causes, OTHER], np.dstack([parts_ns, rest_ns]))
 
     @cached_property
-    def samples_ns(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Duration of each step, the mean of the ranks. Shape (steps,)."""
+    def samples_ns(self) -> Float64:
+        """Duration of each step, mean over the ranks; shape (steps,)."""
         return self.steps.duration_ns.mean(axis=0) if self.steps.duration_ns.size else np.zeros(0)
 
     @property
@@ -89,8 +88,8 @@ class Side:
         return {name: int(total) / cells for name, total in zip(steps.parts, totals, strict=True)}
 
     def per_step(self, digest: Digest) -> float:
-        """Factor from a total over the digest's step window to a mean per step and rank."""
-        return 1.0 / (max(1, len(_steady(digest.steps))) * len(self.digests))
+        """Return the factor from a total over the digest's step window to a mean per step and rank."""
+        return 1.0 / (max(1, len(digest.steady_steps)) * len(self.digests))
 
     @property
     def launches(self) -> float:
@@ -101,16 +100,9 @@ class Side:
         )
 
 
-def _steady(steps: pa.Table) -> pa.Table:
-    return steps.filter(steps.column("steady"))
-
-
-def _durations(steps: pa.Table) -> Int64:
-    return numbers(steps, "end_ns") - numbers(steps, "start_ns")
-
-
 def _shared_rows(tables: Sequence[pa.Table]) -> list[list[int]]:
-    """Rows of each table that are the same steps: of the same name, else by position from the first one."""
+    """Return the rows of each table that are the same steps: by name, else by position from the first
+    step."""
     names = [texts(table, "name") for table in tables]
     if all(len(set(own)) == len(own) for own in names):
         shared = set(names[0]).intersection(*names[1:])
@@ -120,16 +112,31 @@ def _shared_rows(tables: Sequence[pa.Table]) -> list[list[int]]:
     return [list(range(shortest)) for _ in names]
 
 
-def _parts(digest: Digest, steps: pa.Table, on_gpu: bool) -> tuple[list[str], Int64]:
-    """Names and times of the parts of each step. Shape (steps, parts). They add up to the step."""
-    causes = digest.about.causes
-    columns = [numbers(steps, f"{name}_ns") for name in WORK]
-    by_cause = per_cause(steps, "idle_ns", len(causes))
-    names = [*WORK, *causes]
-    values = np.column_stack([*columns, by_cause])
-    if not on_gpu:
-        names, values = list(causes), per_cause(steps, "host_ns", len(causes))
-    rest = _durations(steps) - values.sum(axis=1)
-    if rest.any():
-        names, values = [*names, OTHER], np.column_stack([values, rest])
-    return names, values.astype(np.int64)
+def floors(digest: Digest, device: str) -> tuple[Int64, Int64]:
+    """Return times and sizes of a device's memory floors after the warm-up, shape (floors,) each."""
+    table = digest.memory
+    own = np.array([name == device for name in texts(table, "device")], np.bool_)
+    own &= ~np.asarray(table.column("warm_up").to_numpy(), np.bool_)
+    return numbers(table, "time_ns")[own], numbers(table, "floor_bytes")[own]
+
+
+def one_side(digests: Sequence[Digest], where: str) -> list[Digest]:
+    """Return the digests if they are one recording, or those of the ranks of one job.
+
+    Raises:
+        NothingToRead: there are none.
+        UsageError: they are several recordings.
+    """
+    if not digests:
+        raise NothingToRead("no trace and no digest was found", where=where)
+    if len(digests) == 1:
+        return list(digests)
+    sets = find_sets(digests).sets
+    if len(sets) == 1 and len(sets[0].members) == len(digests):
+        return list(sets[0].members)
+    raise UsageError(
+        f"contains {len(digests):,} recordings that are not the ranks of one job",
+        where=where,
+        remedy="name one trace, or a directory with one trace per rank; `gpudiag history` compares several "
+        "recordings of a run",
+    )

@@ -1,4 +1,5 @@
-"""Whether two sides do the same work: input shapes of the operators that both of them run."""
+"""Whether two sides do the same work: input shapes of the operators that both run, and kernels in CUDA
+graphs."""
 
 from __future__ import annotations
 
@@ -11,6 +12,10 @@ from typing import Final
 
 from tb_gpudiag.digest.digest import numbers, texts
 from tb_gpudiag.jobs.compare.side import Side
+from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
+
+# The same share as for rules about kernels: see rules/shared/recording_advice.py.
+HIDING_SHARE: Final = 0.10
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -20,7 +25,7 @@ Times = dict[str, float]
 
 @dataclass(frozen=True)
 class Scaling:
-    """Shapes of an operator on both sides: each dimension is the same or `factor` times as large."""
+    """Shapes of an operator on both sides: each dimension is the same, or `factor` times as large."""
 
     factor: float
     operator: str
@@ -30,12 +35,12 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Shapes:
-    """Input shapes of the operators that both sides run and recorded shapes of.
+    """Input shapes of the operators that both sides run with recorded shapes.
 
-    other: share of their GPU time with other shapes on the other side. Shapes that only one side has, while
-    the other has nothing instead, do not count: CUDA graphs hide operators.
-    scaling: the most common factor among the other shapes, with its largest example. scaled: share of the
-    base's time that it explains.
+    other: share of their GPU time that is in different shapes on the two sides. Shapes that one side has and
+    the other side lacks without having others do not count: CUDA graphs hide operators. scaling: the most
+    common factor among the different shapes, with its largest example. scaled: share of the base's time that
+    it explains.
     """
 
     other: float
@@ -70,12 +75,12 @@ def _by_operator(side: Side) -> dict[str, Times]:
 
 
 def _alone(own: Times, other: Times) -> float:
-    """Time with shapes that the other side lacks."""
+    """Return the time in shapes that the other side lacks."""
     return sum(time for shapes, time in own.items() if shapes not in other)
 
 
 def _most_common_scaling(pairs: dict[str, tuple[Times, Times]]) -> tuple[Scaling | None, float]:
-    """The factor that explains most of the base's time, and how much it explains."""
+    """Return the factor that explains most of the base's time, and how much time it explains."""
     time_ns: defaultdict[float, float] = defaultdict(float)
     largest: dict[float, tuple[float, Scaling]] = {}
     for operator, (own, other) in pairs.items():
@@ -106,6 +111,24 @@ def _scaling(operator: str, shapes: str, others: Iterable[str]) -> Scaling | Non
 
 @lru_cache(maxsize=1 << 14)
 def _form(shapes: str) -> tuple[str, tuple[int, ...]]:
-    """Shapes without their numbers, and the numbers."""
+    """Return shapes without their numbers, and the numbers."""
     # Sizes of tensors have up to 19 digits; a hostile trace may have a number that takes long to convert.
     return _NUMBER.sub("#", shapes), tuple(int(number[:19]) for number in _NUMBER.findall(shapes))
+
+
+def in_graphs(side: Side) -> tuple[float, float]:
+    """Return the GPU time in CUDA graphs that were recorded as one event each, and all GPU time, per step."""
+    graphs = total = 0.0
+    for digest in side.digests:
+        factor = side.per_step(digest)
+        times = numbers(digest.kernels, "time_ns").tolist()
+        for name, duration in zip(texts(digest.kernels, "name"), times, strict=True):
+            total += duration * factor
+            graphs += duration * factor if WHOLE_GRAPH.fullmatch(name) else 0.0
+    return graphs, total
+
+
+def hides_kernels(side: Side) -> bool:
+    """Return whether such graphs take so much time that too little is known about the side's kernels."""
+    graphs, total = in_graphs(side)
+    return graphs > 0 and graphs >= HIDING_SHARE * total

@@ -13,14 +13,15 @@ from tb_gpudiag.arrays import Float64
 # A change shows in at least two recordings before it and two after it.
 LEAST_SIDE: Final = 2
 
-# One false change in a hundred series of pure noise, over all places where it could be.
+# One false change in a hundred series of pure noise, wherever in the series.
 SIGNIFICANCE: Final = 0.01
 
-# From so many recordings on, ranks decide, which one outlier does not move. Nine recordings in two groups can
-# be arranged in enough ways for this significance. With fewer, values decide, and noise counts as normal.
+# From this many recordings on, ranks are compared, which one outlier does not move: nine recordings can be
+# split into two groups in enough ways for this significance. With fewer, values are compared, as if noise
+# were normal.
 _RANKS_FROM: Final = 9
 
-# With fewer, a stretch that goes up and down again has too few recordings to show it.
+# With fewer recordings, a stretch that goes up and comes down again cannot be significant.
 _STRETCHES_FROM: Final = 12
 
 _SHORTEST_STRETCH: Final = 6
@@ -34,8 +35,8 @@ _MOST_CELLS: Final = 1 << 20
 def change_points(values: Float64, least: float) -> list[int]:
     """Return the index of the first value after each change, in order.
 
-    A change is a step: the medians before and after it differ by at least `least`, by more than chance would
-    make of the same values, and a step explains the values better than a line does. Shape (recordings,).
+    values: shape (recordings,). A change is a step: the medians before and after it differ by at least
+    `least`, by more than chance would explain, and a step explains the values better than a line does.
     """
     if len(values) < 2 * LEAST_SIDE:
         return []
@@ -54,11 +55,11 @@ def change_points(values: Float64, least: float) -> list[int]:
 
 
 def _stretch_with_a_change(values: Float64) -> tuple[int, int] | None:
-    """Return the recordings within which a change is significant, as start and end; None without one."""
+    """Return start and end of a stretch with a significant change; None without one."""
     count = len(values)
     with_stretches, of_ranks = count >= _STRETCHES_FROM, count >= _RANKS_FROM
     series = (_ranks(values) if of_ranks else values)[None, :]
-    # Each of two tests has half of the false changes.
+    # Each of the two tests may have half of the false changes.
     share = SIGNIFICANCE / 2 if with_stretches else SIGNIFICANCE
     if float(_largest_t(series)[0]) > _critical(count, _largest_t, of_ranks, share):
         return 0, count
@@ -70,20 +71,20 @@ def _stretch_with_a_change(values: Float64) -> tuple[int, int] | None:
 
 
 def _largest_t(series: Float64) -> Float64:
-    """Return the largest square of Student's t over all places of one change, for each series."""
+    """Return the largest square of Student's t over all places of one change, shape (series,)."""
     count = series.shape[1]
     centered = series - series.mean(axis=1, keepdims=True)
     total = (centered**2).sum(axis=1, keepdims=True)
     between = _contrasts(series)
-    # Where values are equal on both sides, rounding alone is left.
+    # Where the values on both sides are equal, only rounding errors are left.
     least = np.finfo(np.float64).eps * np.maximum(total, np.finfo(np.float64).tiny)
     largest: Float64 = (between * (count - 2) / np.maximum(total - between, least)).max(axis=1)
     return largest
 
 
 def _largest_contrast(series: Float64) -> Float64:
-    """Return the largest contrast within any stretch, for each series of ranks. It finds what goes up and
-    comes down again, where one change explains little."""
+    """Return the largest contrast within any stretch, for each series of ranks. It finds values that go up
+    and come down again, where one change explains little."""
     stretches = _stretches(series.shape[1])
     largest: Float64 = np.max([_contrasts(series[:, s:e]).max(axis=1) for s, e in stretches], axis=0)
     return largest
@@ -133,7 +134,7 @@ def _off_line(values: Float64) -> float:
 
 
 def _ranks(values: Float64) -> Float64:
-    """Return the ranks of the values; equal ones share theirs."""
+    """Return the ranks of the values; equal values share one."""
     _, number, count = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Float64 = (np.cumsum(count) - (count - 1) / 2)[number]
     return ranks
@@ -141,7 +142,7 @@ def _ranks(values: Float64) -> Float64:
 
 @lru_cache(maxsize=512)
 def _critical(count: int, statistic: Callable[[Float64], Float64], of_ranks: bool, share: float) -> float:
-    """Return what the statistic of a series of noise exceeds with this probability."""
+    """Return the value that the statistic of a noise series exceeds with probability `share`."""
     generator = np.random.default_rng(_SEED)
     trials = _TRIALS if count <= _LONG else _TRIALS_OF_LONG
     at_once = max(1, _MOST_CELLS // count)

@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.jobs.history.change_points import change_points
-from tb_gpudiag.jobs.history.recordings import Recording, Series, is_cpu
+from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, is_cpu
 from tb_gpudiag.jobs.part_words import part_noun, signed_ns
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import share, size_bytes, time_ns
 
-# Runs of the same job differ by 1% to 2%; nobody looks for the reason of less than this.
+# Runs of the same job differ by 1% to 2%. Nobody asks why a step takes less than this longer.
 LEAST_STEP: Final = 0.05
 LEAST_BUSY: Final = 0.05
 LEAST_MEMORY: Final = 0.05
@@ -27,8 +27,8 @@ _NAMED_SHARE: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Change:
-    """A change at recordings[point]; `start` and `end` bound the stretches that it is between."""
+class RunChange:
+    """A change at recordings[point], between recordings[start:point] and recordings[point:end]."""
 
     what: str  # step, busy, memory
     start: int
@@ -38,10 +38,10 @@ class Change:
     after: float
 
 
-def find_changes(series: Series, growing: Collection[str]) -> list[Change]:
-    """Find changes of the step time, the busy share and the floor of memory, in the order of time.
+def find_changes(series: RankSeries, growing: Collection[str]) -> list[RunChange]:
+    """Find changes of the step time, the busy share and the memory floor, in time order.
 
-    growing: devices whose memory drifts. There, a change of the floor says nothing.
+    growing: devices whose memory drifts, so that a change of the floor says nothing.
     """
     recordings = series.recordings
     steps = {i: recording.step_ns for i, recording in enumerate(recordings) if recording.step_ns > 0}
@@ -52,15 +52,15 @@ def find_changes(series: Series, growing: Collection[str]) -> list[Change]:
         for i, recording in enumerate(recordings)
         if recording.side.on_gpu
     }
-    # A change of the step time has its own busy share: it is the same change.
+    # A change of the step time changes the busy share, too: that is one change.
     found += [each for each in _changes("busy", busy, LEAST_BUSY) if not _near(each.point, at)]
     found += _memory_changes(series, growing)
     return sorted(found, key=lambda change: (change.point, ("step", "busy", "memory").index(change.what)))
 
 
-def _memory_changes(series: Series, growing: Collection[str]) -> list[Change]:
+def _memory_changes(series: RankSeries, growing: Collection[str]) -> list[RunChange]:
     device = series.devices[0] if series.devices else ""
-    # The CPU's memory is only counted while a profiler runs: floors of two recordings have different zeros.
+    # A profiler counts CPU memory only while it runs: floors of two recordings have different zeros.
     if not device or device in growing or is_cpu(device):
         return []
     floors = {i: recording.floor(device) for i, recording in enumerate(series.recordings)}
@@ -74,15 +74,15 @@ def _near(point: int, others: Collection[int]) -> bool:
 
 def _changes(
     what: str, figures: Mapping[int, float], least: float, *, relative: bool = False
-) -> list[Change]:
-    """Find changes of figures, which are by the index of their recording."""
+) -> list[RunChange]:
+    """Find changes of figures. figures: by the index of their recording."""
     index = list(figures)
     numbers = np.array(list(figures.values()), np.float64)
     compared = np.log(numbers) if relative else numbers
     points = change_points(compared, float(np.log1p(least)) if relative else least)
     edges = [0, *points, len(index)]
     return [
-        Change(
+        RunChange(
             what,
             index[first],
             index[point],
@@ -94,7 +94,7 @@ def _changes(
     ]
 
 
-def describe_change(recordings: Sequence[Recording], change: Change) -> pb.Change:
+def describe_change(recordings: Sequence[RunRecording], change: RunChange) -> pb.Change:
     """Say what changed, and what else is different after it."""
     before, after = recordings[change.start : change.point], recordings[change.point : change.end]
     causes = _causes(before, after)
@@ -110,8 +110,8 @@ def describe_change(recordings: Sequence[Recording], change: Change) -> pb.Chang
     )
 
 
-def _causes(before: Sequence[Recording], after: Sequence[Recording]) -> list[tuple[str, float]]:
-    """Difference of the parts of a step in ns, largest first."""
+def _causes(before: Sequence[RunRecording], after: Sequence[RunRecording]) -> list[tuple[str, float]]:
+    """Return the differences of the parts of a step in ns, largest first."""
     of_before, of_after = _mean_parts(before), _mean_parts(after)
     moved = {
         part: of_after.get(part, 0.0) - of_before.get(part, 0.0)
@@ -120,17 +120,17 @@ def _causes(before: Sequence[Recording], after: Sequence[Recording]) -> list[tup
     return sorted(((part, ns) for part, ns in moved.items() if ns), key=lambda item: -abs(item[1]))
 
 
-def _mean_parts(recordings: Sequence[Recording]) -> dict[str, float]:
+def _mean_parts(recordings: Sequence[RunRecording]) -> dict[str, float]:
     used = [recording.side.part_ns for recording in recordings if recording.has_steps]
     parts = dict.fromkeys(part for each in used for part in each)
     return {part: sum(each.get(part, 0.0) for each in used) / len(used) for part in parts}
 
 
 def _sentence(
-    change: Change,
+    change: RunChange,
     causes: Sequence[tuple[str, float]],
-    before: Sequence[Recording],
-    after: Sequence[Recording],
+    before: Sequence[RunRecording],
+    after: Sequence[RunRecording],
 ) -> str:
     largest = abs(causes[0][1]) if causes else 0.0
     named = [each for each in causes[:_CAUSES_NAMED] if abs(each[1]) >= _NAMED_SHARE * largest]
@@ -142,7 +142,7 @@ def _sentence(
     )
 
 
-def _what(change: Change) -> str:
+def _what(change: RunChange) -> str:
     if change.what == "busy":
         return f"the GPU is busy {share(change.after)} of the time instead of {share(change.before)}"
     moved = share(abs(change.after - change.before), change.before)
@@ -153,11 +153,11 @@ def _what(change: Change) -> str:
     return f"a step takes {time_ns(change.after)} instead of {time_ns(change.before)}, {moved}"
 
 
-def _findings(without: Sequence[Recording], having: Sequence[Recording]) -> list[tuple[str, str]]:
-    """Rules that most of the second recordings have and most of the first have not."""
+def _findings(without: Sequence[RunRecording], having: Sequence[RunRecording]) -> list[tuple[str, str]]:
+    """Return the rules that found something in most recordings of `having`, and not in most of `without`."""
     names = {f.rule: f.name for recording in having for f in recording.digest.findings}
 
-    def usual(rule: str, recordings: Sequence[Recording]) -> bool:
+    def usual(rule: str, recordings: Sequence[RunRecording]) -> bool:
         return sum(rule in recording.rules for recording in recordings) > _MOST_OF_THEM * len(recordings)
 
     return [(rule, names[rule]) for rule in sorted(names) if usual(rule, having) and not usual(rule, without)]

@@ -1,4 +1,4 @@
-"""Drift: memory that grows over recordings, slower than one of them may show."""
+"""Drift: memory that grows over several recordings, too slowly for one of them to show."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import numpy as np
 
 from tb_gpudiag.arrays import Float64
 from tb_gpudiag.facts.memory.floor import MOST_FLOORS, evenly, theil_sen
-from tb_gpudiag.jobs.history.recordings import Recording, is_cpu
+from tb_gpudiag.jobs.history.recordings import RunRecording, is_cpu
 
 _HOUR_NS: Final = 3_600e9
 
-# Kendall's statistic in standard deviations: one series of noise in 400 seems to rise this steadily. Six
+# Kendall's statistic in standard deviations: one noise series in 400 seems to rise this steadily. Six
 # recordings reach it if each has more memory than the one before.
 _LEAST_KENDALL: Final = 2.81
 
-# A cache that fills grows in the first half. A leak grows in the second half at half of its rate or more.
+# A cache that fills grows in the first half. A leak still grows at half of its rate or more in the second
+# half.
 LATER_SHARE: Final = 0.5
 
-# Below that, what one recording happens to keep more than another decides.
+# Less is chance: one recording happens to keep more than another.
 LEAST_GROWTH_BYTES: Final = 1 << 20
 
 # As for a single recording (rules/shared/leak_state.py): 4 KiB per step are 4 GiB after a million steps.
 LEAST_BYTES_PER_STEP: Final = 4 << 10
 
-# Where floors of recordings cannot be joined, each shows a slope of its own. Few slopes are only believed if
-# they agree within a tenth, as the same leak in each does; of six, chance makes one series in 64 rise.
+# Where floors of recordings cannot be joined, each recording has its own slope. A few slopes only count if
+# they agree within a tenth, as those of one leak do. Six slopes all rise by chance in one series of 64.
 _EVEN_SHARE: Final = 0.1
 _SLOPES_THAT_MAY_DIFFER: Final = 6
 
@@ -37,9 +38,10 @@ MOST_HOURS_UNTIL_FULL: Final = 24 * 90
 
 
 @dataclass(frozen=True)
-class Growth:
-    """Growth of one device's memory. Bounds are of the 95% confidence interval of the slope, or the extremes
-    of few slopes. per_step: 0 without steps. total_bytes: from the first recording to the last."""
+class MemoryGrowth:
+    """Growth of one device's memory in bytes. low_per_hour, high_per_hour: 95% confidence interval of the
+    slope, or the extremes of a few slopes. per_step: 0 without steps. total_bytes: from the first recording
+    to the last."""
 
     device: str
     per_hour: float
@@ -49,16 +51,16 @@ class Growth:
     hours: float
     total_bytes: float
     hours_until_full: float
-    recordings: Sequence[Recording]
+    recordings: Sequence[RunRecording]
 
 
-def find_growth(recordings: Sequence[Recording], device: str) -> Growth | None:
+def find_growth(recordings: Sequence[RunRecording], device: str) -> MemoryGrowth | None:
     """Find growth of a device's memory over recordings of one process; None if there is none.
 
-    A GPU's allocator counts from the process's start, so floors of recordings are points of one line. The
-    CPU's is counted while a profiler runs: there, slopes within the recordings are compared.
+    A GPU's allocator counts from the start of the process, so the floors of all recordings lie on one line.
+    CPU memory is counted only while a profiler runs, so slopes within the recordings are compared.
     """
-    used = [each for each in recordings if each.time_ns and len(each.floors(device)[1])]
+    used = [each for each in recordings if each.time_ns and len(each.floors(device))]
     used = [used[i] for i in evenly(np.arange(len(used)), MOST_FLOORS)]
     if len(used) < 2:
         return None
@@ -69,7 +71,7 @@ def find_growth(recordings: Sequence[Recording], device: str) -> Growth | None:
     return found
 
 
-def _joined(used: Sequence[Recording], device: str) -> Growth | None:
+def _joined(used: Sequence[RunRecording], device: str) -> MemoryGrowth | None:
     """Fit a line through the floors of the recordings."""
     hours = np.array([each.time_ns - used[0].time_ns for each in used]) / _HOUR_NS
     floors = np.array([each.floor(device) for each in used])
@@ -86,7 +88,7 @@ def _joined(used: Sequence[Recording], device: str) -> Growth | None:
     return _growth(used, device, slope, low, high, _hours_per_step(used))
 
 
-def _within(used: Sequence[Recording], device: str) -> Growth | None:
+def _within(used: Sequence[RunRecording], device: str) -> MemoryGrowth | None:
     """Compare slopes per step within the recordings."""
     if not all(each.has_steps for each in used):
         return None
@@ -104,24 +106,24 @@ def _within(used: Sequence[Recording], device: str) -> Growth | None:
     return _growth(used, device, middle / hours, slopes[0] / hours, slopes[-1] / hours, hours)
 
 
-def _slope_per_step(recording: Recording, device: str) -> float:
+def _slope_per_step(recording: RunRecording, device: str) -> float:
     """Slope of the floors within a recording; NaN with fewer than two."""
-    _, floors = recording.floors(device)
+    floors = recording.floors(device)
     if len(floors) < 2:
         return float("nan")
     return theil_sen(np.arange(len(floors), dtype=np.float64), floors.astype(np.float64))[0]
 
 
 def _growth(
-    used: Sequence[Recording], device: str, slope: float, low: float, high: float, hours_per_step: float
-) -> Growth:
+    used: Sequence[RunRecording], device: str, slope: float, low: float, high: float, hours_per_step: float
+) -> MemoryGrowth:
     hours = (used[-1].time_ns - used[0].time_ns) / _HOUR_NS
     memory = used[-1].memory(device)
     room = 0.0
     if memory is not None and memory.capacity_bytes:
-        # What grows is allocated from what is reserved, and then beyond it.
+        # Memory grows into what is reserved, and then beyond it.
         room = max(0.0, memory.capacity_bytes - memory.peak_allocated_bytes)
-    return Growth(
+    return MemoryGrowth(
         device=device,
         per_hour=slope,
         low_per_hour=float(low),
@@ -134,9 +136,9 @@ def _growth(
     )
 
 
-def _hours_per_step(used: Sequence[Recording]) -> float:
-    """Time between steps, whatever else the job does between recordings: from the numbers of the steps, else
-    the median step. 0 without steps."""
+def _hours_per_step(used: Sequence[RunRecording]) -> float:
+    """Return the time from step to step, including what the job does between recordings: from the numbers of
+    the steps, else the median step. 0 without steps."""
     numbered = [number for number in (_first_number(each) for each in used) if number is not None]
     elapsed = used[-1].time_ns - used[0].time_ns
     if len(numbered) == len(used) and numbered[-1] > numbered[0] and elapsed > 0:
@@ -145,15 +147,15 @@ def _hours_per_step(used: Sequence[Recording]) -> float:
     return float(np.median(steps)) / _HOUR_NS if steps else 0.0
 
 
-def _first_number(recording: Recording) -> int | None:
-    """Number of the first step, from a name such as ProfilerStep#12."""
+def _first_number(recording: RunRecording) -> int | None:
+    """Return the number of the first step, from a name such as ProfilerStep#12."""
     names = recording.digest.steps.column("name").to_pylist()
     digits = names[0].rpartition("#")[2] if names else ""
     return int(digits) if digits.isdecimal() and len(digits) < 16 else None
 
 
 def _kendall(values: Float64) -> float:
-    """Return how steadily the values rise: Kendall's statistic in standard deviations, ties counted."""
+    """Return how steadily the values rise: Kendall's statistic in standard deviations, with ties."""
     count = len(values)
     signs = np.sign(values[None, :] - values[:, None])
     score = float(np.triu(signs, 1).sum())

@@ -17,7 +17,7 @@ from tb_gpudiag.wording.limiters import limiter_word
 from tb_gpudiag.wording.quantity import duration, size
 
 ROWS_SHOWN: Final = 40
-"""Recordings in the table: of more, evenly spaced ones and those at changes."""
+"""Recordings in the table. If there are more, it shows evenly spaced recordings and those at changes."""
 
 _SITES_SHOWN: Final = 5
 
@@ -83,7 +83,7 @@ def _headline(history: pb.History) -> str:
 
 
 def _figures(points: Sequence[pb.HistoryPoint]) -> str:
-    """The last recording in a sentence."""
+    """Describe the last recording in a sentence."""
     last = points[-1]
     parts = [f"a step takes {time_us(last.step_us)}"] if last.step_us else []
     if last.busy_share:
@@ -98,7 +98,7 @@ def _figures(points: Sequence[pb.HistoryPoint]) -> str:
 
 
 def _sites(history: pb.History) -> Table:
-    """Allocation sites of the memory that grows."""
+    """Return a table of the allocation sites of growing memory."""
     rows = [
         (drift.device, site.operator, size(site.bytes_per_step, "per step"), site.place.function)
         for drift in history.drifts

@@ -1,4 +1,4 @@
-"""Recordings of a run in the order of time, in figures per recording."""
+"""Recordings of a run in time order, in figures per recording."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Float64, Int64
-from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, texts
-from tb_gpudiag.jobs.compare.side import Side
+from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.digest.digest import Digest, MemoryPeaks
+from tb_gpudiag.jobs.compare.side import Side, floors
 
 # Clocks that were never set count from 1970, or from when the machine started.
 _EARLIEST_NS: Final = 1_000_000_000 * 10**9  # September 2001
@@ -20,7 +20,7 @@ _DIGITS_OF_NS: Final = 19
 
 
 @dataclass(frozen=True)
-class Recording:
+class RunRecording:
     """One digest with the figures that are compared over time."""
 
     digest: Digest
@@ -56,7 +56,7 @@ class Recording:
 
     @property
     def process(self) -> tuple[str, int, str]:
-        """What changes when the job is started again."""
+        """What changes when the job restarts."""
         about = self.digest.about
         return about.host, about.pid, about.worker if about.pid == NONE else ""
 
@@ -64,25 +64,22 @@ class Recording:
         """Memory of a device, or None."""
         return next((each for each in self.digest.about.memory if each.device == device), None)
 
-    def floors(self, device: str) -> tuple[Float64, Int64]:
-        """Times and sizes of the floors after the warm-up. The time is in ns from the recording's start."""
-        table = self.digest.memory
-        own = np.array([name == device for name in texts(table, "device")], bool)
-        own &= ~np.asarray(table.column("warm_up").to_numpy(), bool)
-        return numbers(table, "time_ns")[own].astype(np.float64), numbers(table, "floor_bytes")[own]
+    def floors(self, device: str) -> Int64:
+        """Floors of a device's memory after the warm-up."""
+        return floors(self.digest, device)[1]
 
     def floor(self, device: str) -> float:
         """Median floor after the warm-up; 0 without one."""
-        _, floors = self.floors(device)
-        return float(np.median(floors)) if len(floors) else 0.0
+        sizes = self.floors(device)
+        return float(np.median(sizes)) if len(sizes) else 0.0
 
 
 @dataclass(frozen=True)
-class Series:
-    """Recordings of one rank of a run, in the order of time."""
+class RankSeries:
+    """Recordings of one rank of a run, in time order."""
 
     run: str
-    recordings: Sequence[Recording]
+    recordings: Sequence[RunRecording]
 
     @cached_property
     def devices(self) -> list[str]:
@@ -95,37 +92,37 @@ class Series:
 
 
 def is_cpu(device: str) -> bool:
-    """Return whether memory is the host's. Only what was allocated while a profiler ran is counted there, so
-    that two recordings cannot be joined."""
+    """Return whether the memory is the host's. A profiler only counts what is allocated there while it runs,
+    so two recordings cannot be joined."""
     return device == "CPU"
 
 
-def find_series(digests: Iterable[Digest]) -> list[Series]:
-    """Sort digests of traces into series by run and rank; without ranks, by run and worker if several workers
-    recorded at the same time. Files with the same content count once."""
+def find_series(digests: Iterable[Digest]) -> list[RankSeries]:
+    """Sort digests of traces into series by run and rank; or, without ranks, by run and worker if several
+    workers recorded at the same time. Files with the same content count once."""
     contents = {digest.about.id: digest for digest in digests if digest.about.kind == "trace"}
-    by_rank: dict[tuple[str, int], list[Recording]] = {}
+    by_rank: dict[tuple[str, int], list[RunRecording]] = {}
     for digest in contents.values():
-        by_rank.setdefault((digest.about.run, digest.about.rank), []).append(Recording(digest))
+        by_rank.setdefault((digest.about.run, digest.about.rank), []).append(RunRecording(digest))
     found = []
     for (run, rank), recordings in sorted(by_rank.items()):
         groups = [recordings]
         if rank == NONE and _overlap(recordings):
-            by_worker: dict[str, list[Recording]] = {}
+            by_worker: dict[str, list[RunRecording]] = {}
             for recording in recordings:
                 by_worker.setdefault(recording.digest.about.worker, []).append(recording)
             groups = [by_worker[worker] for worker in sorted(by_worker)]
-        found += [Series(run, sorted(group, key=_order)) for group in groups]
+        found += [RankSeries(run, sorted(group, key=_order)) for group in groups]
     return found
 
 
-def _order(recording: Recording) -> tuple[int, int, str]:
+def _order(recording: RunRecording) -> tuple[int, int, str]:
     about = recording.digest.about
     return recording.time_ns, int(about.span[:30]) if about.span.isdecimal() else 0, about.path
 
 
-def _overlap(recordings: Sequence[Recording]) -> bool:
-    """Return whether two recordings are of the same time."""
+def _overlap(recordings: Sequence[RunRecording]) -> bool:
+    """Return whether two recordings overlap in time."""
     ends = 0
     for recording in sorted(recordings, key=_order):
         if 0 < recording.time_ns < ends:

@@ -10,14 +10,14 @@ import numpy as np
 
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.history.changes import describe_change, find_changes
-from tb_gpudiag.jobs.history.drift import Growth, find_growth
-from tb_gpudiag.jobs.history.recordings import Recording, Series, find_series
+from tb_gpudiag.jobs.history.drift import MemoryGrowth, find_growth
+from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, find_series
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import count, figures, one_line, size_bytes, time_us
 
 SCHEMA_VERSION: Final = 1
 MOST_RANKS: Final = 8
-"""Ranks of a run with a History each. Ranks of a job keep in step."""
+"""Ranks of a run with a History each. All ranks of a job have similar ones, because they keep in step."""
 
 _MOST_SITES: Final = 10
 _NS_US: Final = 1e-3
@@ -38,7 +38,7 @@ def histories(digests: Iterable[Digest]) -> list[pb.History]:
     return found
 
 
-def _history(series: Series) -> pb.History:
+def _history(series: RankSeries) -> pb.History:
     recordings = series.recordings
     growths = [growth for device in series.devices if (growth := _growth(recordings, device)) is not None]
     return pb.History(
@@ -54,15 +54,15 @@ def _history(series: Series) -> pb.History:
     )
 
 
-def _growth(recordings: Sequence[Recording], device: str) -> Growth | None:
-    """Find growth in the last process that grows: memory of a job that is started again starts again, too."""
+def _growth(recordings: Sequence[RunRecording], device: str) -> MemoryGrowth | None:
+    """Find growth in the last process that grows: the memory of a restarted job starts from zero."""
     found = None
     for _, group in groupby(recordings, key=lambda recording: recording.process):
         found = find_growth(list(group), device) or found
     return found
 
 
-def _point(series: Series, recording: Recording) -> pb.HistoryPoint:
+def _point(series: RankSeries, recording: RunRecording) -> pb.HistoryPoint:
     about, side = recording.digest.about, recording.side
     samples = side.samples_ns if recording.has_steps else np.zeros(0)
     low, high = np.quantile(samples, [0.25, 0.75]) if len(samples) else (0.0, 0.0)
@@ -96,7 +96,7 @@ def _point(series: Series, recording: Recording) -> pb.HistoryPoint:
     )
 
 
-def _drift(growth: Growth) -> pb.Drift:
+def _drift(growth: MemoryGrowth) -> pb.Drift:
     last = growth.recordings[-1].digest
     return pb.Drift(
         device=one_line(growth.device),
@@ -113,7 +113,7 @@ def _drift(growth: Growth) -> pb.Drift:
     )
 
 
-def _sentence(growth: Growth) -> str:
+def _sentence(growth: MemoryGrowth) -> str:
     per_step = f" ({size_bytes(growth.per_step)} per step)" if growth.per_step else ""
     low, high = size_bytes(growth.low_per_hour), size_bytes(growth.high_per_hour)
     over = f"over {count(len(growth.recordings), 'recording')} in {_hours(growth.hours)}"
@@ -127,12 +127,12 @@ def _sentence(growth: Growth) -> str:
 
 
 def _hours(hours: float) -> str:
-    """Return a stretch of time: hours where there are some."""
+    """Return a duration: in hours if it has any."""
     return f"{figures(hours)} hours" if hours >= 1 else time_us(hours * 3.6e9)
 
 
 def _sites(digest: Digest, device: str) -> list[pb.MemorySite]:
-    """Growing allocation sites of the last recording."""
+    """Return the growing allocation sites of the last recording."""
     table = digest.sites
     rows = zip(
         texts(table, "device"),
@@ -154,7 +154,7 @@ def _sites(digest: Digest, device: str) -> list[pb.MemorySite]:
     ][:_MOST_SITES]
 
 
-def _notes(recordings: Sequence[Recording]) -> list[str]:
+def _notes(recordings: Sequence[RunRecording]) -> list[str]:
     notes = []
     if not all(recording.time_ns for recording in recordings):
         notes.append(

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.jobs.compare.alignment import Pair, Row, align, common_path
-from tb_gpudiag.jobs.compare.rows import changes, rest
+from tb_gpudiag.jobs.compare.alignment import Pair, WorkRow, align, changes, common_path, rest
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 ROWS = st.lists(
     st.builds(
-        Row,
+        WorkRow,
         name=NAMES,
         family=st.sampled_from(["gemm", "elementwise", "copy"]),
         path=st.lists(NAMES, max_size=3).map(tuple),
@@ -27,8 +26,10 @@ ROWS = st.lists(
 )
 
 
-def row(name: str, path: str = "", family: str = "elementwise", time_ns: float = 10, shapes: str = "") -> Row:
-    return Row(name, family, tuple(path.split("/")) if path else (), shapes, 1, time_ns)
+def row(
+    name: str, path: str = "", family: str = "elementwise", time_ns: float = 10, shapes: str = ""
+) -> WorkRow:
+    return WorkRow(name, family, tuple(path.split("/")) if path else (), shapes, 1, time_ns)
 
 
 def names(pairs: list[Pair]) -> set[tuple[str, str]]:
@@ -36,7 +37,7 @@ def names(pairs: list[Pair]) -> set[tuple[str, str]]:
 
 
 @given(base=ROWS, candidate=ROWS)
-def test_every_row_is_in_exactly_one_pair(base: list[Row], candidate: list[Row]) -> None:
+def test_every_row_is_in_exactly_one_pair(base: list[WorkRow], candidate: list[WorkRow]) -> None:
     pairs = align(base, candidate)
     assert Counter(r for pair in pairs for r in pair.base) == Counter(base)
     assert Counter(r for pair in pairs for r in pair.candidate) == Counter(candidate)
@@ -54,14 +55,14 @@ def total(rows: Iterable[object], column: str) -> float:
 
 
 @given(rows=ROWS)
-def test_a_table_aligns_with_itself(rows: list[Row]) -> None:
+def test_a_table_aligns_with_itself(rows: list[WorkRow]) -> None:
     for change in changes(align(rows, rows)):
         assert change.base == change.candidate
         assert change.base_ns == change.candidate_ns
 
 
 @given(base=ROWS, candidate=ROWS)
-def test_the_sides_are_treated_alike(base: list[Row], candidate: list[Row]) -> None:
+def test_the_sides_are_treated_alike(base: list[WorkRow], candidate: list[WorkRow]) -> None:
     forward = {(frozenset(p.base), frozenset(p.candidate)) for p in align(base, candidate)}
     assert forward == {(frozenset(p.candidate), frozenset(p.base)) for p in align(candidate, base)}
 

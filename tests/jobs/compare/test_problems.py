@@ -59,14 +59,6 @@ def test_a_finding_whose_place_was_renamed_is_the_same() -> None:
     assert [len(found.gone), len(found.new)] == [0, 0]
 
 
-def test_ranges_are_left_out() -> None:
-    one = finding("GD101", 800)
-    one.ranges.add(start_us=1, end_us=2)
-    (gone,) = compared([one], []).findings.gone
-    assert not gone.ranges
-    assert one.ranges
-
-
 def test_promised_and_real() -> None:
     (promised,) = compared([finding("GD101", 1600, saves_us=(150, 250))], []).promised
     assert (promised.rule, promised.low_us, promised.high_us) == ("GD101", 150, 250)
