@@ -55,6 +55,16 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(find_digests(str(out))) == 2
 
 
+@pytest.mark.slow
+def test_paths_may_be_relative_to_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "logs", "a", "b")
+    monkeypatch.chdir(tmp_path)
+    assert main(["digest", "logs", "-o", "digests", "--processes", "2"]) == 0
+    assert len(find_digests("digests")) == 2
+
+
 def test_a_bad_trace_costs_only_its_own_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = write(tmp_path / "logs", "a")
     (logs / "bad.1.pt.trace.json").write_text("not a trace")

@@ -98,7 +98,12 @@ class _Processes:
 
     def _asked(self, child: Child, file: TraceFile) -> bytes | GpudiagError | None:
         """Return the content of a file's digest, or why there is none; None if the process was killed."""
-        request = {"where": file.path, "file": asdict(file), "memory_limit_bytes": self._limit_bytes}
+        request = {
+            "where": file.path,
+            "file": asdict(file),
+            "below": os.getcwd(),
+            "memory_limit_bytes": self._limit_bytes,
+        }
         try:
             return child.ask(request).content
         except GpudiagError as error:
@@ -110,6 +115,7 @@ class _Processes:
 def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     """Digest the file that is asked for, in a process of its own."""
     reply.bound_memory(request["memory_limit_bytes"])
+    os.chdir(request["below"])  # the path may be relative
     return ChildMessage(content=_digest_content(TraceFile(**request["file"])))
 
 
