@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.ledger import Account, GpuTime
+from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.kernels.kernels import Kernels
 
 
@@ -45,7 +45,7 @@ class DeviceFacts:
         return clip(found, self.window.start_ns, self.window.end_ns)
 
     @cached_property
-    def window_account(self) -> Account:
+    def window_account(self) -> TimeAccount:
         """The step window as one slice: the verdict and every share are computed from it."""
         return self.time.of_window(self.window)
 

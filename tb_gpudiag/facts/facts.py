@@ -22,7 +22,7 @@ from tb_gpudiag.facts.core.host import Host, find_main_thread
 from tb_gpudiag.facts.core.idle import find_gpu_times
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
-from tb_gpudiag.facts.core.ledger import Account, GpuTime
+from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.links import Links, find_links
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.core.recording import (
@@ -42,14 +42,14 @@ from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
 from tb_gpudiag.facts.launching.ddp_copies import DdpCopies, ddp_copies
 from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls, DriverCalls, allocator_calls
-from tb_gpudiag.facts.launching.launch_costs import Hotspot, Kind, LaunchCosts, hotspots, launch_costs
+from tb_gpudiag.facts.launching.launch_costs import Hotspot, HotspotKind, LaunchCosts, hotspots, launch_costs
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_code, launch_modes
 from tb_gpudiag.facts.memory.allocations import MemoryContext
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
-from tb_gpudiag.facts.stepping.variance import StepTimes, find_step_times
+from tb_gpudiag.facts.stepping.variance import MeasuredSteps, find_step_times
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
@@ -64,7 +64,7 @@ class Facts:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.events = trace.events
-        self._hotspots: dict[Kind, list[Hotspot]] = {}
+        self._hotspots: dict[HotspotKind, list[Hotspot]] = {}
 
     # core: steps and windows
 
@@ -184,7 +184,7 @@ class Facts:
         return self.host_time.main_thread_spans(window)
 
     @cached_property
-    def step_times(self) -> StepTimes | None:
+    def step_times(self) -> MeasuredSteps | None:
         """The recorded steps, else the inferred ones, made comparable; None without either."""
         time = self.gpu_times[0] if self.gpu_times else None
         steps, inferred = self.recorded_steps, self.inferred_steps
@@ -217,7 +217,7 @@ class Facts:
         used = np.unique(events.name[self.work.event[self.work.device == device]])
         return of_architecture(found, amd_architecture(events.names[i] for i in used))
 
-    def account(self, device: DeviceFacts) -> Account:
+    def account(self, device: DeviceFacts) -> TimeAccount:
         """The device's time step by step."""
         return device.time.of_steps(self.steps, self.window)
 
@@ -256,7 +256,7 @@ class Facts:
         spans = self.main_thread_spans
         return launch_costs(self.work, self.launched, self.host_time, spans, ledgers, self.window)
 
-    def hotspots(self, kind: Kind) -> list[Hotspot]:
+    def hotspots(self, kind: HotspotKind) -> list[Hotspot]:
         """Launch hotspots of all devices over the step window."""
         if kind not in self._hotspots:
             self._hotspots[kind] = hotspots(self.launch_costs, self.host, kind)

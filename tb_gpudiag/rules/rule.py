@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Intervals
-from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.quantity import Quantity, duration, share_of
@@ -97,8 +97,8 @@ class Saving:
 class Removable:
     """What a fix removes, at least and at most: the two ends of a replayed saving."""
 
-    least: Change
-    most: Change
+    least: Removal
+    most: Removal
 
 
 @dataclass(frozen=True)

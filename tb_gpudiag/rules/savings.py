@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Change, Replay
+from tb_gpudiag.facts.replay.replay import Removal, Replay
 from tb_gpudiag.rules.rule import Evidence, Finding, Saving
 from tb_gpudiag.wording.format import share
 
@@ -119,5 +119,5 @@ def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
     return plan
 
 
-def _saved(replay: Replay, change: Change) -> int:
+def _saved(replay: Replay, change: Removal) -> int:
     return replay.unchanged.window_ns - replay.run(change).window_ns

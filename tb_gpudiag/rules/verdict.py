@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.ledger import Account
+from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
@@ -164,7 +164,7 @@ def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int, ranked
     return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
 
 
-def split_window(account: Account, lost: Lost) -> WindowParts:
+def split_window(account: TimeAccount, lost: Lost) -> WindowParts:
     """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time."""
     refilling = np.zeros(len(Cause), np.int64)
     np.add.at(refilling, lost.cause, lost.drained_ns)

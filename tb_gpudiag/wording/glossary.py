@@ -9,11 +9,11 @@ from functools import cache
 from importlib import resources
 
 from tb_gpudiag.wording import kinds, vocabulary
-from tb_gpudiag.wording.term import Table
+from tb_gpudiag.wording.term import Terms
 
 
 @dataclass(frozen=True)
-class Entry:
+class GlossaryEntry:
     """A term, one paragraph about it, and the terms to read next. `what` says what an id stands for."""
 
     name: str
@@ -35,7 +35,7 @@ class Entry:
         return f"{title}\n\n{self.text}{see}\n"
 
 
-KINDS_OF_TERMS: dict[str, Table] = {
+KINDS_OF_TERMS: dict[str, Terms] = {
     "part of an account": vocabulary.WORK_PARTS,
     "idle cause": vocabulary.CAUSES,
     "trigger": vocabulary.TRIGGERS,
@@ -53,32 +53,32 @@ KINDS_OF_TERMS: dict[str, Table] = {
 
 
 @cache
-def concepts() -> tuple[Entry, ...]:
+def concepts() -> tuple[GlossaryEntry, ...]:
     """Return the terms of glossary.md, in its order."""
     text = (resources.files("tb_gpudiag.wording") / "glossary.md").read_text(encoding="utf-8")
     return tuple(_concepts(text))
 
 
-def _concepts(text: str) -> Iterator[Entry]:
+def _concepts(text: str) -> Iterator[GlossaryEntry]:
     for section in text.split("\n## ")[1:]:
         name, _, body = section.partition("\n")
         paragraph, _, see = " ".join(body.split()).partition(" See also: ")
-        yield Entry(name, paragraph, tuple(see.rstrip(".").split(", ")) if see else ())
+        yield GlossaryEntry(name, paragraph, tuple(see.rstrip(".").split(", ")) if see else ())
 
 
-def entries() -> list[Entry]:
+def entries() -> list[GlossaryEntry]:
     """Return all terms: the concepts, then those of the vocabulary, table by table."""
     return [
         *concepts(),
         *(
-            Entry(each.word, each.explanation, id=each.id, what=what)
+            GlossaryEntry(each.word, each.explanation, id=each.id, what=what)
             for what, table in KINDS_OF_TERMS.items()
             for each in table.values()
         ),
     ]
 
 
-def find(name: str) -> list[Entry]:
+def find(name: str) -> list[GlossaryEntry]:
     """Return the entries of a name or an id, however it is written: step-window, Step_window."""
     wanted = _key(name)
     return [each for each in entries() if wanted in {_key(each.name), _key(each.id)}]

@@ -33,15 +33,15 @@ class Term:
         return self.word if keeps else self.word[:1].lower() + self.word[1:]
 
 
-Table = Mapping[str, Term]
+Terms = Mapping[str, Term]
 """Id -> term, in the order in which they are shown."""
 
 
-def term(among: Table, id: str) -> Term:
+def term(among: Terms, id: str) -> Term:
     """Return the term of an id. An id that the table lacks is shown as it is."""
     return among.get(id) or Term(id, id, "", phrase=id)
 
 
-def table(*terms: Term) -> Table:
+def table(*terms: Term) -> Terms:
     """Make a table of these terms, in this order."""
     return {each.id: each for each in terms}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Finding, Fix, Removable, Saving
 from tb_gpudiag.rules.run import run_rules
@@ -83,7 +83,7 @@ def test_a_plan_never_saves_more_than_the_window() -> None:
     """The unchanged replay may be longer than the recording, and fixes cannot save what was not there."""
     facts = facts_of(two_steps(400))
     [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
-    all_host_time = Change(Intervals(np.array([0]), np.array([2_000_000])), share=10.0)
+    all_host_time = Removal(Intervals(np.array([0]), np.array([2_000_000])), share=10.0)
     promising = replace(found, removable=Removable(all_host_time, all_host_time))
     window_ns = facts.replay.measured.window_ns
     assert [(p.saving_ns, p.window_ns) for p in plan_fixes(facts.replay, [promising])] == [(window_ns, 0)]
@@ -121,7 +121,7 @@ def test_real_input_savings_are_in_the_range(shared_traces: Path, before: str, a
     assert saving.basis == "replayed"
     measured = _median_step_ns(facts) - _median_step_ns(fixed)
     assert saving.low_ns <= measured * len(facts.steps) <= saving.high_ns
-    assert facts.replay.run(Change()).window_ns == facts.replay.unchanged.window_ns
+    assert facts.replay.run(Removal()).window_ns == facts.replay.unchanged.window_ns
 
 
 def _median_step_ns(facts: Facts) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from tb_gpudiag.wording import glossary
 from tb_gpudiag.wording.column_titles import COLUMNS
-from tb_gpudiag.wording.glossary import Entry
+from tb_gpudiag.wording.glossary import GlossaryEntry
 from tests.conftest import REPOSITORY
 
 # A tooltip of more characters is a paragraph.
@@ -18,7 +18,7 @@ by_name = pytest.mark.parametrize("entry", glossary.concepts(), ids=lambda entry
 
 
 @by_name
-def test_a_concept_has_a_paragraph_and_a_tooltip(entry: Entry) -> None:
+def test_a_concept_has_a_paragraph_and_a_tooltip(entry: GlossaryEntry) -> None:
     assert re.fullmatch(r"[A-Z].*[.]", entry.text)
     assert re.fullmatch(r"[A-Z].*[.]", entry.short)
     assert entry.text.startswith(entry.short)
@@ -26,7 +26,7 @@ def test_a_concept_has_a_paragraph_and_a_tooltip(entry: Entry) -> None:
 
 
 @by_name
-def test_what_to_see_also_is_in_the_glossary(entry: Entry) -> None:
+def test_what_to_see_also_is_in_the_glossary(entry: GlossaryEntry) -> None:
     concepts = {other.name.lower() for other in glossary.concepts()}
     assert {name.lower() for name in entry.see_also} <= concepts - {entry.name.lower()}
 

@@ -25,7 +25,7 @@ from tb_gpudiag.vocabulary.recorded import Category, FileKind
 from tb_gpudiag.wording import kinds, vocabulary
 from tb_gpudiag.wording.generate import GENERATED, TABLES
 from tb_gpudiag.wording.kinds import collective
-from tb_gpudiag.wording.term import Table, term
+from tb_gpudiag.wording.term import Terms, term
 from tests.conftest import REPOSITORY
 
 PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
@@ -33,7 +33,7 @@ PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
 LIMITERS = {"compute", "mixed", "launch", "python"} | set(PARTS_OF_WINDOW.by_limiter) - {"host"}
 """As rules/verdict.py names them: the host is either launching or running Python."""
 
-ENUMS: dict[str, tuple[Table, set[str]]] = {
+ENUMS: dict[str, tuple[Terms, set[str]]] = {
     "causes": (vocabulary.CAUSES, {cause.label for cause in Cause}),
     "triggers": (vocabulary.TRIGGERS, {trigger.label for trigger in Trigger}),
     "limiters": (vocabulary.LIMITERS, LIMITERS),

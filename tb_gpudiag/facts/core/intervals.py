@@ -155,7 +155,7 @@ MOST_RANGES = 5
 """Enough for one row of a table."""
 
 
-class Ranges(NamedTuple):
+class ShownRanges(NamedTuple):
     """At most MOST_RANGES stretches [start, end). Shape (r,) each. device: the GPU, or NONE for the host."""
 
     start_ns: Int64
@@ -163,10 +163,10 @@ class Ranges(NamedTuple):
     device: Int64
 
 
-def longest(start_ns: Int64, end_ns: Int64, device: int = NONE) -> Ranges:
+def longest(start_ns: Int64, end_ns: Int64, device: int = NONE) -> ShownRanges:
     """Return the longest of these, longest first; of equal ones the first."""
     some = heaviest(end_ns - start_ns)
-    return Ranges(start_ns[some], end_ns[some], np.full(len(some), device, np.int64))
+    return ShownRanges(start_ns[some], end_ns[some], np.full(len(some), device, np.int64))
 
 
 def heaviest(weight: Int64) -> Int64:

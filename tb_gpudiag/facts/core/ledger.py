@@ -79,7 +79,7 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Account:
+class TimeAccount:
     """Slices of the step window, one per step. Shape (k,) each; idle_ns has shape (k, causes).
 
     A slice runs from its step's start to the next one's. The last one ends with the window and so includes
@@ -103,10 +103,10 @@ class GpuTime:
     busy: Busy
     ledger: Ledger
 
-    def account(self, names: list[str], start_ns: Int64, end_ns: Int64) -> Account:
+    def account(self, names: list[str], start_ns: Int64, end_ns: Int64) -> TimeAccount:
         """Account for any stretches [start, end), each with its name."""
         idle = Intervals(self.ledger.start_ns, self.ledger.end_ns)
-        return Account(
+        return TimeAccount(
             names,
             start_ns,
             end_ns,
@@ -116,11 +116,11 @@ class GpuTime:
             time_by_cause(idle, self.ledger.cause, start_ns, end_ns),
         )
 
-    def of_window(self, window: Window) -> Account:
+    def of_window(self, window: Window) -> TimeAccount:
         """Account for the window as one slice."""
         return self.account([""], np.array([window.start_ns]), np.array([window.end_ns]))
 
-    def of_steps(self, steps: Steps, window: Window) -> Account:
+    def of_steps(self, steps: Steps, window: Window) -> TimeAccount:
         """Split the window into its steps; no slices without steps."""
         order = np.argsort(steps.start_ns, kind="stable")
         start_ns = steps.start_ns[order]

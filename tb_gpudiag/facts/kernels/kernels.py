@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, Ranges, Window, longest, union
+from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, longest, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
@@ -29,7 +29,7 @@ class FamilyTime:
     covered_ns: int  # time in which at least one of them ran
     kernels: int
     tensor_core_ns: int  # of time_ns: on tensor cores, as far as the names say
-    ranges: Ranges  # its longest kernels
+    ranges: ShownRanges  # its longest kernels
 
 
 class Kernels:

@@ -34,7 +34,7 @@ _TRUE = ("True", "1", "2")  # efficient attention writes the kind of its causal 
 _LARGEST = 2**40
 
 
-class Kind(IntEnum):
+class OperatorKind(IntEnum):
     """What an operator computes."""
 
     MATMUL = 0
@@ -54,7 +54,7 @@ class Cost:
     tokens, experts per token, experts in use.
     """
 
-    kind: Kind
+    kind: OperatorKind
     number: str  # number format, as NUMBER_BYTES has it
     operations: int
     bytes: int
@@ -91,16 +91,16 @@ def operator_cost(operator: str, shapes: str, types: str, settings: str = "") ->
     return cost if cost is not None and cost.bytes > 0 else None
 
 
-def _kind(operator: str) -> Kind | None:
+def _kind(operator: str) -> OperatorKind | None:
     if operator in MATMUL_FACTORS:
-        return Kind.MATMUL
+        return OperatorKind.MATMUL
     if operator in CONVOLUTIONS:
-        return Kind.CONVOLUTION
+        return OperatorKind.CONVOLUTION
     if attention_row(operator) is not None:
-        return Kind.ATTENTION
+        return OperatorKind.ATTENTION
     if EXPERTS.fullmatch(operator):
-        return Kind.EXPERTS
-    return Kind.STREAMED if streamed_times(operator) is not None else None
+        return OperatorKind.EXPERTS
+    return OperatorKind.STREAMED if streamed_times(operator) is not None else None
 
 
 def _inputs(shapes: str, types: str, settings: str) -> Inputs | None:
@@ -140,7 +140,7 @@ def _matmul(operator: str, inputs: Inputs) -> Cost | None:
     moved = batch * (rows * inner + inner * columns + rows * columns) * NUMBER_BYTES[number]
     if number in EIGHT_BITS:  # the result has 16 bits
         moved += batch * rows * columns
-    return Cost(Kind.MATMUL, number, 2 * math.prod(sizes), moved, sizes)
+    return Cost(OperatorKind.MATMUL, number, 2 * math.prod(sizes), moved, sizes)
 
 
 def _matmul_sizes(pair: list[list[int]], transposed: bool) -> tuple[int, int, int, int] | None:
@@ -193,7 +193,7 @@ def _convolution(operator: str, inputs: Inputs) -> Cost | None:
     times = 1
     if row.results is not None:
         times = gradients(inputs.settings[row.results] if row.results < len(inputs.settings) else "")
-    return Cost(Kind.CONVOLUTION, number, 2 * results * times, moved * times, sizes)
+    return Cost(OperatorKind.CONVOLUTION, number, 2 * results * times, moved * times, sizes)
 
 
 def _positions(
@@ -231,7 +231,7 @@ def _attention(operator: str, inputs: Inputs) -> Cost | None:
     operations = int(2 * pairs * (query[3] + value[3]) * products)
     moved = (2 * math.prod(query) + math.prod(key) + math.prod(value)) * NUMBER_BYTES[number]
     sizes = (query[0], query[heads], query[tokens], key[tokens], query[3])
-    return Cost(Kind.ATTENTION, number, operations, moved * (2 if row.backward else 1), sizes)
+    return Cost(OperatorKind.ATTENTION, number, operations, moved * (2 if row.backward else 1), sizes)
 
 
 def _is_true(inputs: Inputs, index: int) -> bool:
@@ -248,7 +248,7 @@ def _experts(_: str, inputs: Inputs) -> Cost | None:
     used = min(up[0], tokens * chosen)
     weights = math.prod(up[1:]) + math.prod(down[1:])
     moved = (used * weights + 2 * tokens * size) * NUMBER_BYTES[number]
-    return Cost(Kind.EXPERTS, number, 2 * tokens * chosen * weights, moved, (tokens, chosen, used))
+    return Cost(OperatorKind.EXPERTS, number, 2 * tokens * chosen * weights, moved, (tokens, chosen, used))
 
 
 def _streamed(operator: str, inputs: Inputs) -> Cost | None:
@@ -257,15 +257,15 @@ def _streamed(operator: str, inputs: Inputs) -> Cost | None:
     if not known or any(inputs.types[i : i + 1] == [""] or not sizes[i] for i in known):
         return None
     moved = sum(sizes) + round(max(sizes) * (streamed_times(operator) or 0))
-    return Cost(Kind.STREAMED, inputs.types[known[0]], 0, moved, ())
+    return Cost(OperatorKind.STREAMED, inputs.types[known[0]], 0, moved, ())
 
 
-_COSTS: dict[Kind, Callable[[str, Inputs], Cost | None]] = {
-    Kind.MATMUL: _matmul,
-    Kind.CONVOLUTION: _convolution,
-    Kind.ATTENTION: _attention,
-    Kind.EXPERTS: _experts,
-    Kind.STREAMED: _streamed,
+_COSTS: dict[OperatorKind, Callable[[str, Inputs], Cost | None]] = {
+    OperatorKind.MATMUL: _matmul,
+    OperatorKind.CONVOLUTION: _convolution,
+    OperatorKind.ATTENTION: _attention,
+    OperatorKind.EXPERTS: _experts,
+    OperatorKind.STREAMED: _streamed,
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.kernels.operator_costs import Cost, Kind, operator_cost
+from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, operator_cost
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.vocabulary.operators import EIGHT_BITS, HALF_PRECISION
@@ -28,7 +28,7 @@ class OperatorTime:
     operator: str
     shapes: str  # of the inputs, as JSON
     number: str  # number format
-    kind: Kind
+    kind: OperatorKind
     calls: int
     time_ns: int  # of all kernels that the calls launched
     operations: int
@@ -55,7 +55,7 @@ class Roofline:
     operator: Int64  # shape (k,) over Kernels: index into operators, or NONE
     peaks: Peaks | None
 
-    def of(self, *kinds: Kind) -> list[OperatorTime]:
+    def of(self, *kinds: OperatorKind) -> list[OperatorTime]:
         """Return the operators of these kinds, most time first."""
         return [found for found in self.operators if found.kind in kinds]
 

@@ -15,7 +15,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.intervals import MOST_RANGES, Intervals, Ranges, Window, coverage, distinct
+from tb_gpudiag.facts.core.intervals import MOST_RANGES, Intervals, ShownRanges, Window, coverage, distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.threads import NOTHING
@@ -30,8 +30,8 @@ _ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 # is not a cost of the launch.
 _IN_OPERATOR = np.array([Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE, UNDECIDED], np.uint8)
 
-Kind = Literal["operator", "module", "line", "kernel"]
-KINDS: tuple[Kind, ...] = ("operator", "module", "line", "kernel")
+HotspotKind = Literal["operator", "module", "line", "kernel"]
+HOTSPOT_KINDS: tuple[HotspotKind, ...] = ("operator", "module", "line", "kernel")
 
 _NOWHERE = {
     "operator": "(outside any operator)",
@@ -184,7 +184,7 @@ class Hotspot:
     LaunchCosts."""
 
     key: str
-    kind: Kind
+    kind: HotspotKind
     launches: int
     host_ns: int
     dispatch_ns: int
@@ -194,10 +194,10 @@ class Hotspot:
     idle_ns: int
     full_queue_launches: int
     full_queue_ns: int
-    ranges: Ranges  # the longest idle times that its launches caused, else its longest calls
+    ranges: ShownRanges  # the longest idle times that its launches caused, else its longest calls
 
 
-def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
+def hotspots(costs: LaunchCosts, host: Host, kind: HotspotKind) -> list[Hotspot]:
     """Group the launches, the group that caused most idle time first."""
     events = host.events
     names, member = np.unique(_groups(events, costs, host, kind), return_inverse=True)
@@ -231,13 +231,13 @@ def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
             int(idle_ns[i]),
             int(full[i]),
             int(full_ns[i]),
-            Ranges(*(column[first[i] : stop[i]] for column in places)),
+            ShownRanges(*(column[first[i] : stop[i]] for column in places)),
         )
         for i in np.lexsort((-host_ns, -idle_ns))
     ]
 
 
-def _groups(events: Events, costs: LaunchCosts, host: Host, kind: Kind) -> Int64:
+def _groups(events: Events, costs: LaunchCosts, host: Host, kind: HotspotKind) -> Int64:
     """Return a number for each launch's group: a name's index, or for lines the frame's."""
     if kind == "kernel":
         return events.name[costs.work].astype(np.int64)
@@ -247,7 +247,7 @@ def _groups(events: Events, costs: LaunchCosts, host: Host, kind: Kind) -> Int64
     return host.names(event)
 
 
-def _label(events: Events, host: Host, group: int, kind: Kind) -> str:
+def _label(events: Events, host: Host, group: int, kind: HotspotKind) -> str:
     if group == NONE:
         return _NOWHERE[kind]
     return str(host.frame(group)) if kind == "line" else module_name(events.names[group])

@@ -24,7 +24,7 @@ from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
 
 
 @dataclass(frozen=True)
-class Calls:
+class HostCalls:
     """Host spans, shape (c,) each. Those of one thread nest exactly: see HostTree."""
 
     event: Int64
@@ -154,7 +154,7 @@ class CallTree:
         return merge(self.tree.parent, self.tree.depth, self.kind_key)
 
 
-def _calls(host: Host) -> Calls:
+def _calls(host: Host) -> HostCalls:
     """Find the host spans. Those of no duration are below the innermost span at that time."""
     events, tree = host.events, host.tree
     repeats = _repeats(host)
@@ -177,9 +177,9 @@ def _calls(host: Host) -> Calls:
     repeat = np.flatnonzero(repeats)
     more = (repeat, kept[repeat])
     if order is None:
-        return Calls(event, place[above], depth, start_ns, end_ns, *more)
+        return HostCalls(event, place[above], depth, start_ns, end_ns, *more)
     place[event[order]] = np.arange(len(event))
-    return Calls(event[order], place[above[order]], depth[order], start_ns[order], end_ns[order], *more)
+    return HostCalls(event[order], place[above[order]], depth[order], start_ns[order], end_ns[order], *more)
 
 
 def _repeats(host: Host) -> Bool:
@@ -216,7 +216,9 @@ def _labels(events: Events, name: Int64, event: Int64) -> Int64:
     return label
 
 
-def _with_forward(host: Host, calls: Calls, parent: Int64, depth: Int64, key: Int64, number: int) -> Int64:
+def _with_forward(
+    host: Host, calls: HostCalls, parent: Int64, depth: Int64, key: Int64, number: int
+) -> Int64:
     """Return the keys, which for calls in backward also tell forward operators of other paths apart.
 
     number: of threads, which come before the calls.

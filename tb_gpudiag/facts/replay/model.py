@@ -52,7 +52,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamWork:
     """One stream's work in order, as indices into Streams' columns, and the calls that launched it (never
     decreasing)."""
 
@@ -76,7 +76,7 @@ class Streams:
     turnaround_ns: Int64
     other: Int64
     handshake_ns: Int64
-    each: list[Stream]
+    each: list[StreamWork]
 
     def launched_before(self, calls: Calls, time_ns: int) -> Bool:
         """Mask of the work whose launch call began before this time, shape (g,)."""
@@ -207,7 +207,7 @@ def streams_of(work: Work, calls: Calls) -> Streams:
     borders = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 2))
     for low, high in pairwise(borders.tolist()):
         members = order[low:high]
-        each.append(Stream(members, np.maximum.accumulate(call[members])))
+        each.append(StreamWork(members, np.maximum.accumulate(call[members])))
     return Streams(call, end - start, latency, from_return, turnaround, other, handshake, each)
 
 

@@ -29,7 +29,7 @@ PARTS = 10
 
 
 @dataclass(frozen=True)
-class Change:
+class Removal:
     """What to remove: a share of host time, waits, and GPU work. What a fix slows down in return."""
 
     host: Intervals = EMPTY
@@ -156,7 +156,7 @@ class Replay:
         done_at: Int64 = np.r_[on_host[0], np.maximum(on_host, on_gpu)[1:]]
         return done_at
 
-    def run(self, *changes: Change) -> Replayed:
+    def run(self, *changes: Removal) -> Replayed:
         """Return the step times after these changes together."""
         calls = self._calls
         between, inside, target = calls.between_ns, calls.inside_ns, calls.target
@@ -175,7 +175,7 @@ class Replay:
         last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
         return Replayed(np.diff(np.r_[marks[:-1], last]))
 
-    def most_saved(self, change: Change) -> int:
+    def most_saved(self, change: Removal) -> int:
         """Return what a change saves at most, whatever the work waits for and the model does not know.
 
         No nanosecond of host time or waiting shortens the window by more than one, and the GPU's work stays:
@@ -214,7 +214,7 @@ def _without(streams: Streams, dropped: Bool) -> Streams:
     )
 
 
-def _host_time(changes: Sequence[Change]) -> list[tuple[Intervals, float]]:
+def _host_time(changes: Sequence[Removal]) -> list[tuple[Intervals, float]]:
     """Return the host time that several changes remove together, every instant once; a negative share is
     added."""
     removed, parts = EMPTY, []

@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.ledger import Account, GpuTime
+from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
@@ -43,7 +43,7 @@ class InferredSteps:
     period_launches: int
     start_ns: Int64
     end_ns: Int64
-    account: Account  # time of each, as for recorded steps
+    account: TimeAccount  # time of each, as for recorded steps
     evidence: StepEvidence
     inside: str  # the call that they are all inside, "" for none
 

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.causes import CauseSpans, time_by_cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.ledger import Account, GpuTime
+from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import HostTree
@@ -23,7 +23,7 @@ from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP
 
 
 @dataclass(frozen=True)
-class StepTimes:
+class MeasuredSteps:
     """Steps in order of time. Shape (k,) each.
 
     times: with a GPU from completion to completion, because a host that runs ahead does not show how long
@@ -33,7 +33,7 @@ class StepTimes:
     work: how many pieces of GPU work each launched.
     """
 
-    times: Account
+    times: TimeAccount
     on_host: Steps
     work: Int64
 
@@ -47,7 +47,7 @@ def find_step_times(
     work: Work,
     time: GpuTime | None,
     main_thread: CauseSpans,
-) -> StepTimes | None:
+) -> MeasuredSteps | None:
     """Return the recorded steps, else the inferred ones where they are steps; None without either.
 
     time: the busiest device's; None without a GPU. main_thread: what the main thread did.
@@ -64,7 +64,7 @@ def find_step_times(
     return _on_host(steps, main_thread) if time is None else _on_device(steps, work, time)
 
 
-def _on_device(steps: Steps, work: Work, time: GpuTime) -> StepTimes:
+def _on_device(steps: Steps, work: Work, time: GpuTime) -> MeasuredSteps:
     """Measure the steps that the host ran, in order and disjoint, on this device."""
     start, end = steps.start_ns, steps.end_ns
     own = work.by_launch[work.device[work.by_launch] == time.device]
@@ -76,7 +76,7 @@ def _on_device(steps: Steps, work: Work, time: GpuTime) -> StepTimes:
     before = np.where(np.r_[True, start[1:] > end[:-1]], np.maximum(before, start), before)
     before[0] = max(before[0], _queued_before(work, time.device, own[first[0] : after[0]]))
     times = time.account(steps.names, before, np.maximum(done[after], before))
-    return StepTimes(times, steps, after - first)
+    return MeasuredSteps(times, steps, after - first)
 
 
 def _queued_before(work: Work, device: int, own: Int64) -> int:
@@ -94,14 +94,14 @@ def _queued_before(work: Work, device: int, own: Int64) -> int:
     return int(events.end_ns[queued[before]].max(initial=0))
 
 
-def _on_host(steps: Steps, spans: CauseSpans) -> StepTimes:
+def _on_host(steps: Steps, spans: CauseSpans) -> MeasuredSteps:
     """Measure the steps of a trace without a GPU: the main thread's time by cause."""
     start, end, zero = steps.start_ns, steps.end_ns, np.zeros(len(steps), np.int64)
     spent = time_by_cause(Intervals(spans.start_ns, spans.end_ns), spans.cause, start, end)
-    return StepTimes(Account(steps.names, start, end, zero, zero, zero, spent), steps, zero)
+    return MeasuredSteps(TimeAccount(steps.names, start, end, zero, zero, zero, spent), steps, zero)
 
 
-def optimizer_only_in(host: Host, steps: StepTimes, chosen: Bool) -> bool:
+def optimizer_only_in(host: Host, steps: MeasuredSteps, chosen: Bool) -> bool:
     """Return whether an optimizer ran in chosen steps and in no others. chosen: mask of steps, shape (k,)."""
     start_ns = host.events.start_ns[match(host.events, OPTIMIZER_STEP)]
     step = np.searchsorted(steps.on_host.start_ns, start_ns, side="right") - 1
@@ -109,7 +109,7 @@ def optimizer_only_in(host: Host, steps: StepTimes, chosen: Bool) -> bool:
     return bool(len(step) and chosen[step].all())
 
 
-def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]:
+def only_in(host: Host, steps: MeasuredSteps, chosen: Bool) -> list[tuple[str, int]]:
     """Find what the chosen steps did on the host and no other step did: (name, ns) of the outermost spans,
     the longest first.
 

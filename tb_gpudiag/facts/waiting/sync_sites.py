@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, Ranges, Window, coverage, longest, union
+from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, coverage, longest, union
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.transfers import Transfers
@@ -61,7 +61,7 @@ class SyncSite:
     count: int
     held_ns: int  # time in the calls
     refill_ns: int  # the device's idle time after them, at most as long as they had blocked the host
-    ranges: Ranges  # the longest waits
+    ranges: ShownRanges  # the longest waits
 
 
 def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:

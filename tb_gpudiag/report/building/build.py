@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.launch_costs import KINDS
+from tb_gpudiag.facts.launching.launch_costs import HOTSPOT_KINDS
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import device_message, inferred_message, step_messages
 from tb_gpudiag.report.building.finding_messages import (
@@ -50,7 +50,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         findings=[finding_message(found, window, len(steps)) for found in outcome.findings],
         plan=plan_message(outcome, window, facts.replay) if outcome.plan else None,
         inferred_steps=_inferred(facts, facts.device),
-        launch_hotspots=hotspot_messages([facts.hotspots(kind) for kind in KINDS], len(steps)),
+        launch_hotspots=hotspot_messages([facts.hotspots(kind) for kind in HOTSPOT_KINDS], len(steps)),
         launch_queues=queue_messages(facts.queues, facts.launch_costs, window),
         kernel_families=family_messages(facts.devices, window),
         sync_sites=_sync_sites(facts, facts.device),

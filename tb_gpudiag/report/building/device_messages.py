@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.ledger import Account
+from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
@@ -25,7 +25,7 @@ def step_messages(steps: Steps) -> list[pb.Step]:
     ]
 
 
-def device_message(device: DeviceFacts, by_step: Account) -> pb.Device:
+def device_message(device: DeviceFacts, by_step: TimeAccount) -> pb.Device:
     """The accounts of one device."""
     ledger, span, window, whole = device.ledger, device.span, device.window, device.window_account
     busy_ns = device.busy.all.total
@@ -70,7 +70,7 @@ def inferred_message(inferred: InferredSteps, device: int, recorded: Window) -> 
     )
 
 
-def _step_accounts(account: Account) -> list[pb.StepAccount]:
+def _step_accounts(account: TimeAccount) -> list[pb.StepAccount]:
     return [
         pb.StepAccount(
             name=one_line(name),
@@ -85,7 +85,7 @@ def _step_accounts(account: Account) -> list[pb.StepAccount]:
     ]
 
 
-def _idle(account: Account, i: int) -> list[pb.CauseTime]:
+def _idle(account: TimeAccount, i: int) -> list[pb.CauseTime]:
     """Idle time of the account's i-th slice by cause, without causes that have none."""
     return [
         pb.CauseTime(cause=cause.label, us=us(account.idle_ns[i, cause]))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tb_gpudiag.facts.core.intervals import Ranges
+from tb_gpudiag.facts.core.intervals import ShownRanges
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import Place, place_at
 from tb_gpudiag.wording.format import one_line
@@ -35,7 +35,7 @@ def place(where: Place) -> pb.Place:
     )
 
 
-def time_ranges(ranges: Ranges) -> list[pb.TimeRange]:
+def time_ranges(ranges: ShownRanges) -> list[pb.TimeRange]:
     """Where to look on the timeline."""
     return [
         pb.TimeRange(start_us=us(start), end_us=us(end), device=int(device))

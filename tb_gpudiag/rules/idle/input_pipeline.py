@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, batches, load_part, load_parts, loader_kind
 from tb_gpudiag.rules.fix_code import fix_code
@@ -202,7 +202,7 @@ def _removable(facts: Facts, fetched: Batches, *, workers: bool) -> Removable:
     ahead = subtract(ahead, _pinning(facts.host, main_thread))
     others = host_time(main_thread, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)
     share = MORE_WORKERS if workers else 1.0
-    return Removable(Change(ahead, share, slowed=others, slower=SLOWER_HOST), Change(loading))
+    return Removable(Removal(ahead, share, slowed=others, slower=SLOWER_HOST), Removal(loading))
 
 
 def _pinning(host: Host, main_thread: CauseSpans) -> Intervals:

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
-from tb_gpudiag.facts.stepping.variance import StepTimes, only_in, optimizer_only_in
+from tb_gpudiag.facts.stepping.variance import MeasuredSteps, only_in, optimizer_only_in
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import (
@@ -76,7 +76,7 @@ _WORK = (_COMPUTING, "communicating, exposed", "copying, exposed")
 class _Uneven:
     """Slow steps and the others they are compared with."""
 
-    steps: StepTimes
+    steps: MeasuredSteps
     pattern: Pattern
 
     @property

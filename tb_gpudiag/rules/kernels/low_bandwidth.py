@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
@@ -24,7 +24,7 @@ LEAST_SHARE = 0.05
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find memory-bound operators that take at least twice as long as the stated bandwidth allows."""
     time = KernelTime(facts)
-    streamed = facts.roofline.of(Kind.STREAMED)
+    streamed = facts.roofline.of(OperatorKind.STREAMED)
     if not streamed:
         return CannotTell(
             "the trace does not contain the shapes of elementwise operators, norms or reductions",

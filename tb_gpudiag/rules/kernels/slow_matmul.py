@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer, Severity
@@ -23,23 +23,23 @@ USUAL = 1 / 2
 # Smaller savings are not worth another layout or padding.
 LEAST_SHARE = 0.05
 
-COMPUTING = (Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION, Kind.EXPERTS)
+COMPUTING = (OperatorKind.MATMUL, OperatorKind.CONVOLUTION, OperatorKind.ATTENTION, OperatorKind.EXPERTS)
 
 _SUBJECTS = {
-    Kind.MATMUL: "Matmuls far below the GPU's peaks waste",
-    Kind.CONVOLUTION: "Convolutions far below the GPU's peaks waste",
-    Kind.ATTENTION: "Attention far below the GPU's peaks wastes",
-    Kind.EXPERTS: "Experts far below the GPU's peaks waste",
+    OperatorKind.MATMUL: "Matmuls far below the GPU's peaks waste",
+    OperatorKind.CONVOLUTION: "Convolutions far below the GPU's peaks waste",
+    OperatorKind.ATTENTION: "Attention far below the GPU's peaks wastes",
+    OperatorKind.EXPERTS: "Experts far below the GPU's peaks waste",
 }
 
 _ADVICE = {
-    Kind.MATMUL: (
+    OperatorKind.MATMUL: (
         "Use larger matmuls with rounder sizes, or let the compiler choose the kernel.",
         CODE["matmul"],
     ),
-    Kind.CONVOLUTION: ("Use a larger batch, channels last, and a 16-bit dtype.", CODE["convolution"]),
-    Kind.ATTENTION: ("Use another implementation of fused attention.", CODE["attention"]),
-    Kind.EXPERTS: ("Give each expert more tokens at a time.", CODE["experts"]),
+    OperatorKind.CONVOLUTION: ("Use a larger batch, channels last, and a 16-bit dtype.", CODE["convolution"]),
+    OperatorKind.ATTENTION: ("Use another implementation of fused attention.", CODE["attention"]),
+    OperatorKind.EXPERTS: ("Give each expert more tokens at a time.", CODE["experts"]),
 }
 
 

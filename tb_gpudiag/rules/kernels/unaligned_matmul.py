@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.kernels.operator_costs import Kind, matrices, time_by_shapes
+from tb_gpudiag.facts.kernels.operator_costs import OperatorKind, matrices, time_by_shapes
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
@@ -87,7 +87,7 @@ def _takes_unaligned_sizes(roofline: Roofline, kernels: Kernels) -> Bool:
     """Mask of Tensile's kernels for any size whose matmul has rows that are not aligned."""
     if not kernels.any_size.any():
         return kernels.any_size
-    odd = [found for found in roofline.of(Kind.MATMUL) if unaligned_sizes(*found.sizes[2:])]
+    odd = [found for found in roofline.of(OperatorKind.MATMUL) if unaligned_sizes(*found.sizes[2:])]
     found: Bool = kernels.any_size & roofline.kernels_of(odd)
     return found
 

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
-from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.launch_advice import (
@@ -177,7 +177,8 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=Removable(
-            Change(spans, LEAST_REMOVED), Change(spans, dropped=tuple(cluster.calls[~cluster.first].tolist()))
+            Removal(spans, LEAST_REMOVED),
+            Removal(spans, dropped=tuple(cluster.calls[~cluster.first].tolist())),
         ),
     )
 

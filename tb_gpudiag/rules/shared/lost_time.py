@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable, place_at
 from tb_gpudiag.wording.format import share
 
@@ -186,8 +186,8 @@ def host_time(main_thread: CauseSpans, *causes: Cause, at_least_ns: int = 0) -> 
 
 def removing(host: Intervals, share: float = 1.0) -> Removable:
     """A fix that removes between `share` and all of this host time."""
-    most = Change(host)
-    return Removable(most if share == 1.0 else Change(host, share), most)
+    most = Removal(host)
+    return Removable(most if share == 1.0 else Removal(host, share), most)
 
 
 def places(host: Host, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.rule import Evidence
@@ -90,13 +90,13 @@ def stated_peaks(peaks: Peaks, *, memory: bool = False) -> list[Evidence]:
 def why_slow(found: OperatorTime) -> str:
     """Return the reason, as in "tall and skinny (16 × 4,096 × 4,096)"; "" if the sizes are good."""
     match found.kind:
-        case Kind.MATMUL:
+        case OperatorKind.MATMUL:
             return _matmul(*found.sizes)
-        case Kind.CONVOLUTION:
+        case OperatorKind.CONVOLUTION:
             return _convolution(*found.sizes)
-        case Kind.ATTENTION:
+        case OperatorKind.ATTENTION:
             return _attention(*found.sizes)
-        case Kind.EXPERTS:
+        case OperatorKind.EXPERTS:
             return _experts(*found.sizes)
         case _:
             return ""

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
@@ -197,8 +197,8 @@ def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64
     reads = least[np.isin(sync_kinds(host, transfers, least), _READS)]
     reading = operators_around(host, reads, LONGEST_GAP_NS)
     return Removable(
-        Change(reading, unblocked=tuple(least.tolist()), dropped=tuple(calls_in(host, reading).tolist())),
-        Change(around, unblocked=tuple(removable.tolist()), dropped=tuple(calls_in(host, around).tolist())),
+        Removal(reading, unblocked=tuple(least.tolist()), dropped=tuple(calls_in(host, reading).tolist())),
+        Removal(around, unblocked=tuple(removable.tolist()), dropped=tuple(calls_in(host, around).tolist())),
     )
 
 

@@ -10,7 +10,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract, union
 from tb_gpudiag.facts.core.transfers import Transfers, in_window
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_with
@@ -91,8 +91,8 @@ def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, 
     # Where all copies have one size, dropping some of them saves as much as making all of them faster.
     fewer = calls[np.diff(np.floor(np.arange(len(calls) + 1) * faster)) > 0]
     return Removable(
-        Change(unblocked=waits, dropped=tuple(fewer.tolist())),
-        Change(unblocked=waits, dropped=tuple(calls.tolist())),
+        Removal(unblocked=waits, dropped=tuple(fewer.tolist())),
+        Removal(unblocked=waits, dropped=tuple(calls.tolist())),
     )
 
 

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tb_gpudiag.facts.kernels.operator_costs import Cost, Kind, operator_cost
+from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, operator_cost
 
 BF16 = "c10::BFloat16"
 Shapes = list[list[int]]
@@ -62,7 +62,7 @@ CONVOLUTION = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
 )
 def test_a_convolution(shapes: Shapes, settings: list[str], operations: int, sizes: tuple[int, ...]) -> None:
     found = cost("aten::convolution", shapes, settings=settings)
-    assert (found.kind, found.operations, found.sizes) == (Kind.CONVOLUTION, operations, sizes)
+    assert (found.kind, found.operations, found.sizes) == (OperatorKind.CONVOLUTION, operations, sizes)
 
 
 def test_libraries_have_a_convolution_s_settings_elsewhere() -> None:
@@ -147,7 +147,7 @@ def test_experts_read_the_weights_that_they_use() -> None:
 )
 def test_what_memory_bound_operators_move(operator: str, shapes: Shapes, number: str, moved: int) -> None:
     found = cost(operator, shapes, number)
-    assert (found.kind, found.operations, found.bytes) == (Kind.STREAMED, 0, moved)
+    assert (found.kind, found.operations, found.bytes) == (OperatorKind.STREAMED, 0, moved)
 
 
 def test_one_factor_for_a_whole_batch_is_read_once() -> None:

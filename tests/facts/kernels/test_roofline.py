@@ -6,7 +6,7 @@ import pytest
 
 from tb_gpudiag.facts.core.device_properties import parse_properties
 from tb_gpudiag.facts.kernels.multiprocessors import multiprocessor, occupancy
-from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.conftest import SHARED_TRACES
@@ -105,7 +105,7 @@ def test_no_recorded_matmul_is_faster_than_the_roofline(folder: str) -> None:
     (path,) = (SHARED_TRACES / folder).iterdir()
     line = real_facts(path).roofline
     assert line is not None
-    computing = line.of(Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION)
+    computing = line.of(OperatorKind.MATMUL, OperatorKind.CONVOLUTION, OperatorKind.ATTENTION)
     assert computing
     assert max(found.reached for found in computing) <= 1.0
     # The largest layers of a transformer run at over half of it.

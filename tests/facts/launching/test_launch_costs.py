@@ -14,7 +14,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import MOST_RANGES
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.launch_costs import KINDS
+from tb_gpudiag.facts.launching.launch_costs import HOTSPOT_KINDS
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -139,7 +139,7 @@ def assert_costs(facts: Facts) -> None:
     assert costs.idle_ns.sum() == idle
     some = costs.idle_ns > 0
     assert (costs.idle_end_ns[some] - costs.idle_start_ns[some] >= costs.idle_ns[some]).all()
-    for kind in KINDS:
+    for kind in HOTSPOT_KINDS:
         spots = facts.hotspots(kind)
         assert sum(spot.launches for spot in spots) == len(costs)
         for figure, column in (

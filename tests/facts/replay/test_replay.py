@@ -12,7 +12,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.replay.replay import Removal
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
@@ -29,10 +29,10 @@ STEPPED = sorted(
 )
 
 
-def removing(facts: Facts, *causes: Cause) -> Change:
+def removing(facts: Facts, *causes: Cause) -> Removal:
     spans = facts.main_thread_spans
     some = [cause in causes for cause in spans.cause.tolist()]
-    return Change(union(spans.start_ns[some], spans.end_ns[some]))
+    return Removal(union(spans.start_ns[some], spans.end_ns[some]))
 
 
 def two_steps(load_us: float) -> TraceBuilder:
@@ -65,7 +65,7 @@ def test_removing_the_wait_for_data_shortens_the_steps_by_it() -> None:
 def test_half_a_change_saves_half() -> None:
     facts = facts_of(two_steps(400))
     change = removing(facts, Cause.INPUT)
-    half = facts.replay.run(Change(change.host, 0.5))
+    half = facts.replay.run(Removal(change.host, 0.5))
     assert facts.replay.measured.window_ns - half.window_ns == 400 * US
 
 
@@ -94,7 +94,7 @@ def test_removing_a_wait_lets_the_host_run_ahead() -> None:
     facts = facts_of(trace)
     assert facts.device is not None
     [waited] = facts.device.ledger.gaps.blocked_in[facts.device.ledger.gaps.blocked_ns > 0].tolist()
-    changed = facts.replay.run(Change(unblocked=(waited,)))
+    changed = facts.replay.run(Removal(unblocked=(waited,)))
     # b follows a: the idle time between them, 210 to 325 µs, is saved except for the turnaround.
     assert 100 * US <= facts.replay.measured.window_ns - changed.window_ns <= 115 * US
 
@@ -111,7 +111,7 @@ def test_work_that_ends_by_chance_during_a_short_wait_is_not_its_target() -> Non
     main.frame("train.py(4): prepare", at=502, us=600)
     main.launch("next", at=1102, us=5, runs_at=1112, runs_us=180)
     facts = facts_of(trace)
-    change = Change(Intervals(np.array([20 * US]), np.array([500 * US])))
+    change = Removal(Intervals(np.array([20 * US]), np.array([500 * US])))
     saved_ns = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
     assert saved_ns == (500 - 60) * US
 
@@ -132,7 +132,7 @@ def test_a_wait_for_an_event_that_had_happened_targets_the_work_before_it(record
     main.frame("train.py(4): prepare", at=502, us=300)
     main.launch("next", at=802, us=5, runs_at=812, runs_us=180)
     facts = facts_of(trace)
-    change = Change(Intervals(np.array([20 * US]), np.array([500 * US])))
+    change = Removal(Intervals(np.array([20 * US]), np.array([500 * US])))
     saved_ns = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
     # The host goes on when `early` has ended (at 60 µs, not at 20), or else when `late` has (at 365).
     waited_until = 60 if recorded else 365
@@ -162,7 +162,7 @@ def test_work_that_vanishes_takes_no_time_on_the_gpu() -> None:
     main.sync(at=40, us=276)
     facts = facts_of(trace)
     small = int(facts.launch_costs.event[1])
-    change = Change(dropped=(small,))
+    change = Removal(dropped=(small,))
     saved_ns = facts.replay.unchanged.window_ns - facts.replay.run(change).window_ns
     assert saved_ns == 101 * US  # with the turnaround before it
     assert saved_ns <= facts.replay.most_saved(change) <= 111 * US

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.replay import simulation
-from tb_gpudiag.facts.replay.model import Calls, Stream, Streams
+from tb_gpudiag.facts.replay.model import Calls, Streams, StreamWork
 
 pytestmark = pytest.mark.skipif(not simulation.available(), reason="the replay is not compiled")
 
@@ -34,7 +34,7 @@ def model(draw: Column, calls: int, work: int, streams: int) -> tuple[Calls, Str
         *(draw(calls, -5, 20), draw(calls, 0, 20), np.where(draw(calls, 0, 3) == 0, target, NONE)),
         *(draw(calls, NONE, work - 1), draw(calls, NONE, max(calls - 1, 0))),
     )
-    each = [Stream(own, call[own]) for own in (np.flatnonzero(number == one) for one in range(streams))]
+    each = [StreamWork(own, call[own]) for own in (np.flatnonzero(number == one) for one in range(streams))]
     handshake = draw(work, 0, 9)
     lengths = (draw(work, 0, 30), draw(work, 0, 20), draw(work, 0, 1) > 0, draw(work, -2, 9))
     return line, Streams(call, *lengths, np.where(draw(work, 0, 2) == 0, other, NONE), handshake, each)
