@@ -65,7 +65,7 @@ it("describes the peak and the rising floor in words, by kind and owner, and by 
   const memory = await memoryOf(LEAK);
   const opened = await openMemory(LEAK);
   const words = await opened.memory.locator(".gd-memory-words").innerText();
-  expect(words).toContain(`${printed(memory.peak_allocated_bytes)}\u00a0MiB are allocated`);
+  expect(words).toContain(`${printed(memory.peak_allocated_bytes)}\u00a0MiB allocated`);
   expect(words).toContain(
     `The floor rises by ${printed(memory.floor_slope_bytes_per_step)}\u00a0MiB per step`,
   );
@@ -183,7 +183,7 @@ it("shows names as text, and each device separately", async () => {
   const { frame, memory } = await openMemory("hostile_memory");
   await memory.getByText(MARKUP).first().waitFor();
   await memory.getByRole("radiogroup", { name: "Device" }).getByText("CPU", { exact: true }).click();
-  await memory.getByText("3\u00a0KiB are allocated").waitFor();
+  await memory.getByText("3\u00a0KiB allocated").waitFor();
   const wide = await frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
   expect(wide).toBe(false);
 });
@@ -202,7 +202,7 @@ it("maps the segments of a snapshot at a moment, with the stack of an allocation
   await session.reportOf("snapshot");
   const frame = await session.open("snapshot", "memory");
   const map = frame.getByRole("region", { name: "Map of segments" });
-  await map.getByText("1 segment with 256\u00a0MiB").waitFor();
+  await map.getByText("1 segment, 256\u00a0MiB in total").waitFor();
   await map.getByRole("group", { name: /^Segments, largest first/ }).press("ArrowDown");
   await map
     .getByTitle(/^train\.py/)

@@ -53,7 +53,7 @@ test("Perfetto gets the trace in another tab, after a click", async () => {
     context.waitForEvent("page"),
     frame.getByRole("button", { name: "Open Perfetto" }).click(),
   ]);
-  await frame.getByText("Perfetto has the trace").waitFor();
+  await frame.getByText("The trace is open in Perfetto").waitFor();
   const received = await tab.waitForFunction(() => (window as { received?: string[] }).received);
   const [name, magic] = (await received.jsonValue()) ?? [];
   expect(name).toMatch(/\.gpudiag\.json\.gz$/);
