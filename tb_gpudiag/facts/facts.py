@@ -17,8 +17,8 @@ from tb_gpudiag.facts.core.causes import CauseSpans
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.first_run import first_run
 from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, WholeGraphs, unrecorded_graphs, whole_graphs
-from tb_gpudiag.facts.core.handover import HostTime
-from tb_gpudiag.facts.core.host import Host, find_main_thread
+from tb_gpudiag.facts.core.handover import HostTime, find_main_thread
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import find_gpu_times
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in

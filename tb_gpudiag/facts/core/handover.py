@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
@@ -177,6 +178,21 @@ class HostTime:
             found = np.where(longer, waited, found)
             event = np.where(longer, self._blocking_event[index], event)
         return event, found
+
+
+def find_main_thread(host: Host, steps: Steps, work: Work) -> int:
+    """Return the index of the thread that runs the steps; NONE if there is none.
+
+    Without steps it is the thread that launches most, without launches the one with most spans.
+    """
+    events, spans = host.events, host.tree.spans
+    marks = spans[events.category[spans] == Category.USER_ANNOTATION]
+    step_marks = marks[np.isin(events.start_ns[marks], steps.start_ns)]
+    launches = work.launch[work.linked]
+    for chosen in (step_marks, launches, spans):
+        if len(chosen):
+            return int(np.bincount(events.thread[chosen]).argmax())
+    return NONE
 
 
 def _launching_threads(work: Work, main: int) -> list[int]:

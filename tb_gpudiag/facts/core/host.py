@@ -11,9 +11,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import kind_by_name, match, match_some
-from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import Activity, HostTree
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
@@ -270,18 +268,3 @@ class Host:
             hidden = np.flatnonzero((activity.event != NONE) & self.see_through[activity.event])
             activity.event[hidden] = owner[activity.event[hidden]]
         return found
-
-
-def find_main_thread(host: Host, steps: Steps, work: Work) -> int:
-    """Return the index of the thread that runs the steps; NONE if there is none.
-
-    Without steps it is the thread that launches most, without launches the one with most spans.
-    """
-    events, spans = host.events, host.tree.spans
-    marks = spans[events.category[spans] == Category.USER_ANNOTATION]
-    step_marks = marks[np.isin(events.start_ns[marks], steps.start_ns)]
-    launches = work.launch[work.linked]
-    for chosen in (step_marks, launches, spans):
-        if len(chosen):
-            return int(np.bincount(events.thread[chosen]).argmax())
-    return NONE
