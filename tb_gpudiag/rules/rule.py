@@ -128,8 +128,8 @@ class Finding:
     cost_bytes, cost_bytes_per_step: for a finding about memory, what is held or grows and a fix frees.
     memory_device: whose memory that is; NONE is the CPU's.
     sure: False if this recording does not show that this job can do anything about it: something harmless, or
-        another rank, would look the same. Then memory ranks by what is held, not by its growth, and time by
-        half of what it would else.
+        another rank, would look the same. Then a memory finding ranks by what is held, not by its growth, and
+        a time finding counts half.
     claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
         first rule in the order of RULES gets it.
     removable: what to replay the trace without; None if that cannot be replayed.

@@ -36,16 +36,16 @@ LIKELY_SHARE = 0.5
 LEAST_SEEN = 0.01
 
 OUT_OF_MEMORY = "GD402"
-"""Finds failed allocations. As an error, it ended the job, whatever a fix frees."""
+"""Finds failed allocations. As an error it ended the job, so it ranks first however little a fix frees."""
 
 UNSURE = 0.5
-"""What a finding counts for if the recording does not show that this job can do anything about it."""
+"""The share of its saving that a finding counts for if it is not sure (Finding.sure)."""
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
-"""Families of rules whose findings are about time: without a steady state they have nothing to be about."""
+"""Families of rules whose findings are about time: without a steady state there is nothing to judge."""
 
 ABOUT_A_JOB = ABOUT_TIME - {"kernels"}
-"""Families that say nothing about a handful of kernels. What is wrong with a kernel shows in one of them."""
+"""Families that say nothing about a handful of kernels. A kernel problem shows even in a single kernel."""
 
 ONLY_FIRST_RUN = CannotTell(
     "only first-run work was recorded",
@@ -66,12 +66,12 @@ class RuleFinding:
 class Outcome:
     """Every rule's answer.
 
-    Findings are ordered by what their fix is likely to save, hints (INFO) last, with warnings whose fix is
-    unlikely to be noticed. Time and memory compare by
-    the share of what the job has: a fix's saving as a share of the step window; memory held, or grown by the
-    horizon (out_of_memory.py), as a share of the device's memory. A leak or a failed allocation that is an
-    ERROR ends the job, so it comes before anything that only makes the job slow. `clear` and `unchecked` are
-    ordered by rule id."""
+    Findings are ordered by what their fix is likely to save. Hints (INFO), and warnings whose fix would
+    hardly be noticed, come last. Time and memory are compared as shares of what the job has: a fix's saving
+    as a share of the step window; memory held, or grown by the horizon (out_of_memory.py), as a share of the
+    device's memory. A leak or a failed allocation that is an ERROR ends the job, so it comes before anything
+    that only makes the job slow. `clear` and `unchecked` are ordered by rule id.
+    """
 
     findings: list[RuleFinding]
     clear: list[tuple[AnyRule, Clear]]

@@ -20,8 +20,8 @@ WORST_ERROR = 0.02
 # explains. Random delays on all starts make it 20% and more.
 MOST_STARTS = 0.10
 
-# Even where the replay of the recording has no error, that of a job that does not exist may have one:
-# simulated fixes save up to 3% less than replayed. The upper end removes all of the cost and needs no margin.
+# Even where the replay of the recording has no error, a replay with a fix may have one: simulated fixes save
+# up to 3% less than their replay says. The upper end removes all of the cost and needs no margin.
 LEAST_MARGIN = 0.05
 
 # A fix that saves less than this share of the window on top of those before it does not belong in the plan:

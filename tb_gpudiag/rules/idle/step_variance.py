@@ -47,7 +47,7 @@ WARNING_SHARE = 0.10
 # The first step is excluded, since it can contain earlier work. Of two others, neither is the usual one.
 FEWEST_STEPS = 4
 
-# What only slow steps do is listed from this share of their extra time.
+# Things that only slow steps do are listed if they take at least this share of the extra time.
 ONLY_SHARE = 0.1
 
 # What to do if slow steps launch as much as the others, and do nothing that the others do not.

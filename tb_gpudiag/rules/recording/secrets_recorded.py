@@ -62,7 +62,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 
 
 def _is_telling(credential: Credential) -> bool:
-    """Return whether the name says what it is: that of an event says nothing."""
+    """Return whether the name says what the value is. The name of an event does not."""
     return kind_of_name(credential.name) is not Name.NOT
 
 

@@ -50,7 +50,7 @@ class KernelTime:
 
     def free(self, chosen: Bool, claimed: Claimed) -> Intervals:
         """Time in which at least one of the chosen kernels ran and another stream's kernels did not hide it,
-        less what earlier findings claimed."""
+        minus what earlier findings claimed."""
         return subtract(exposed(self.kernels, chosen), claimed.get(self.device.id, EMPTY))
 
     def mostly(self, chosen: Bool, kind: Bool) -> bool:

@@ -66,8 +66,8 @@ class LaunchAdvice:
     """How to launch less, for one finding.
 
     mostly_compiled: at least half of the finding's time, or of the step window, is in compiled code.
-    partly_compiled: some of the step window is.
-    compiled_ns: how much of the finding's time, cost_ns, is in it.
+    partly_compiled: some of the step window is in compiled code.
+    compiled_ns: how much of the finding's time, cost_ns, is in compiled code.
     obstacles: what keeps a CUDA graph from replaying the step, or the compiled regions.
     """
 

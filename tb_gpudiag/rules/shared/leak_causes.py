@@ -26,7 +26,8 @@ SCALAR_BYTES = 512
 # keeps and the like.
 SECOND_SHARE = 0.1
 
-# Gradients with a graph of their own keep forward and backward passes. Each of both has this share at least.
+# Gradients with a graph of their own keep a forward and a backward pass. Each of the two is at least this
+# share of the growth.
 BOTH_SHARE = 0.1
 
 # A hook keeps the outputs of one operator. A backward pass needs those of at least this many.

@@ -31,8 +31,8 @@ def with_recording_overhead(
     """Add the estimated overhead and the corrected share, if Python frames were recorded in the finding's
     time.
 
-    The finding is an ERROR only if it is one without the largest estimate too. chosen: mask of its time.
-    error_share: its rule's.
+    The finding is an ERROR only if it would still be one after subtracting the largest estimate. chosen: mask
+    of the finding's time. error_share: from which share on its rule makes it an ERROR.
     """
     stretches = lost.stretches(chosen)
     frames = cost.frames(stretches)

@@ -30,7 +30,7 @@ CODE = fix_code(__name__)
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = 0.02
 
-# What keeps the GPU idle after synchronizations is listed from this share of the cost.
+# Whatever keeps the GPU idle after synchronizations is listed if it takes at least this share of the cost.
 LEAST_PART = 0.1
 
 MOST_KINDS = 4
