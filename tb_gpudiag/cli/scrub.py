@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.trace.credentials.scrubbed_copy import scrub
-from tb_gpudiag.wording.credential_words import described
-from tb_gpudiag.wording.format import count, one_line
+from tb_gpudiag.wording.format import count, credential_words, one_line
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -32,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     for note in notes:
         tell(f"{parsed.trace}: {note}")
     for credential, times in found.items():
-        print(f"removed {one_line(described(credential))}: {count(times, 'place')}")
+        print(f"removed {one_line(credential_words(credential))}: {count(times, 'place')}")
     if not found:
         print("no credentials found: the copy is the same")
     return 0

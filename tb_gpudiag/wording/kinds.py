@@ -139,10 +139,16 @@ HOST_KINDS = table(
 )
 """What the main host thread does."""
 
+_OTHER_EVENT = Term("other", "Event", "An event of another kind.", light="#878e94", dark="#707781")
+_ANNOTATION = Term(
+    "user_annotation", "Annotation", "A range that the program named.", light="#7e6e9f", dark="#8877b2"
+)
+_UNREAD = "An event of an accelerator that is not read."
+
 EVENT_KINDS = table(
-    Term("other", "Event", "An event of another kind.", light="#878e94", dark="#707781"),
+    _OTHER_EVENT,
     Term("cpu_op", "Operator", "A PyTorch operator on the CPU.", light="#557760", dark="#62a2a0"),
-    Term("user_annotation", "Annotation", "A range that the program named.", light="#7e6e9f", dark="#8877b2"),
+    _ANNOTATION,
     Term(
         "python_function",
         "Python function",
@@ -152,60 +158,18 @@ EVENT_KINDS = table(
     ),
     Term("runtime", "Runtime call", "A call of the CUDA or HIP runtime.", light="#9d5f39", dark="#9f6637"),
     Term("driver", "Driver call", "A call of the CUDA driver.", light="#754c3a", dark="#d3a591"),
-    Term(
-        "kernel",
-        "Kernel",
-        "A program on the GPU.",
-        light=WORK_PARTS["computing"].light,
-        dark=WORK_PARTS["computing"].dark,
+    Term("kernel", "Kernel", "A program on the GPU.").in_color_of(WORK_PARTS["computing"]),
+    Term("memcpy", "Copy", "A copy to, from or on the GPU.").in_color_of(WORK_PARTS["copying"]),
+    Term("memset", "Memset", "GPU memory is filled with a value.").in_color_of(WORK_PARTS["copying"]),
+    Term("gpu_user_annotation", "GPU annotation", "A range of GPU work that the program named.").in_color_of(
+        _ANNOTATION
     ),
-    Term(
-        "memcpy",
-        "Copy",
-        "A copy to, from or on the GPU.",
-        light=WORK_PARTS["copying"].light,
-        dark=WORK_PARTS["copying"].dark,
-    ),
-    Term(
-        "memset",
-        "Memset",
-        "GPU memory is filled with a value.",
-        light=WORK_PARTS["copying"].light,
-        dark=WORK_PARTS["copying"].dark,
-    ),
-    Term(
-        "gpu_user_annotation",
-        "GPU annotation",
-        "A range of GPU work that the program named.",
-        light="#7e6e9f",
-        dark="#8877b2",
-    ),
-    Term(
-        "overhead",
-        "Profiler overhead",
-        "The profiler itself.",
-        light=CAUSES["profiler"].light,
-        dark=CAUSES["profiler"].dark,
-    ),
+    Term("overhead", "Profiler overhead", "The profiler itself.").in_color_of(CAUSES["profiler"]),
     Term("cuda_sync", "Synchronization", "The host waits for the GPU.", light="#896478", dark="#cd7d5e"),
-    Term("instant", "Instant", "An event without a duration.", light="#878e94", dark="#707781"),
-    Term(
-        "communication",
-        "Communication",
-        "A collective's kernel.",
-        light=WORK_PARTS["communicating"].light,
-        dark=WORK_PARTS["communicating"].dark,
-    ),
-    Term(
-        "mtia", "MTIA event", "An event of an accelerator that is not read.", light="#878e94", dark="#707781"
-    ),
-    Term(
-        "ascend",
-        "Ascend event",
-        "An event of an accelerator that is not read.",
-        light="#878e94",
-        dark="#707781",
-    ),
+    Term("instant", "Instant", "An event without a duration.").in_color_of(_OTHER_EVENT),
+    Term("communication", "Communication", "A collective's kernel.").in_color_of(WORK_PARTS["communicating"]),
+    Term("mtia", "MTIA event", _UNREAD).in_color_of(_OTHER_EVENT),
+    Term("ascend", "Ascend event", _UNREAD).in_color_of(_OTHER_EVENT),
 )
 """Kinds of events on the timeline, in the order of their numbers on the wire."""
 
@@ -257,9 +221,9 @@ TREND_STATES = table(
 """What the floor of memory does over the steps. `{change}` stands for a size."""
 
 SAVING_BASES = table(
-    Term("replayed", "Replayed", "From replaying the trace without this cost."),
+    Term("replayed", "Replayed", "Simulated from your trace, without this cost."),
     Term("estimate", "Estimate", "An estimate from measured times, kernel sizes or known rates."),
-    Term("at most", "At most", "An upper bound. A fix cannot save more."),
+    Term("at most", "At most", "Low confidence: upper bound only."),
 )
 """How a saving was found."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Term:
         first = self.word.split()[0]
         keeps = first in {"Python", "GPU", "CPU", "CUDA"}
         return self.word if keeps else self.word[:1].lower() + self.word[1:]
+
+    def in_color_of(self, other: Term) -> Term:
+        """Return this term with the colors of another one."""
+        return replace(self, light=other.light, dark=other.dark)
 
 
 Terms = Mapping[str, Term]

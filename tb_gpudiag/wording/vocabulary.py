@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from tb_gpudiag.wording.term import Term, table
+from tb_gpudiag.wording.term import Term, table, term
 
 # Colors of work parts and causes: any two can be neighbors in a bar, because parts of no time are left out.
 # tests/wording/test_colors.py checks that they can be told apart by normal and by color-blind eyes.
@@ -229,3 +229,10 @@ SEVERITIES = table(
     ),
 )
 """How much a finding matters, as in report.proto."""
+
+
+def limiter_word(limiter: str, *, on_gpu: bool) -> str:
+    """Return the word for a limiter. Without a GPU, computing is the CPU's."""
+    if limiter == "compute" and not on_gpu:
+        return "CPU computing"
+    return term(LIMITERS, limiter).word

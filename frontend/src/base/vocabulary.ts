@@ -808,7 +808,7 @@ export const SAVING_BASES: Readonly<Record<"replayed" | "estimate" | "at most", 
   "replayed": {
     "word": "Replayed",
     "noun": "replayed",
-    "explanation": "From replaying the trace without this cost."
+    "explanation": "Simulated from your trace, without this cost."
   },
   "estimate": {
     "word": "Estimate",
@@ -818,7 +818,7 @@ export const SAVING_BASES: Readonly<Record<"replayed" | "estimate" | "at most", 
   "at most": {
     "word": "At most",
     "noun": "at most",
-    "explanation": "An upper bound. A fix cannot save more."
+    "explanation": "Low confidence: upper bound only."
   }
 };
 
@@ -1134,7 +1134,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "account": "The step window of one GPU as a sum: computing, copying, communicating, and idle time by cause.",
   "allocated memory": "Memory that tensors use now.",
   "arithmetic intensity": "Arithmetic operations per byte that a kernel moves to and from GPU memory.",
-  "at most": "A saving is \"at most\" this long if no fix can save more, because it removes no more GPU time or host time.",
+  "at most": "A saving is \"at most\" this long if no fix can save more, because it removes no more GPU time or host time than that.",
   "blocked on a full queue": "The launch queue holds about a thousand launches, and a launch call blocks while it is full.",
   "busy": "A GPU is busy while at least one kernel, copy or memset runs on it.",
   "caching allocator": "PyTorch's allocator of GPU memory, which keeps freed memory for the next allocation instead of returning it to the driver.",
@@ -1146,10 +1146,10 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "finding": "What a rule found in a trace: a fact with its figure, evidence, the places in the code, and a fix.",
   "floor": "The lowest allocated memory during one step.",
   "fragmentation": "Reserved memory that is free, but in pieces too small for the next allocation.",
+  "free memory": "Memory that is free at the peak.",
   "gap": "A time in which nothing runs on a GPU, from the end of one piece of work to the start of the next.",
   "gpu busy": "The share of the step window in which the busiest GPU ran anything.",
   "gpu span": "From the start of the first GPU event to the end of the last one.",
-  "head-room": "Memory that is free at the peak.",
   "hotspot": "An operator, module, line or kernel that many launches come from, with the idle time they cause.",
   "idle": "A GPU is idle while nothing runs on it.",
   "kernel": "A program that runs on the GPU. Operators launch one kernel or several.",
@@ -1164,7 +1164,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "operator": "A PyTorch function such as aten::mm.",
   "peak": "The moment at which allocated memory was highest, and what it consisted of.",
   "pinned memory": "Host memory that the GPU can read directly, because it is never swapped out.",
-  "place": "Where in the code a cost belongs: the innermost function outside of PyTorch and its plumbing, and the function of your own that called it.",
+  "place": "Where in the code a cost arises: the innermost function outside of PyTorch and its plumbing, and the function of your own that called it.",
   "plan": "The fixes in the order in which to make them, each replayed on top of those before it.",
   "queue depth": "The number of launches that wait in a stream's launch queue.",
   "rank": "One process of a distributed job, usually with one GPU.",

@@ -64,7 +64,7 @@ describe("the gain of a fix", () => {
     expect(confidenceOf(finding({ saving: replayed }), plan)).toContain("with 1.0% error.");
     const bound = saving({ basis: "at most; other findings count the same time" });
     expect(confidenceOf(finding({ saving: bound }), plan)).toBe(
-      "An upper bound. A fix cannot save more. Other findings include the same time.",
+      "Low confidence: upper bound only. Other findings include the same time.",
     );
   });
 });

@@ -13,8 +13,8 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
-from tb_gpudiag.wording.limiters import limiter_word
 from tb_gpudiag.wording.quantity import duration, size
+from tb_gpudiag.wording.vocabulary import limiter_word
 
 ROWS_SHOWN: Final = 40
 """Recordings in the table. If there are more, it shows evenly spaced recordings and those at changes."""

@@ -25,8 +25,8 @@ from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
-from tb_gpudiag.wording.limiters import limiter_word
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
+from tb_gpudiag.wording.vocabulary import limiter_word
 
 RANKS_SHOWN: Final = 32
 """Rows of the table of ranks. With more ranks, those that were last most often are shown."""

@@ -8,8 +8,7 @@ from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, 
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
-from tb_gpudiag.wording.credential_words import described
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.format import credential_words, one_line
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
@@ -55,7 +54,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             f"{CODE['scrub']}\n",
         ),
         evidence=[
-            Evidence(one_line(described(credential), 100), number(times, "place"))
+            Evidence(one_line(credential_words(credential), 100), number(times, "place"))
             for credential, times in most_first[:MOST_LISTED]
         ],
     )

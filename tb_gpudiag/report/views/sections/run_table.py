@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Cell, Column, Kind, Table, table
 from tb_gpudiag.wording.format import count
-from tb_gpudiag.wording.limiters import limiter_word
 from tb_gpudiag.wording.quantity import duration, share_of
+from tb_gpudiag.wording.vocabulary import limiter_word
 
 _COLUMNS = (
     Column("Run"),

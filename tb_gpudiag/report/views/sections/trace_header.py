@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Table, table
 from tb_gpudiag.wording.format import count, time_us
-from tb_gpudiag.wording.limiters import limiter_word
-from tb_gpudiag.wording.vocabulary import LIMITERS
+from tb_gpudiag.wording.vocabulary import LIMITERS, limiter_word
 
 
 def heading(trace: pb.TraceInfo) -> str:
