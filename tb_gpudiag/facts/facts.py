@@ -185,7 +185,7 @@ class Facts:
 
     @cached_property
     def step_times(self) -> MeasuredSteps | None:
-        """The recorded steps, else the inferred ones, made comparable; None without either."""
+        """The recorded steps, or the inferred ones, made comparable; None without either."""
         time = self.gpu_times[0] if self.gpu_times else None
         steps, inferred = self.recorded_steps, self.inferred_steps
         return find_step_times(steps, inferred, self.work, time, self.main_thread_spans)
@@ -209,7 +209,8 @@ class Facts:
         return self.devices[0]
 
     def properties(self, device: int) -> DeviceProperties:
-        """Properties of a GPU as the trace states them, else as its kernels' names do."""
+        """Properties of a GPU as the trace states them or, if it does not, as the names of its kernels show
+        them."""
         found = device_properties(self.trace.metadata, device)
         if found.name or found.compute_capability or found.architecture:
             return found

@@ -57,7 +57,7 @@ class Busy:
 
 
 def communication_kernels(events: Events) -> Bool:
-    """Mask of the kernels of NCCL, RCCL and the like, shape (n,)."""
+    """Mask of the kernels of communication libraries such as NCCL and RCCL, shape (n,)."""
     found = np.zeros(len(events), np.bool_)
     kernels = events.where(Category.KERNEL)
     found[kernels] = match_some(events, COMMUNICATION_KERNEL, kernels)

@@ -70,14 +70,14 @@ class CauseSpans:
         )
 
     def in_order(self) -> CauseSpans:
-        """Return them in order of time; those that start together keep theirs."""
+        """Return the spans in order of time; spans that start together keep their order."""
         if (self.start_ns[1:] >= self.start_ns[:-1]).all():
             return self
         return self.take(np.argsort(self.start_ns, kind="stable"))
 
     @staticmethod
     def join(parts: Sequence[CauseSpans]) -> CauseSpans:
-        """Concatenate the parts; without parts, return none."""
+        """Concatenate the parts; without parts, return no spans."""
         if not parts:
             none = np.zeros(0, np.int64)
             return CauseSpans(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
@@ -110,7 +110,7 @@ def repaint(
     cause: Cause,
     of: Sequence[Cause] = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH),
 ) -> CauseSpans:
-    """Give the time in these intervals another cause, where it has one of the causes `of`. The result is in
+    """Change the cause of the time in these intervals, where it has one of the causes `of`. The result is in
     order of time."""
     if not len(time.start):
         return spans

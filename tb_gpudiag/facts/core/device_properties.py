@@ -41,8 +41,8 @@ def device_properties(metadata: Metadata, device: int) -> DeviceProperties:
     """Return the properties of the GPU with this id.
 
     A process that sees only some GPUs numbers them from 0, and so does the list. Recorders write the GPU's
-    number in the machine next to kernels. So an id that is not listed is one of the listed GPUs, and if those
-    are all alike, it does not matter which.
+    number in the machine next to kernels. So an id that is not listed is one of the listed GPUs, and if all
+    listed GPUs are alike, it does not matter which.
     """
     listed = [(entry.get("id"), parse_properties(entry)) for entry in metadata.device_properties]
     for number, properties in listed:

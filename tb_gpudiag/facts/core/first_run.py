@@ -1,4 +1,4 @@
-"""First-run work on the host: what a process does once and a steady step does not do."""
+"""First-run work on the host: what a process does once, and steady steps never."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _recurs(loads: Int64, work: Work, steps: Steps) -> bool:
 
 
 def _first_allocator_calls(events: Events, calls: Int64) -> Int64:
-    """The first call of each allocator function, if it took far longer than such a call does."""
+    """The first call of each allocator function, if it took far longer than such calls usually do."""
     allocating = calls[match_some(events, ALLOCATOR_CALL, calls)]
     allocating = allocating[np.argsort(events.start_ns[allocating], kind="stable")]
     first = allocating[np.unique(events.name[allocating], return_index=True)[1]]

@@ -1,7 +1,7 @@
 """CUDA graphs whose kernels the trace lacks, in part or altogether, and those recorded as one event each.
 
 A graph launch is one call, and the tracer records the kernels that it starts. If its buffers overflow, or it
-does not trace inside graphs, some or all of them are missing, and a busy GPU looks idle.
+does not trace inside graphs, some or all kernels are missing, and a busy GPU looks idle.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 # than this while the host was in it, right after a graph launch, the graph was running.
 LEAST_WAIT_NS = 100_000
 
-# Without steps, two graphs launched by one thread may be different ones. A list of kernels that lacks some of
-# another one's is the same graph if that one is launched at least this many times as often.
+# Without steps, two launches by one thread may be of different graphs. A launch that lacks some kernels of
+# another one is of the same graph if the other one is at least this many times as frequent.
 USUAL_RATIO = 2
 
 # A place that launches more different graphs than this is compared with its most frequent ones only.
@@ -41,7 +41,7 @@ Names = tuple[int, ...]
 class UnrecordedGraphs:
     """Graph launches with missing kernels.
 
-    launches: how many. of: all graph launches. kernels: recorded work of those with missing kernels.
+    launches: how many. of: all graph launches. kernels: recorded work of the launches with missing kernels.
     holes: from each launch to the completion of its graph, as far as the trace bounds it.
     """
 
@@ -106,8 +106,9 @@ def _launches(work: Work) -> list[_Launch]:
 
 
 def _usual(events: Events, launches: list[_Launch], steps: Steps) -> list[Names]:
-    """Return the kernels that each launch should have: those of the longest launch at the same place in other
-    steps (without steps, of a usual one of its thread) that has all of its own, in their order."""
+    """Return the kernels that each launch should have: the kernels of the longest launch at the same place in
+    other steps (without steps, of a usual launch of its thread) that has all kernels of this launch in the
+    same order."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     counts: Counter[tuple[int, int]] = Counter()
     for i, launch in enumerate(launches):
@@ -124,7 +125,8 @@ def _usual(events: Events, launches: list[_Launch], steps: Steps) -> list[Names]
 
 
 def _usual_of_group(group: list[Names], *, at_a_place: bool) -> list[Names]:
-    """The same for launches that are alike. at_a_place: they are at the same place in their steps."""
+    """Return the usual kernels of launches that belong together. at_a_place: they are at the same place in
+    their steps."""
     seen = Counter(group)
     common = [names for names, _ in seen.most_common(MOST_LISTS + 1) if names]
     by_length = sorted(common, key=len, reverse=True)
@@ -137,12 +139,12 @@ def _usual_of_group(group: list[Names], *, at_a_place: bool) -> list[Names]:
 
 
 def _fuller(own: Names, others: list[Names]) -> Names:
-    """Return the first of the other lists that has all of its own names, in their order, and more; or ()."""
+    """Return the first of the other lists that has all names of `own` in the same order, and more; or ()."""
     return next((names for names in others if len(names) > len(own) and _contains(names, own)), ())
 
 
 def _contains(fuller: Names, own: Names) -> bool:
-    """Whether a list has all the items of another one, in their order."""
+    """Whether a list has all items of another one in the same order."""
     rest = iter(fuller)
     return all(name in rest for name in own)
 
@@ -210,7 +212,7 @@ class _Waits:
         return int(self._events.end_ns[self._found[at]]) if at < len(self._found) else otherwise
 
     def went_on_after(self, launch: int) -> bool:
-        """Whether the next call of its kind was a synchronization, which went on without recorded work."""
+        """Whether a synchronization came next, before any other launch, and went on without recorded work."""
         events = self._events
         at = int(np.searchsorted(events.start_ns[self._found], events.end_ns[launch]))
         if at == len(self._found):
@@ -222,7 +224,8 @@ class _Waits:
         return int(self._without_work(self._found[at : at + 1])[0]) > LEAST_WAIT_NS
 
     def long_after(self, launches: list[_Launch]) -> set[int]:
-        """Find the last graph launch before each synchronization (of events, too) that went on for long."""
+        """Find the last graph launch before each synchronization (or wait for an event) that went on for
+        long."""
         waits = np.r_[self._found, self._for_events]
         begun = self._events.start_ns[waits[self._without_work(waits) >= UNRECORDED_NS]]
         launched = self._events.start_ns[[launch.call for launch in launches]]
@@ -239,7 +242,8 @@ class _Waits:
 
 
 class _Queue:
-    """Linked work in order of launch: when all before a launch had ended, and when work after it began."""
+    """Work with a launch, in order of launch: when the work before a launch had ended, and when the work
+    after it began."""
 
     def __init__(self, work: Work, chosen: Int64) -> None:
         events = work.events
@@ -265,7 +269,7 @@ class _Queue:
 
 
 def _queues(work: Work) -> dict[int, _Queue]:
-    """Return the queue of each stream, and that of all streams together as NONE."""
+    """Return the queue of each stream, and under NONE the queue of all streams together."""
     linked = work.by_launch
     stream = work.events.stream[work.event[linked]]
     queues = {one: _Queue(work, linked[stream == one]) for one in np.unique(stream).tolist()}

@@ -18,12 +18,12 @@ from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
-# A launching thread that waits hands over to another launching thread. Jobs have one or two of them per
-# device; looking at more than this only costs time.
+# A launching thread that waits hands over to another launching thread. Jobs have one or two launching threads
+# per device; looking at more threads only costs time.
 _MOST_THREADS = 8
 
-# Kinds of CUPTI's overhead (Kineto's `overhead` events) that are not the profiler's. Loading a kernel at its
-# first use happens without the profiler, too. A full command buffer is a full launch queue.
+# Kinds of CUPTI overhead (Kineto's `overhead` events) that the profiler does not cause. Kernels are loaded at
+# their first use without the profiler as well. A full command buffer is a full launch queue.
 _NOT_OVERHEAD = frozenset({LAZY_LOADING, COMMAND_BUFFER_FULL})
 
 

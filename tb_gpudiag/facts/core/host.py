@@ -56,8 +56,8 @@ class Host:
     def see_through(self) -> Bool:
         """Mask of the profiler's frames that enclose user code.
 
-        They did not return within the recording, such as those that were open when it began. They count as
-        nothing: their contents belong to the spans around them.
+        These frames did not return within the recording, for example because they were open when it began.
+        They are ignored: what is inside them belongs to the spans around them.
         """
         python = self.events.category == Category.PYTHON_FUNCTION
         found: Bool = python & match(self.events, torch_frames.PROFILER_FRAME) & self._holds_work
@@ -200,8 +200,9 @@ class Host:
         return np.where(event == NONE, NONE, self.events.name[event]).astype(np.int64)
 
     def purpose(self, table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> tuple[Int64, Int64]:
-        """Return the purpose of each host span by the names of the span and those around it: the least kind
-        in the table, else `otherwise`, and the outermost span with a kind, or NONE, shape (n,) each."""
+        """Return what each host span is for, by its name and the names of the spans around it: the lowest
+        kind in the table that matches one of them, or `otherwise`; and the outermost span with a kind, or
+        NONE. Shape (n,) each."""
         events = self.events
         of_name = kind_by_name(events, table, otherwise)
         if (of_name == otherwise).all():
@@ -228,7 +229,7 @@ class Host:
         if python.any():
             of_name = np.array([number(place_frame(name)) for name in events.names], np.int64)
             own[python] = of_name[events.name[python]]
-            # Their number is neither where they are defined nor a line that costs: it called the profiler.
+            # The line of such a frame is neither its definition nor a costly line: it called the profiler.
             for event in self._on_stack_at_start:
                 frame = place_frame(events.names[events.name[event]])
                 own[event] = number(frame.without_line() if frame is not None else None)

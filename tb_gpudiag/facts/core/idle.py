@@ -33,7 +33,8 @@ LITTLE_BUSY = 0.01
 # to have ended up to 2 us before it.
 TIMESTAMP_NOISE_NS = 2_000
 
-# A drained gap consists of these. Without the drain, the host would have done them ahead of the GPU.
+# A drained gap consists of time with these causes. Without the drain, the host would have spent it ahead of
+# the GPU.
 _REFILL = np.array([Cause.SYNC, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 
 
@@ -127,7 +128,7 @@ def _ended_by(work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:
 
 
 def _at(column: npt.NDArray[Any], index: Int64, otherwise: Int64) -> Int64:
-    """Return column[index] where the index is not NONE, else the other value."""
+    """Return column[index], or the other value where the index is NONE."""
     found = otherwise.astype(np.int64)
     some = index != NONE
     found[some] = column[index[some]]

@@ -164,13 +164,13 @@ class ShownRanges(NamedTuple):
 
 
 def longest(start_ns: Int64, end_ns: Int64, device: int = NONE) -> ShownRanges:
-    """Return the longest of these, longest first; of equal ones the first."""
+    """Return the longest of these stretches, longest first; of equally long ones the first."""
     some = heaviest(end_ns - start_ns)
     return ShownRanges(start_ns[some], end_ns[some], np.full(len(some), device, np.int64))
 
 
 def heaviest(weight: Int64) -> Int64:
-    """Return the indices of the MOST_RANGES greatest weights, greatest first; of equal ones the first."""
+    """Return the indices of the MOST_RANGES greatest weights, greatest first; of equal weights the first."""
     some = np.arange(len(weight))
     if len(weight) > MOST_RANGES:
         least = np.partition(weight, len(weight) - MOST_RANGES)[len(weight) - MOST_RANGES]

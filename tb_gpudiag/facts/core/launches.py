@@ -32,9 +32,10 @@ class Work:
     """GPU work of all devices in order of start. Shape (g,) each. A graph's kernels share one launch.
 
     launch: event index of the host call; NONE where the trace has none (2.5% of GPU work in public traces,
-    mostly queued before the recording began). Such work is never dropped: it keeps the device busy, too.
-    origin: the launch, else the operator that the work names by its external id, or NONE. It has the
-    operator, stack and shapes, but does not say when the work was launched.
+    mostly queued before the recording began). Such work is never dropped, because it keeps the device busy as
+    well.
+    origin: the launch, or the operator that the work names by its external id, or NONE. The origin gives
+    operator, stack and shapes, but not when the work was launched.
     """
 
     events: Events
@@ -139,7 +140,7 @@ def _joined(
 
 
 def _origins(events: Events, work: Int64, launch: Int64) -> Int64:
-    """Return the launch of each work, else the operator with its external id, or NONE.
+    """Return the launch of each work, or the operator with its external id, or NONE.
 
     Clocks of host and GPU may differ, so a call with the same correlation counts even if it begins later.
     """
@@ -157,11 +158,11 @@ def _origins(events: Events, work: Int64, launch: Int64) -> Int64:
 
 
 def _names_operators(events: Events, work: Int64, launch: Int64, named: Int64, lone: Bool) -> bool:
-    """Return whether external ids of GPU work are those of operators. Some recorders write correlations
-    there, which can be the same numbers by chance.
+    """Return whether external ids of GPU work are operators' ids. Some recorders write correlations there,
+    which can be the same numbers by chance.
 
-    If they are, then most launches are inside the operator that their work names. Without launches, ids that
-    equal the correlation must at least all name an operator.
+    If they are operators' ids, most launches are inside the operator that their work names. Without launches,
+    ids that equal the correlation must at least all name an operator.
     """
     linked = (launch != NONE) & (events.external_id[work] > 0)
     if linked.any():

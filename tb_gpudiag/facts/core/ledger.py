@@ -37,8 +37,8 @@ class Ledger:
     """One device's idle time over the GPU span and the step window together. Segments have shape (s,).
 
     event: the innermost host event that the segment is attributed to, or NONE.
-    drained_ns: the part of the segment that would not exist, at most, without the blocking call that drained
-    the queue, because the host would have been that much earlier. Never more than the segment.
+    drained_ns: at most this part of the segment would not exist without the blocking call that drained the
+    queue: the host would have been that much earlier. Never more than the segment.
     """
 
     start_ns: Int64

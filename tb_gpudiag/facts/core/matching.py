@@ -35,8 +35,8 @@ def match_some(events: Events, pattern: re.Pattern[str], some: Int64) -> Bool:
 
 
 def kind_by_name(events: Events, table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> Int64:
-    """Return the kind of each name, shape of `events.names`: that of the first row whose pattern matches the
-    whole name, else `otherwise`."""
+    """Return the kind of each name, shape of `events.names`: the kind of the first row whose pattern matches
+    the whole name, or `otherwise`."""
     kinds = np.full(len(events.names), otherwise, np.int64)
     for kind, pattern in reversed(list(table)):
         kinds[events.matcher.matches(pattern)] = kind

@@ -35,8 +35,8 @@ def by_place(
     weight_ns: the time of each, shape (k,).
     by_operator: make each operator of a frame a place of its own.
 
-    Where no frame is known, the place is the operator in its module or `record_function`. Time with none of
-    them is dropped.
+    Where no frame is known, the place is the operator in its module or `record_function`. Time without any of
+    these is dropped.
     """
     known = event != NONE
     event, weight_ns = event[known], weight_ns[known]
@@ -48,7 +48,7 @@ def by_place(
     if not by_operator:
         operator = np.where(nowhere, operator, NONE)
     around = np.where(nowhere, np.where(module == NONE, range_, module), NONE)
-    # All numbers in one, so that grouping sorts plain integers; 0 means none of them.
+    # All columns in one number, so that grouping sorts plain integers; 0 means that nothing is known.
     around = numbered(np.r_[NONE, around])[1][1:]
     base = len(host.events.names) + 1
     key, member = numbered(((place + 1) * (around.max() + 1) + around) * base + operator + 1)
@@ -72,7 +72,7 @@ def by_place(
 
 
 def _only(host: Host, name: Int64) -> str:
-    """Return the name if it is the same for all, else ""."""
+    """Return the name that all have, or "" if names differ."""
     same = name[0] != NONE and bool((name == name[0]).all())
     return host.events.names[int(name[0])] if same else ""
 

@@ -6,11 +6,11 @@ its work begins. Work that begins before the call returns never waits in the que
 launch: it is in the queue of its first work's stream until that work begins. So no queue's depth is ever
 negative.
 
-The recording cuts both ends off. Work that was launched before the recording has no launch in it. Streams
+The recording cuts off both ends. Work that was launched before the recording has no launch in it. Streams
 keep the order of launches, so this is the work that precedes the first work of its stream with a launch in
 the recording: it waits from the recording's beginning. Later work without a launch in the trace is in no
-queue, because nothing says how long it waited. Neither are launches without work in the trace: a host call
-does not say which stream it is for.
+queue, because nothing says how long it waited. Launches without work in the trace are in no queue either: a
+host call does not say which stream it is for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tb_gpudiag.facts.core.launches import Work
 QUEUE_LIMIT = 1_024
 
 # A launch call that takes this many times the median, while the queue is at least half full, blocked on the
-# queue if work ended meanwhile.
+# queue if some work ended during the call.
 FULL_QUEUE_RATIO = 5
 
 
@@ -70,7 +70,7 @@ class Queue:
 
     @property
     def not_launched_here(self) -> int:
-        """CauseSpans of work that were launched before the recording."""
+        """Number of pieces of work that were launched before the recording."""
         return int((self.call == NONE).sum())
 
     @cached_property

@@ -21,8 +21,8 @@ SLOW_RATIO = 2.0
 # With fewer steps there is no steady state to compare the first ones with.
 FEWEST_STEPS = 3
 
-# A step, or a recording, with less than this of first-run work or unrecorded work is judged as it is: its
-# shares change by no more than that.
+# A step or a recording with a smaller share of first-run or unrecorded work is judged as it is: its shares
+# change by no more than this.
 SPOILED_SHARE = 0.10
 
 # Where no steps are known, what follows the first-run work counts as steady only if it is most of the

@@ -151,12 +151,12 @@ class HostTree:
         return found
 
     def nearest(self, own: Int64) -> Int64:
-        """Return each event's own value unless it is NONE, else that of its nearest ancestor with one, shape
-        (n,)."""
+        """Return each event's own value or, where it is NONE, the value of the nearest ancestor that has one,
+        shape (n,)."""
         return self.fill(own.copy())
 
     def fill(self, own: Int64) -> Int64:
-        """Do so in place."""
+        """Fill in the values of `own` that are NONE, as `nearest` does, in place."""
         self._descent.nearest(own)
         return own
 
@@ -189,12 +189,12 @@ class HostTree:
 class ThreadAxis:
     """Gives each thread a stretch of the axis, and each of the given times a place in every stretch.
 
-    Places are times since the first one. If those of all threads do not fit 64 bits, because events are years
-    apart, places are ranks of times: a trace has fewer than 2**31 threads and times.
+    Places are times since the first one. If the stretches of all threads do not fit 64 bits, because events
+    are years apart, places are ranks of times: a trace has fewer than 2**31 threads and times.
     """
 
     def __init__(self, *times_ns: Int64, threads: int = _MOST_THREADS) -> None:
-        """threads: their numbers are below it."""
+        """threads: more than the highest thread number."""
         filled = [times for times in times_ns if len(times)]
         self._first_ns = min((int(times.min()) for times in filled), default=0)
         self.stride = max((int(times.max()) for times in filled), default=-1) - self._first_ns + 1

@@ -13,7 +13,7 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.operators import BATCHED_MATMUL
 
-# Scale, mask, cast, dropout and the like, between the softmax and each matmul.
+# Scale, mask, cast, dropout and so on, between the softmax and each matmul.
 _MOST_BETWEEN = 8
 
 
@@ -23,9 +23,7 @@ class UnfusedAttention:
 
     softmax: Int64  # events: one for each time that attention ran, forward or backward
     matmuls: Bool  # mask over Kernels, shape (k,): the two around each softmax
-    between: (
-        Bool  # mask over Kernels, shape (k,): from one matmul to the other, which fused attention has not
-    )
+    between: Bool  # mask over Kernels, shape (k,): from one matmul to the other; fusing removes them
 
 
 def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:

@@ -55,7 +55,7 @@ class Multiprocessor:
 def multiprocessor(properties: DeviceProperties) -> Multiprocessor | None:
     """Return the resources of a multiprocessor of this device; None where the trace does not say.
 
-    Some recorders write another number where that of threads should be.
+    Some recorders write another number in place of the number of threads.
     """
     capability, threads = properties.compute_capability, properties.threads
     if capability not in MOST_BLOCKS or not properties.registers or not properties.shared_bytes:

@@ -144,7 +144,7 @@ def _matmul(operator: str, inputs: Inputs) -> Cost | None:
 
 
 def _matmul_sizes(pair: list[list[int]], transposed: bool) -> tuple[int, int, int, int] | None:
-    """Parse batch, rows, inner size and columns; return None if the shapes are not those of a matmul."""
+    """Parse batch, rows, inner size and columns; return None if these are not the shapes of a matmul."""
     if len(pair) != 2 or any(len(dims) < 2 for dims in pair):
         return None
     left, right = pair

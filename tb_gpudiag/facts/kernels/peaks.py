@@ -138,8 +138,8 @@ _ARCHITECTURES = {"gfx90a": r"MI210", "gfx942": r"MI300A", "gfx950": r"MI350X"}
 
 
 def peaks_of(device: DeviceProperties) -> Peaks | None:
-    """Return the peaks of a device: by its name, else by its architecture or compute capability; None if the
-    trace says none of them, or if the device is a part of a GPU."""
+    """Return the peaks of a device: by its name, or by its architecture or compute capability; None if the
+    trace gives none of these, or if the device is a part of a GPU."""
     if re.search(_PART, device.name) or _is_part(device):
         return None
     if not re.search(_SLOWER, device.name, re.I):

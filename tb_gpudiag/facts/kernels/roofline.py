@@ -21,8 +21,8 @@ from tb_gpudiag.vocabulary.operators import EIGHT_BITS, HALF_PRECISION
 class OperatorTime:
     """All calls of one operator with the same inputs, on one device over the step window.
 
-    operations, bytes: of all calls. arithmetic_ns, memory_ns: time of them at the stated peaks; 0 if these
-    are not known. sizes: see Cost.
+    operations, bytes: of all calls. arithmetic_ns, memory_ns: time of all calls at the stated peaks; 0 if the
+    peaks are not known. sizes: see Cost.
     """
 
     operator: str
@@ -60,7 +60,7 @@ class Roofline:
         return [found for found in self.operators if found.kind in kinds]
 
     def kernels_of(self, chosen: Collection[OperatorTime]) -> Bool:
-        """Mask of the kernels of these of its operators, shape (k,)."""
+        """Mask of the kernels that these operators launched, shape (k,)."""
         own = {id(found) for found in chosen}
         places = [i for i, found in enumerate(self.operators) if id(found) in own]
         return np.isin(self.operator, np.array(places, np.int64))

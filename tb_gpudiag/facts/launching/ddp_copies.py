@@ -27,7 +27,8 @@ class DdpCopies:
 
 
 def ddp_copies(host: Host) -> DdpCopies:
-    """Find the copies by the names of operators. Between two operators of one kind, the time counts too."""
+    """Find the copies by the names of operators. The time between two operators of one kind counts as
+    well."""
     events, tree = host.events, host.tree
     operator = (events.category == Category.CPU_OP) & (tree.depth >= 0)
     forward = match(events, ddp_names.FORWARD) & (tree.depth >= 0)

@@ -34,8 +34,8 @@ class MemoryContext:
 
     @cached_property
     def operator(self) -> Int64:
-        """Event of the innermost operator, or NONE. Operators that only get memory for others (aten::empty
-        and the like) count only if there is no other."""
+        """Event of the innermost operator, or NONE. Operators that only get memory for others, such as
+        aten::empty, count only if there is no other operator."""
         host = self.host
         does = (host.events.category == Category.CPU_OP) & ~match(host.events, GETS_MEMORY)
         wanted = self._of(host.tree.nearest_of(does))
@@ -141,7 +141,7 @@ class Allocations:
 
     @cached_property
     def found(self) -> Bool:
-        """Mask of those that a snapshot found when its history began: made at some earlier time."""
+        """Mask of the allocations that a snapshot found when its history began: they were made earlier."""
         found = self.memory.found
         return np.zeros(len(self), np.bool_) if found is None else found[self.event]
 

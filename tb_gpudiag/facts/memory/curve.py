@@ -96,8 +96,8 @@ def _unmapped(memory: MemoryEvents, event: Int64, mapped: Bool) -> Bool:
 
 
 def _reserved(memory: MemoryEvents, event: Int64, driver: Int64) -> Int64:
-    """Return the reserved bytes after each event: the trace's own totals, else the sum of what the driver
-    gave and took back; NONE without either. The CPU's allocator reserves nothing."""
+    """Return the reserved bytes after each event: the trace's own totals, or the sum of what the driver gave
+    and took back; NONE without either. The CPU's allocator reserves nothing."""
     reserved = memory.reserved[event]
     if not len(event) or memory.device_type[event[0]] == 0:
         return np.full(len(event), NONE, np.int64)

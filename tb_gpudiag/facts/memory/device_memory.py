@@ -92,7 +92,8 @@ class DeviceMemory:
 
     @cached_property
     def floors(self) -> Floors:
-        """Floors of steps (recorded, or inferred), else of windows of time; empty without either."""
+        """Floors of steps (recorded or inferred), or of windows of time if there are no steps; empty without
+        either."""
         begin_ns = self._history_begins_ns
         if self._periods is not None:
             return floors(self.curve, self._periods.after(begin_ns))
@@ -176,8 +177,8 @@ def memory_context(memory: MemoryEvents, host: Host, transfers: Transfers) -> Me
 def device_memory(
     trace: Trace, context: MemoryContext, steps: Steps | None, driver_ns: Mapping[int, int]
 ) -> list[DeviceMemory]:
-    """Return every device with allocations or frees: GPUs by peak, at most MOST_GPUS of them (those with most
-    events), then the CPU.
+    """Return every device with allocations or frees: GPUs by peak (the MOST_GPUS with most events, if there
+    are more), then the CPU.
 
     steps: as the host ran them, recorded or inferred; None where there are none.
     driver_ns: device -> idle time under calls to the driver for memory.

@@ -17,7 +17,7 @@ MOST_FLOORS = 2_000
 quick."""
 
 FEWEST_STEPS = 3
-"""With the first one excused, two floors remain; fewer have no slope."""
+"""Without the first one, two floors remain; fewer have no slope."""
 
 MOST_WINDOWS = 32
 FEWEST_WINDOWS = 4

@@ -35,7 +35,7 @@ class MemoryKind(Enum):
 _KINDS = list(MemoryKind)
 
 MOST_CHANGES = 20_000
-"""Most changes of segments after a failure that are undone. A job that handles it has a few of them."""
+"""Most changes of segments after a failure that are undone. A job that handles the failure makes a few."""
 
 _ROUNDED_TO = 512
 """The allocator's smallest unit."""
@@ -59,7 +59,7 @@ class Peak:
     """When most was allocated, and its breakdown.
 
     kinds: adds up to allocated_bytes.
-    owners: most bytes first; adds up to allocated_bytes, too.
+    owners: most bytes first; also adds up to allocated_bytes.
     """
 
     at_ns: int
@@ -265,7 +265,7 @@ def find_failure(allocations: Allocations, segments: Segments | None) -> Failure
 def _largest_free(allocations: Allocations, segments: Segments, own: Bool, position: int) -> int:
     """Return the largest part of a segment that no allocation used at this position; NONE if unknown.
 
-    The segments then are those of the snapshot, with the changes after the position undone.
+    The segments at that time are the snapshot's, with the changes after the position undone.
     """
     curve, memory = allocations.curve, allocations.memory
     action = memory.action[curve.event]

@@ -25,18 +25,18 @@ MOST_PARTS = 8
 """Most runs of one step: two optimizers, the micro-batches of a step, the passes of a closure."""
 
 MOST_OPTIMIZERS = 3
-"""Most updates per step. If more of them repeat together, such as the four steps from one evaluation to the
+"""Most updates per step. If more updates repeat together, such as the four steps from one evaluation to the
 next, each is a step of its own."""
 
 ALIKE = 0.8
 """Steps allocate at the same places: from one to the next, this share of the places agrees."""
 
 BETTER = 0.02
-"""A step of several runs is more alike than its runs are, by at least this much."""
+"""Steps of several runs are more alike than the runs themselves, by at least this much."""
 
 OUTSIDE_SHARE = 0.9
-"""Layers repeat, too, but inside the model. A step also allocates outside of it: a batch, a result. In a loop
-that does not train, this share of the steps has to."""
+"""Layers repeat as well, but inside the model. A step also allocates outside of the model: a batch, a result.
+In a loop that does not train, this share of the steps must do so."""
 
 MOST_TRIED = 48
 """Most allocation sites that are tried as borders."""
@@ -95,15 +95,16 @@ def _candidates(site: Int64, phase: UInt8, outside: Bool) -> Iterator[Int64]:
     update, backward = phase == Phase.OPTIMIZER, phase == Phase.BACKWARD
     yield _runs(site, update, MOST_OPTIMIZERS)
     yield _runs(site, backward, MOST_PARTS)
-    # A few steps of training have many layers: too few of the one must not make steps of the other.
+    # A few training steps have many layers: where there are too few steps to see, layers must not become
+    # steps.
     if not (update | backward).any():
         yield _runs(site, ~outside, MOST_PARTS)
         yield _recurring(site, outside)
 
 
 def _runs(site: Int64, inside: Bool, most_parts: int) -> Int64:
-    """Return where a step's first run of such allocations begins. Runs that are hardly alike may be more than
-    `most_parts` of a step."""
+    """Return where the first run of such allocations begins in each step. If runs are hardly alike, a step
+    may have more than `most_parts` runs."""
     borders = np.flatnonzero(inside & ~np.r_[False, inside[:-1]])
     if len(borders) < FEWEST_BORDERS:
         return borders
@@ -133,7 +134,7 @@ def _alike(places: list[frozenset[int]], distance: int) -> float:
 
 
 def _recurring(site: Int64, outside: Bool) -> Int64:
-    """Return the allocations of the most frequent site that borders stretches that are alike."""
+    """Return the allocations of the site that most often separates similar stretches."""
     _, number, count = np.unique(site, return_inverse=True, return_counts=True)
     often = np.flatnonzero(count >= FEWEST_BORDERS)
     # Sites that are as frequent as each other mostly border the same stretches: one of them is enough.

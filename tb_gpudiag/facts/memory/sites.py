@@ -40,7 +40,7 @@ PARTS = 8
 """The recording is divided into this many parts with as many allocations each."""
 
 FEWEST_PARTS = 6
-"""Survivors are in at least this many of them: weights and state are allocated at once, and what a step still
+"""Survivors are in at least this many parts: weights and state are allocated at once, and what a step still
 needs is allocated at the end."""
 
 
@@ -54,7 +54,7 @@ class GrowingSite:
     stack: str  # of one allocation: Python frames, outermost first, one per line
     phase: Phase  # in which most of it was allocated
     bytes: int  # alive at the last floor
-    count: int  # allocations of these
+    count: int  # allocations alive at the last floor
     size_bytes: int  # allocations of this size or smaller hold half of the bytes
     even: bool  # these are all of one size
     steps: int  # in which these were allocated
@@ -63,7 +63,7 @@ class GrowingSite:
     low: float  # its confidence interval, as in Trend
     high: float
     count_per_unit: float  # slope of the number alive
-    count_later: float  # the same within the second half
+    count_later: float  # slope of the number alive within the second half
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
 
@@ -99,7 +99,7 @@ class FloorTable:
     bytes, count: of each site at each floor, shape (g, c).
     column: index of each floor, shape (c,).
     alive: allocations that are alive at any of these floors, shape (a,).
-    site: site of each of these, shape (a,).
+    site: the site of each of them, shape (a,).
     one: one allocation of each site, shape (g,).
     """
 

@@ -85,7 +85,7 @@ class Streams:
 
 
 def calls_of(work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
-    """Build the line of calls, with what each of them waited for.
+    """Build the line of calls, with what each call waited for.
 
     blocking, full_queue: as for replay.Replay. marks: times of step starts, and the end of the last step.
     """

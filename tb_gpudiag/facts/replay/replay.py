@@ -24,7 +24,7 @@ from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, Calls, Streams, calls_of, streams_of
 from tb_gpudiag.facts.replay.simulation import NEVER, simulate
 
-# Parts of a step window of fewer than two steps: half of them predict the others.
+# Number of parts of a step window with fewer than two steps: half of the parts predict the others.
 PARTS = 10
 
 

@@ -16,7 +16,7 @@ SLOW_RATIO = 1.2
 FEWEST_FOR_A_CHANGE = 5
 FEWEST_PER_LEVEL = 2
 
-# Slow steps at one distance repeat if there are three of them: two always have a distance.
+# Three slow steps at equal distances are a repetition: two always have a distance.
 FEWEST_REPEATS = 3
 
 # Few loaders have more workers. Every period has as many phases to try as it is long.

@@ -74,8 +74,7 @@ class _Period:
 
 
 def find_repetition(sequence: Int64, whole: Bool, pause: Int64) -> Repetition | None:
-    """Find the repetition that most of the sequence consists of; None if there is none, or none that is
-    clear.
+    """Find the repetition that most of the sequence consists of; None if nothing repeats clearly.
 
     sequence: any numbers, shape (n,).
     whole: elements that only a whole repetition contains, if any, shape (n,). A shorter period that contains
@@ -142,7 +141,7 @@ def _outermost(periods: list[_Period], whole: Bool) -> _Period:
     A longer period is the outer one if the shorter one breaks off in each of its repetitions: layers end
     where the head of the model comes. If the shorter one breaks off seldom, the longer one is a multiple of
     it. And if the shorter one is complete in itself and misses next to nothing, something that happens once
-    in many of them (a log line, a checkpoint) does not merge them into one.
+    in many repetitions (a log line, a checkpoint) does not merge them into one.
     """
     chosen = periods[0]
     for longer in periods[1:]:

@@ -48,7 +48,7 @@ def find_step_times(
     time: GpuTime | None,
     main_thread: CauseSpans,
 ) -> MeasuredSteps | None:
-    """Return the recorded steps, else the inferred ones where they are steps; None without either.
+    """Return the recorded steps, or the inferred ones if they are steps; None without either.
 
     time: the busiest device's; None without a GPU. main_thread: what the main thread did.
     """
@@ -139,8 +139,8 @@ def only_in(host: Host, steps: MeasuredSteps, chosen: Bool) -> list[tuple[str, i
 
 
 def _without_wrappers(events: Events, tree: HostTree, spans: Int64) -> Int64:
-    """Drop the frames of torch and the like around a function of the user's: a decorator's, such as
-    `no_grad`'s, says nothing."""
+    """Drop the frames of torch and other libraries around a function of the user's: a decorator such as
+    `no_grad` says nothing."""
     users = np.array([place_frame(name) is not None for name in events.names], np.bool_)
     plumbing = np.array([parse_frame(name) is not None for name in events.names], np.bool_) & ~users
     own = np.zeros(len(events), np.bool_)

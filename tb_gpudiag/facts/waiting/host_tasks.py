@@ -37,7 +37,7 @@ _NAMES = (
 
 
 def host_task_of(name: str) -> HostTask | None:
-    """Return the task of a span of this name; None if it is none."""
+    """Return the task that spans of this name perform; None if they perform no task."""
     return next((task for task, pattern in _NAMES if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)
 
 

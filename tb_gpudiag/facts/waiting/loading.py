@@ -103,7 +103,7 @@ def load_part(host: Host, event: Int64) -> Int64:
         for chosen in (receives, (part != NONE) & ~receives)
     )
     found = np.where(inside == NONE, NONE, part[inside])
-    # Items are unpickled, too: a batch is received only inside the queue.
+    # Items are unpickled as well, but a batch is received only inside the queue.
     received = (receiving != NONE) & (host.tree.depth[receiving] > host.tree.depth[inside])
     found[received & (found == LoadPart.WAIT)] = LoadPart.RECEIVE
     return found

@@ -40,7 +40,7 @@ _MOST_INTERRUPTED: Final = 2
 class RecorderCost:
     """Frames and operators on the main thread, and on threads that launch GPU work.
 
-    Spans of no duration, which traces in whole microseconds have many of, count too.
+    Spans without a duration count as well: traces in whole microseconds have many.
 
     frame_ns: least time that recording one frame takes, as the trace shows it; None if it has too few frames.
     frame_starts_ns, operator_starts_ns: in order, shape (f,) and (o,).
@@ -76,8 +76,8 @@ class RecorderCost:
     def delayed_ns(self, idle: Intervals, each_ns: float) -> int:
         """How much shorter idle time would be, at most, had nothing been recorded.
 
-        What the host records while the GPU works makes it late as well. It stays that late until the GPU's
-        next idle time, or until it waits for the GPU.
+        What the host records while the GPU works also delays the host. The delay lasts until the GPU's next
+        idle time, or until the host waits for the GPU.
         """
         if not len(idle):
             return 0
