@@ -1,8 +1,4 @@
-"""Nesting: spans on one axis as a tree.
-
-There are two ways with equal results: a compiled one, which takes one pass, and NumPy's, which sorts and
-searches by depth. Neither recurses, and the time of both does not depend on how odd the spans are.
-"""
+"""Nesting: spans on one axis as a tree, found by sorting and searching by depth."""
 
 from __future__ import annotations
 
@@ -13,16 +9,6 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-
-try:
-    from tb_gpudiag.facts.core import _nesting
-except ImportError:  # no compiler where gpudiag was installed
-    _nesting = None  # type: ignore[assignment]
-
-
-def available() -> bool:
-    """Whether the compiled way is there."""
-    return _nesting is not None
 
 
 @dataclass(frozen=True)
@@ -43,21 +29,13 @@ class Nesting:
 def nest(starts: Int64, ends: Int64) -> Nesting:
     """Nest spans that are in nesting order."""
     closes = np.sort(ends, kind="stable")  # ends are nearly in order, which only this kind makes use of
-    if not available():
-        return _nest_by_depth(starts, closes)
-    depth, parents, opened_by, last = (np.empty(len(starts), np.int64) for _ in range(4))
-    _nesting.nest(starts, closes, depth, parents, opened_by, last)
-    return Nesting(starts, closes, depth, parents, opened_by, last)
-
-
-def _nest_by_depth(starts: Int64, closes: Int64) -> Nesting:
     places = np.arange(len(starts))
     depth = places - np.searchsorted(closes, starts, side="right")
-    by_depth = np.argsort(depth, kind="stable")
+    by_depth = _order(depth)
     # The k-th opening of a depth is closed by the k-th closing of that depth.
     begun = np.searchsorted(starts, closes, side="left")
     opened_by, last = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
-    opened_by[np.argsort(begun - places - 1, kind="stable")] = by_depth
+    opened_by[_order(begun - places - 1)] = by_depth
     last[opened_by] = begun
     return Nesting(starts, closes, depth, _parents(depth, by_depth), opened_by, last)
 
@@ -68,9 +46,17 @@ def _parents(depth: Int64, by_depth: Int64) -> Int64:
     if not count:
         return depth
     keys = depth[by_depth] * count + by_depth
-    wanted = (depth - 1) * count + np.arange(count)
-    at = np.searchsorted(keys, wanted) - 1
-    return np.where(depth == 0, NONE, by_depth[np.maximum(at, 0)])
+    above = by_depth[np.maximum(np.searchsorted(keys, keys - count) - 1, 0)]
+    parents = np.empty(count, np.int64)
+    parents[by_depth] = above
+    parents[depth == 0] = NONE
+    return parents
+
+
+def _order(depth: Int64) -> Int64:
+    """Sort depths, which are small: NumPy sorts 16 bits in linear time."""
+    small = depth.astype(np.int16) if depth.max(initial=0) < 1 << 15 else depth
+    return np.argsort(small, kind="stable")
 
 
 @dataclass(frozen=True)
@@ -94,29 +80,6 @@ def segments(
     starts_ns, closes_ns: the times of these places. events, thread: of each span; threads ascend and are
     below `threads`.
     """
-    if not available():
-        return _segments_by_place(nesting, starts_ns, closes_ns, events, thread, threads)
-    borders_ns, innermost = np.empty(2 * len(thread), np.int64), np.empty(2 * len(thread), np.int64)
-    of_thread = np.zeros(threads, np.int64)
-    _nesting.segments(
-        nesting.starts,
-        nesting.closes,
-        starts_ns,
-        closes_ns,
-        nesting.opened_by,
-        nesting.parents,
-        events,
-        thread,
-        borders_ns,
-        innermost,
-        of_thread,
-    )
-    return Segments(borders_ns, innermost, of_thread)
-
-
-def _segments_by_place(
-    nesting: Nesting, starts_ns: Int64, closes_ns: Int64, events: Int64, thread: Int32, threads: int
-) -> Segments:
     count = len(thread)
     # Place of each bracket in the merged order: closings before openings at the same instant.
     places = np.arange(count)
@@ -148,42 +111,30 @@ class Descent:
 
     def nearest(self, found: Int64) -> None:
         """Replace NONE by the value of the nearest span around it."""
-        if available():
-            return _nesting.nearest(self._spans, self._parent, found)
         for here in self._by_depth:
             here = here[found[here] == NONE]
             found[here] = found[self._parent[here]]
-        return None
 
     def inside(self, found: Bool) -> None:
         """Set what is inside a set span."""
-        if available():
-            return _nesting.inside(self._spans, self._parent, found)
         for here in self._by_depth:
             found[here] |= found[self._parent[here]]
-        return None
 
     def outermost(self, found: Int64) -> None:
         """Replace every value by that of the outermost span around it with one."""
-        if available():
-            return _nesting.outermost(self._spans, self._parent, found)
         for here in self._by_depth:
             above = found[self._parent[here]]
             found[here] = np.where(above == NONE, found[here], above)
-        return None
 
     def least(self, found: Int64) -> None:
         """Replace every value by the least one of the span and those around it."""
-        if available():
-            return _nesting.least(self._spans, self._parent, found)
         for here in self._by_depth:
             found[here] = np.minimum(found[here], found[self._parent[here]])
-        return None
 
     @cached_property
     def _by_depth(self) -> list[Int64]:
         """Spans with a parent, level by level from the outside."""
-        order = np.argsort(self._depth, kind="stable")
+        order = _order(self._depth)
         levels = np.searchsorted(self._depth[order], np.arange(int(self._depth.max(initial=0)) + 2))
         spans = self._spans[order]
         return [spans[low:high] for low, high in pairwise(levels[1:].tolist())]

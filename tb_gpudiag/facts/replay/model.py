@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -50,6 +51,11 @@ class Calls:
     full_queue_target: Int64  # the work that must end before the queue has room, or NONE
     full_queue_call: Int64  # the call that launched it, or NONE
 
+    @cached_property
+    def full_queue(self) -> tuple[list[int], list[int]]:
+        """full_queue_target and full_queue_call as lists."""
+        return self.full_queue_target.tolist(), self.full_queue_call.tolist()
+
 
 @dataclass(frozen=True)
 class StreamWork:
@@ -58,6 +64,10 @@ class StreamWork:
 
     work: Int64
     call: Int64
+
+
+ReplayedWork = tuple[int, int, int, bool, int, int, int, int]
+"""One piece of work of Streams: its entries in the columns, in the order of these, and its index."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,21 @@ class Streams:
     other: Int64
     handshake_ns: Int64
     each: list[StreamWork]
+
+    @cached_property
+    def lines(self) -> list[tuple[list[int], list[ReplayedWork]]]:
+        """The calls of each stream, and its work in order."""
+        columns = (
+            *(self.call, self.duration_ns, self.latency_ns, self.from_return),
+            *(self.turnaround_ns, self.other, self.handshake_ns),
+        )
+        return [
+            (
+                stream.call.tolist(),
+                list(zip(*(c[stream.work].tolist() for c in columns), stream.work.tolist(), strict=True)),
+            )
+            for stream in self.each
+        ]
 
     def launched_before(self, calls: Calls, time_ns: int) -> Bool:
         """Mask of the work whose launch call began before this time, shape (g,)."""

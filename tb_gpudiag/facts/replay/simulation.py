@@ -1,35 +1,22 @@
 """The replay's recursions: when each call begins, and when each work ends.
 
-There are two ways with equal results: a compiled one, which computes one call and one work after the other,
-and NumPy's. Every recursion has the form x[i] = max(x[i-1] + a[i], b[i]), a running maximum over x -
-cumsum(a). So NumPy computes whole stretches of calls at once, up to the first call that waits for work of its
-own stretch.
+A plain loop. NumPy is as fast only where few calls wait for work that was launched shortly before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.replay.model import Calls, Streams
-
-try:
-    from tb_gpudiag.facts.replay import _simulation
-except ImportError:  # no compiler where gpudiag was installed
-    _simulation = None  # type: ignore[assignment]
+from tb_gpudiag.facts.replay.model import Calls, ReplayedWork, Streams
 
 # Starts that depend on other streams settle after one pass for each hand-over inside a stretch. Gradient
 # buckets cause tens of them.
 MOST_PASSES = 100
 
-NEVER = np.iinfo(np.int64).min // 4
-
-
-def available() -> bool:
-    """Whether the compiled way is there."""
-    return _simulation is not None
+NEVER: int = np.iinfo(np.int64).min // 4
 
 
 def simulate(
@@ -39,120 +26,93 @@ def simulate(
 
     between, inside, target: instead of those of `calls`.
     """
-    count = len(calls.start_ns)
-    begun, returned = np.empty(count, np.int64), np.empty(count, np.int64)
-    ends = np.full(len(streams.duration_ns), NEVER, np.int64)
-    waits_for = np.where(target == NONE, NONE, streams.call[target] if len(streams.call) else NONE)
-    now = int(calls.start_ns[0]) - int(between[0]) if count else 0
-    if not available():
-        _simulate_stretches(calls, streams, now, between, inside, target, waits_for, begun, returned, ends)
-        return begun, ends
-    borders = np.cumsum([0, *(len(stream.work) for stream in streams.each)], dtype=np.int64)
-    nothing = np.zeros(0, np.int64)
-    _simulation.simulate(
-        now,
-        NEVER,
-        MOST_PASSES,
-        between,
-        inside,
-        target,
-        waits_for,
-        calls.full_queue_target,
-        calls.full_queue_call,
-        streams.call,
-        streams.duration_ns,
-        streams.latency_ns,
-        streams.from_return,
-        streams.turnaround_ns,
-        streams.other,
-        streams.handshake_ns,
-        np.concatenate([nothing, *(stream.work for stream in streams.each)]),
-        np.concatenate([nothing, *(stream.call for stream in streams.each)]),
-        borders,
-        borders[:-1].copy(),
-        np.zeros(len(streams.each), np.int64),
-        begun,
-        returned,
-        ends,
-    )
-    return begun, ends
+    run = _Run(calls, streams, between, inside, target)
+    run.all()
+    return np.array(run.begun, np.int64), np.array(run.ends, np.int64)
 
 
-def _simulate_stretches(
-    calls: Calls,
-    streams: Streams,
-    now: int,
-    between: Int64,
-    inside: Int64,
-    target: Int64,
-    waits_for: Int64,
-    begun: Int64,
-    returned: Int64,
-    ends: Int64,
-) -> None:
-    for a, b in _stretches(waits_for, calls.full_queue_call):
-        alone = waits_for[a] == a
-        least = np.full(b - a, NEVER, np.int64)
-        if not alone:
-            known = target[a:b] != NONE
-            least[known] = ends[target[a:b][known]]
-            full = calls.full_queue_target[a:b]
-            least[full != NONE] = np.maximum(least[full != NONE], ends[full[full != NONE]])
-        step = between[a:b] + inside[a:b]
-        total = np.cumsum(step)
-        reached = np.maximum.accumulate(np.maximum(least + inside[a:b] - total, now)) + total
-        returned[a:b] = reached
-        begun[a:b] = np.r_[now, reached[:-1]] + between[a:b]
-        _run_streams(streams, begun, returned, ends, a, b)
-        if alone:
-            returned[a] = max(int(begun[a]), int(ends[target[a]])) + int(inside[a])
-        now = int(returned[b - 1])
+class _Run:
+    """One simulation, over lists: reading single values of arrays takes ten times as long."""
 
+    def __init__(self, calls: Calls, streams: Streams, between: Int64, inside: Int64, target: Int64) -> None:
+        waits_for = np.where(target == NONE, NONE, streams.call[target] if len(streams.call) else NONE)
+        self._between: list[int] = between.tolist()
+        self._inside: list[int] = inside.tolist()
+        self._target: list[int] = target.tolist()
+        self._waits_for: list[int] = waits_for.tolist()
+        self._full_queue_target, self._full_queue_call = calls.full_queue
+        self._lines = streams.lines
+        self._done = [0] * len(self._lines)  # work of each stream that has been run
+        self._now = int(calls.start_ns[0]) - int(between[0]) if len(between) else 0
+        self._returned = [0] * len(between)
+        self.begun = [0] * len(between)
+        self.ends = [NEVER] * len(streams.call)
 
-def _stretches(waits_for: Int64, full_queue_call: Int64) -> Iterator[tuple[int, int]]:
-    """Divide the calls into ranges in which none waits for work that the same range launched, except for
-    ranges of one call."""
-    latest = np.maximum(waits_for, full_queue_call)
-    a, count, ahead = 0, len(latest), 256
-    while a < count:
-        if waits_for[a] == a:
-            yield a, a + 1
-            a += 1
-            continue
-        b = a + 1
-        while b < count:
-            stop = min(count, b + ahead)
-            hit = np.flatnonzero(latest[b:stop] >= a)
-            if len(hit):
-                b += int(hit[0])
+    def all(self) -> None:
+        """Run stretches of calls in which none waits for work that the same stretch launched, and the calls
+        that do each by itself."""
+        waits_for, full_queue_call = self._waits_for, self._full_queue_call
+        first, count = 0, len(waits_for)
+        while first < count:
+            end = first + 1
+            if waits_for[first] == first:
+                self._run_alone(first)
+            else:
+                while end < count and waits_for[end] < first and full_queue_call[end] < first:
+                    end += 1
+                self._run_calls(first, end)
+                self._run_work(end)
+            self._now = self._returned[end - 1]
+            first = end
+
+    def _run_alone(self, one: int) -> None:
+        self.begun[one] = self._now + self._between[one]
+        self._returned[one] = self.begun[one] + self._inside[one]
+        self._run_work(one + 1)
+        self._returned[one] = max(self.begun[one], self.ends[self._target[one]]) + self._inside[one]
+
+    def _run_calls(self, first: int, end: int) -> None:
+        ends, now = self.ends, self._now
+        for one in range(first, end):
+            self.begun[one] = now = now + self._between[one]
+            if self._target[one] != NONE:
+                now = max(now, ends[self._target[one]])
+            if self._full_queue_target[one] != NONE:
+                now = max(now, ends[self._full_queue_target[one]])
+            now += self._inside[one]
+            self._returned[one] = now
+
+    def _run_work(self, end: int) -> None:
+        """Run the work of calls before `end`, stream by stream, until the times of all streams agree."""
+        parts = []
+        for number, (calls, line) in enumerate(self._lines):
+            low = self._done[number]
+            high = self._done[number] = bisect_left(calls, end, low)
+            if high > low:
+                parts.append((line[low:high], self.ends[line[low - 1][-1]] if low else NEVER))
+        passes = MOST_PASSES if len(parts) > 1 and any(_waits_for_others(part) for part, _ in parts) else 1
+        for _ in range(passes):
+            changes = [self._run_part(*part) for part in parts]
+            if not any(changes):
                 break
-            b = stop
-        yield a, b
-        a = b
 
-
-def _run_streams(streams: Streams, begun: Int64, returned: Int64, ends: Int64, a: int, b: int) -> None:
-    """Run the work of calls a to b, stream by stream, until the times of all streams are consistent."""
-    ranges = [(s, *np.searchsorted(s.call, (a, b))) for s in streams.each]
-    ranges = [(s, low, high) for s, low, high in ranges if high > low]
-    crossing = any((streams.other[s.work[low:high]] != NONE).any() for s, low, high in ranges)
-    for _ in range(MOST_PASSES if crossing and len(ranges) > 1 else 1):
+    def _run_part(self, part: list[ReplayedWork], end_ns: int) -> bool:
+        """Run some work of a stream, after what ended at end_ns. Return whether a time has changed."""
+        begun, returned, ends = self.begun, self._returned, self.ends
         changed = False
-        for stream, low, high in ranges:
-            some = stream.work[low:high]
-            call = streams.call[some]
-            issued = np.where(streams.from_return[some], returned[call], begun[call])
-            least = issued + streams.latency_ns[some]
-            other = streams.other[some]
-            pulled = other != NONE
-            least[pulled] = np.maximum(
-                least[pulled], ends[other[pulled]] + streams.handshake_ns[some[pulled]]
-            )
-            length = streams.duration_ns[some]
-            before = int(ends[stream.work[low - 1]]) if low else NEVER
-            total = np.cumsum(streams.turnaround_ns[some] + length)
-            found = np.maximum.accumulate(np.maximum(least + length - total, before)) + total
-            changed |= not np.array_equal(found, ends[some])
-            ends[some] = found
-        if not changed:
-            break
+        for call, duration_ns, latency_ns, from_return, turnaround_ns, other, handshake_ns, index in part:
+            start_ns = (returned if from_return else begun)[call] + latency_ns
+            end_ns += turnaround_ns
+            if start_ns > end_ns:
+                end_ns = start_ns
+            if other != NONE and ends[other] + handshake_ns > end_ns:
+                end_ns = ends[other] + handshake_ns
+            end_ns += duration_ns
+            if end_ns != ends[index]:
+                changed = True
+                ends[index] = end_ns
+        return changed
+
+
+def _waits_for_others(part: list[ReplayedWork]) -> bool:
+    return any(other != NONE for *_, other, _, _ in part)
