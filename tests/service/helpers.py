@@ -39,12 +39,13 @@ def eventually(question: Callable[[], T | None], what: str = "") -> T:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether the process runs. A zombie does not."""
+    """Return whether the process runs. A zombie does not, once its other threads have ended."""
+    process = Path(f"/proc/{pid}")
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
+        state = (process / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
+        return state.split()[0] != "Z" or len(os.listdir(process / "task")) > 1
     except OSError:
         return False
-    return state.split()[0] != "Z"
 
 
 def children(pid: int | str = "self") -> set[int]:
