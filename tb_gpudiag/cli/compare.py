@@ -10,9 +10,8 @@ from xml.etree import ElementTree
 
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, read_digests
-from tb_gpudiag.cli.output import DEFECT, tell
-from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.errors import Defect, GpudiagError, UsageError
+from tb_gpudiag.cli.output import DEFECT, tell, tell_errors
+from tb_gpudiag.errors import UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
 from tb_gpudiag.jobs.compare.side import one_side
@@ -34,9 +33,10 @@ def run(arguments: Sequence[str]) -> int:
     slower, new_findings = _conditions(parsed.fail_on)
     sides = []
     for path in (parsed.base, parsed.candidate):
-        digests, errors = _read(path, parsed)
-        if errors:
-            return DEFECT if any(isinstance(error, Defect) for error in errors) else 2
+        digests, errors = read_digests([path], parsed)
+        met_a_bug = tell_errors(errors)
+        if errors:  # a side with a part that cannot be read is not compared
+            return DEFECT if met_a_bug else 2
         sides.append(one_side(digests, path))
     comparison = compare(*sides)
     write(
@@ -48,14 +48,6 @@ def run(arguments: Sequence[str]) -> int:
     if slower is not None and comparison.verdict == pb.Comparison.CANNOT_TELL:
         tell(f"--fail-on slower does not apply. {comparison.sentence}")
     return 1 if _is_slower(comparison, slower) or (new_findings and comparison.findings.new) else 0
-
-
-def _read(path: str, parsed: argparse.Namespace) -> tuple[list[Digest], list[GpudiagError]]:
-    """Return the digests at a path. A side with a part that cannot be read is not compared."""
-    digests, errors = read_digests([path], processes=parsed.processes, dask=parsed.dask, quiet=parsed.quiet)
-    for error in errors:
-        tell(str(error))
-    return digests, errors
 
 
 def _is_slower(comparison: pb.Comparison, percent: float | None) -> bool:

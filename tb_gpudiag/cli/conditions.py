@@ -11,7 +11,7 @@ from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import Severity
 
-Condition = str | Severity
+FailOn = str | Severity
 """A rule's id, or the least severity."""
 
 
@@ -28,13 +28,13 @@ def add_fail_on(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[Condition], list[str]]:
+def sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[FailOn], list[str]]:
     """Return the --fail-on conditions as rule ids and severities, and the paths.
 
     argparse takes DIR in `--fail-on warning DIR` as a condition. A word that is not an id or a severity, but
     exists, is a path.
     """
-    conditions: list[Condition] = []
+    conditions: list[FailOn] = []
     paths = list(paths)
     for word in (part for value in fail_on for part in value.split(",") if part):
         rule = find_any_rule(word)
@@ -53,7 +53,7 @@ def sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[Condition], lis
     return conditions, paths
 
 
-def is_met(findings: Iterable[pb.Finding], conditions: list[Condition]) -> bool:
+def is_met(findings: Iterable[pb.Finding], conditions: list[FailOn]) -> bool:
     """Return whether a finding meets a condition."""
     return any(
         finding.severity >= condition if isinstance(condition, Severity) else finding.rule == condition

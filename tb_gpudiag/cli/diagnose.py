@@ -1,5 +1,5 @@
-"""`gpudiag diagnose PATH…`: diagnose all traces below the paths. Write text, JSON, Markdown or HTML, or
-annotations for GitHub and other programs."""
+"""`gpudiag diagnose PATH…`: diagnose all traces below the paths, and write the reports in one of six
+formats."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.exported import export_reports
 from tb_gpudiag.cli.formats import add_options, has_interactive_html, write
 from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
-from tb_gpudiag.cli.output import DEFECT, report_bug, tell
+from tb_gpudiag.cli.output import DEFECT, errors_data, report_bug, tell, tell_errors
 from tb_gpudiag.cli.source_lines import add_source_lines
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.errors import (
-    Defect,
-    GpudiagError,
-    UsageError,
-    is_out_of_memory,
-)
+from tb_gpudiag.errors import GpudiagError, UsageError, is_out_of_memory
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
@@ -43,7 +38,7 @@ _ALWAYS_WRITTEN = ("json", "sarif")
 
 
 @dataclass
-class Result:
+class DiagnosedFiles:
     """Reports of the files that were read, and errors of those that were not.
 
     Each report has a digest, without what jobs do not need, and a row of the table of runs.
@@ -62,9 +57,13 @@ class Result:
         yield from (finding for report in self.reports for finding in report.findings)
         yield from (finding for job in self.jobs for finding in job.findings)
 
+    def has_crashed_rule(self) -> bool:
+        crashed = [rule.defect for report in self.reports for rule in report.unchecked]
+        return any([*crashed, *(rule.defect for job in self.jobs for rule in job.unchecked)])
+
     def document(self) -> Document:
         """Return what text, Markdown and HTML show."""
-        from tb_gpudiag.jobs.report.directory_view import directory_document
+        from tb_gpudiag.jobs.report.job_view import directory_document
 
         ids = [digest.about.id for digest in self.digests]
         row_of = dict(zip(ids, self.rows, strict=True))
@@ -90,20 +89,18 @@ def run(arguments: Sequence[str]) -> int:
     conditions, paths = sort_out(parsed.fail_on, parsed.paths)
     if not paths:
         raise UsageError("PATH is missing", remedy="name a trace file, a memory snapshot or a log directory")
-    result = Result()
-    not_exported: list[GpudiagError] = []
+    result = DiagnosedFiles()
     if parsed.export:
-        paths, not_exported = export_reports(paths)
-    files, result.errors = find_files(paths, parsed.run)
-    result.errors = [*not_exported, *result.errors]
+        paths, result.errors = export_reports(paths)
+    files, problems = find_files(paths, parsed.run)
+    result.errors += problems
     result.interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
     _diagnose(files, result, sidecars=parsed.write_sidecar, quiet=parsed.quiet)
     if len(result.digests) > 1:
         from tb_gpudiag.jobs.report.job_report import build_jobs  # much code, which one trace does not need
 
         result.jobs = list(build_jobs(result.digests).reports)
-    for error in result.errors:
-        tell(str(error))
+    met_a_bug = tell_errors(result.errors) or result.has_crashed_rule()
     if result.reports or parsed.format in _ALWAYS_WRITTEN:
         write(
             parsed,
@@ -115,17 +112,11 @@ def run(arguments: Sequence[str]) -> int:
                 "sarif": lambda: sarif(result.findings()),
             },
         )
-    if _met_a_bug(result):
+    if met_a_bug:
         return DEFECT
     if not result.reports:
         return 2
     return 1 if is_met(result.findings(), conditions) else 0
-
-
-def _met_a_bug(result: Result) -> bool:
-    crashed = [rule.defect for report in result.reports for rule in report.unchecked]
-    crashed += [rule.defect for job in result.jobs for rule in job.unchecked]
-    return any(isinstance(error, Defect) for error in result.errors) or any(crashed)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -160,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _diagnose(files: list[TraceFile], result: Result, *, sidecars: bool, quiet: bool) -> None:
+def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, sidecars: bool, quiet: bool) -> None:
     """Diagnose the files, and share the results if the user wants that."""
     memory = MemoryLimit(command_memory_limit_bytes())
     shared = SharedCache.of(settings_from())
@@ -180,7 +171,7 @@ def _diagnose(files: list[TraceFile], result: Result, *, sidecars: bool, quiet: 
 
 
 def _diagnose_file(
-    file: TraceFile, result: Result, shared: SharedCache | None, progress: Progress, *, sidecars: bool
+    file: TraceFile, result: DiagnosedFiles, shared: SharedCache | None, progress: Progress, *, sidecars: bool
 ) -> None:
     """Add the diagnosis of a file to the result."""
     found = obtain(file, DIAGNOSIS, shared, progress, marked=sidecars)
@@ -203,11 +194,11 @@ def _show_within(show: Show, number: int, share: float, stage: str) -> None:
     show(number + share, stage)
 
 
-def _data(result: Result) -> dict[str, object]:
+def _data(result: DiagnosedFiles) -> dict[str, object]:
     document: dict[str, object] = {
         "reports": [to_dict(report) for report in result.reports],
         "jobs": [to_dict(job) for job in result.jobs],
     }
     if result.errors:
-        document["errors"] = [{"what": e.what, "where": e.where, "remedy": e.remedy} for e in result.errors]
+        document["errors"] = errors_data(result.errors)
     return document

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tb_gpudiag.cli.formats import write_file
 from tb_gpudiag.cli.inputs import add_engine_options, digested, find_files
-from tb_gpudiag.cli.output import DEFECT, tell
+from tb_gpudiag.cli.output import DEFECT, tell_errors
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
-from tb_gpudiag.errors import Defect, GpudiagError, Unreadable
+from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.trace.files.find import TraceFile
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -31,19 +31,13 @@ def run(arguments: Sequence[str]) -> int:
     known = _already_there(folder)
     written = sum(file.identity[:_ID_DIGITS] in known for file in files)
     todo = [file for file in files if file.identity[:_ID_DIGITS] not in known]
-    for done in digested(todo, processes=parsed.processes, dask=parsed.dask, quiet=parsed.quiet):
+    for done in digested(todo, parsed):
         if done.digest is not None:
             _write(done.file, done.digest, folder)
             written += 1
         if done.error is not None:
             errors.append(done.error)
-    for error in errors:
-        tell(str(error))
-    return _status(errors, written)
-
-
-def _status(errors: list[GpudiagError], written: int) -> int:
-    if any(isinstance(error, Defect) for error in errors):
+    if tell_errors(errors):
         return DEFECT
     return 0 if written else 2
 

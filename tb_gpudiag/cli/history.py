@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, read_digests
-from tb_gpudiag.cli.output import DEFECT, tell
-from tb_gpudiag.errors import Defect
+from tb_gpudiag.cli.output import DEFECT, tell, tell_errors
 from tb_gpudiag.jobs.history.history_view import history_document
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report.wire import to_dict
@@ -20,18 +19,15 @@ def run(arguments: Sequence[str]) -> int:
     Raises NothingToRead.
     """
     parsed = _parser().parse_args(arguments)
-    digests, errors = read_digests(
-        parsed.paths, parsed.run, processes=parsed.processes, dask=parsed.dask, quiet=parsed.quiet
-    )
-    for error in errors:
-        tell(str(error))
+    digests, errors = read_digests(parsed.paths, parsed, parsed.run)
+    met_a_bug = tell_errors(errors)
     found = histories(digests)
     if found:
         data = {"histories": [to_dict(history) for history in found]}
         write(parsed, lambda: history_document(found), lambda: data)
     elif digests:
         tell("there is no trace among the recordings: a history needs traces")
-    if any(isinstance(error, Defect) for error in errors):
+    if met_a_bug:
         return DEFECT
     return 0 if found else 2
 

@@ -25,7 +25,7 @@ def find_files(
 ) -> tuple[list[TraceFile], list[GpudiagError]]:
     """Return the trace files below the paths, each once, in the order of the paths, and what went wrong.
 
-    may_be_none: paths that may have none.
+    may_be_none: paths that need not have traces.
 
     Raises:
         NothingToRead: there are traces, but none of this run.
@@ -61,19 +61,13 @@ def find_files(
 
 def read_digests(
     paths: Sequence[str],
+    options: argparse.Namespace,
     run: str | None = None,
-    *,
-    processes: int | None,
-    dask: str | None,
-    quiet: bool,
     keep: Callable[[Digest], Digest] = lambda digest: digest,
 ) -> tuple[list[Digest], list[GpudiagError]]:
-    """Return the digests below the paths: those of digest files, and those made of traces. Also return what
-    went wrong.
+    """Return the digests below the paths, read from digest files and made of traces, and what went wrong.
 
-    processes: how many analyze traces at once; None for as many as the machine has room for.
-    dask: address of a scheduler whose workers analyze them instead.
-    keep: returns the part of a digest to keep in memory.
+    options: those of add_engine_options. keep: returns the part of a digest to keep in memory.
 
     Raises:
         NothingToRead: there are traces, but none of this run.
@@ -84,7 +78,7 @@ def read_digests(
     digests = [digest for digest in digests if run is None or digest.about.run == run]
     known = {digest.about.id for digest in digests}
     todo = [file for file in files if file.identity not in known]
-    for done in digested(todo, processes=processes, dask=dask, quiet=quiet):
+    for done in digested(todo, options):
         if done.digest is not None:
             digests.append(keep(done.digest))
         if done.error is not None:
@@ -95,7 +89,7 @@ def read_digests(
 def _digest_files(
     paths: Sequence[str], keep: Callable[[Digest], Digest]
 ) -> tuple[list[Digest], list[GpudiagError], list[str]]:
-    """Read the digest files below the paths. Also return what went wrong, and which paths have some."""
+    """Read the digest files below the paths. Also return what went wrong, and the paths that have digests."""
     digests: list[Digest] = []
     errors: list[GpudiagError] = []
     having: list[str] = []
@@ -114,19 +108,17 @@ def _digest_files(
     return digests, errors, having
 
 
-def digested(
-    files: Sequence[TraceFile], *, processes: int | None, dask: str | None, quiet: bool
-) -> Iterator[Digested]:
-    """Digest the files, with a progress bar. Yield them in the order in which they are done."""
-    if dask is not None:
+def digested(files: Sequence[TraceFile], options: argparse.Namespace) -> Iterator[Digested]:
+    """Digest the files, with a progress bar. Yield them as they are done. options: of add_engine_options."""
+    if options.dask is not None:
         from tb_gpudiag.service.analyses.dask_digests import digest_on_cluster
 
-        outcomes = digest_on_cluster(files, dask)
+        outcomes = digest_on_cluster(files, options.dask)
     else:
         from tb_gpudiag.service.analyses.digests import digest_all
 
-        outcomes = digest_all(files, processes)
-    with progress_bar(len(files), quiet=quiet) as show:
+        outcomes = digest_all(files, options.processes)
+    with progress_bar(len(files), quiet=options.quiet) as show:
         for number, done in enumerate(outcomes, 1):
             show(number, "diagnosing")
             yield done

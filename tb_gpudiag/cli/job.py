@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, read_digests
-from tb_gpudiag.cli.output import DEFECT, tell
-from tb_gpudiag.errors import Defect, GpudiagError, UsageError
+from tb_gpudiag.cli.output import DEFECT, errors_data, tell, tell_errors
+from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.jobs.ranks.members import slim
-from tb_gpudiag.jobs.report.job_report import Jobs, build_jobs
+from tb_gpudiag.jobs.report.job_report import JobReports, build_jobs
 from tb_gpudiag.jobs.report.job_view import job_document
 from tb_gpudiag.report.wire import to_dict
 
@@ -25,37 +25,29 @@ def run(arguments: Sequence[str]) -> int:
     conditions, paths = sort_out(parsed.fail_on, parsed.paths)
     if not paths:
         raise UsageError("PATH is missing", remedy="name the traces or digests of a job, or their directory")
-    digests, errors = read_digests(
-        paths, parsed.run, processes=parsed.processes, dask=parsed.dask, quiet=parsed.quiet, keep=slim
-    )
+    digests, errors = read_digests(paths, parsed, parsed.run, keep=slim)
     jobs = build_jobs(digests, errors)
-    for error in errors:
-        tell(str(error))
+    met_a_bug = tell_errors(errors) or any(rule.defect for job in jobs.reports for rule in job.unchecked)
     if not jobs.reports:
         for note in jobs.notes:
             tell(note)
         tell("No two ranks of one job were found.")
     if jobs.reports or parsed.format == "json":
         write(parsed, lambda: job_document(jobs.reports), lambda: _data(jobs, errors))
-    if _met_a_bug(jobs, errors):
+    if met_a_bug:
         return DEFECT
     if not jobs.reports:
         return 2
     return 1 if is_met((f for report in jobs.reports for f in report.findings), conditions) else 0
 
 
-def _data(jobs: Jobs, errors: Sequence[GpudiagError]) -> dict[str, object]:
+def _data(jobs: JobReports, errors: Sequence[GpudiagError]) -> dict[str, object]:
     document: dict[str, object] = {"jobs": [to_dict(report) for report in jobs.reports]}
     if jobs.notes:
         document["notes"] = jobs.notes
     if errors:
-        document["errors"] = [{"what": e.what, "where": e.where, "remedy": e.remedy} for e in errors]
+        document["errors"] = errors_data(errors)
     return document
-
-
-def _met_a_bug(jobs: Jobs, errors: Sequence[GpudiagError]) -> bool:
-    crashed = (rule.defect for report in jobs.reports for rule in report.unchecked)
-    return any(isinstance(error, Defect) for error in errors) or any(crashed)
 
 
 def _parser() -> argparse.ArgumentParser:

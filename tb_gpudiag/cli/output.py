@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 from typing import Final
 
-from tb_gpudiag.errors import Defect
+from tb_gpudiag.errors import Defect, GpudiagError
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
 
@@ -20,6 +21,19 @@ _LONGEST_LINE: Final = 6_000
 def tell(text: str) -> None:
     """Write a line to standard error. The text may contain names from a trace or a directory."""
     print(f"gpudiag: {one_line(text, _LONGEST_LINE)}", file=sys.stderr)
+
+
+def tell_errors(errors: Iterable[GpudiagError]) -> bool:
+    """Write a line for each error. Return whether one of them is a bug in gpudiag."""
+    found = list(errors)
+    for error in found:
+        tell(str(error))
+    return any(isinstance(error, Defect) for error in found)
+
+
+def errors_data(errors: Iterable[GpudiagError]) -> list[dict[str, str]]:
+    """Return the errors as JSON shows them."""
+    return [{"what": error.what, "where": error.where, "remedy": error.remedy} for error in errors]
 
 
 def report_bug(error: Exception, where: str = "") -> Defect:

@@ -21,9 +21,8 @@ from tb_gpudiag.jobs.ranks.operations import RankOperations, operations_of
 from tb_gpudiag.jobs.ranks.own_time import OwnTime, own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms
 from tb_gpudiag.jobs.ranks.waits import Starts, Waits, starts_of, waits_of
-from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.replay.rank_work import JobWork, job_work
-from tb_gpudiag.jobs.replay.slowdown import JobSlowdown, slowdown_of
 from tb_gpudiag.vocabulary.recorded import Recorder
 
 # For simulated jobs, a replay with nothing changed gives the recorded steps within 1%. If it misses them by

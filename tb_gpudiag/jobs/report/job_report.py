@@ -1,10 +1,11 @@
-"""Build the JobReports of digests."""
+"""Build the JobReports of digests: run the rules on jobs, and put facts and findings into messages."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -13,10 +14,12 @@ from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.jobs.ranks.job_facts import TRUSTED_ERROR, JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets, slim
+from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK, JobChange
 from tb_gpudiag.jobs.report.job_messages import collectives_message, rank_messages, step_messages
 from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
+from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
-from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, find_uneven
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (
     clear_messages,
@@ -24,6 +27,9 @@ from tb_gpudiag.report.building.finding_messages import (
     unchecked_messages,
 )
 from tb_gpudiag.report.building.units import us
+from tb_gpudiag.rules.rule import AnyRule, CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.run import Outcome, RuleFinding, crashed
+from tb_gpudiag.rules.shared.recording_advice import for_recorders
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
 
@@ -32,20 +38,22 @@ MISSING_LIMIT = 1_000
 NOTES_LIMIT = 50
 SENTENCE_LIMIT = 1_000
 
+_ABOUT_RANKS: Final = ("GD602", "GD603")
+
 
 @dataclass
-class Jobs:
+class JobReports:
     """Reports of the sets of ranks that were found, and notes on digests that are in none."""
 
     reports: list[pb.JobReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def build_jobs(digests: Iterable[Digest], errors: Sequence[GpudiagError] = ()) -> Jobs:
+def build_jobs(digests: Iterable[Digest], errors: Sequence[GpudiagError] = ()) -> JobReports:
     """Build a JobReport of each set of two ranks or more. errors: ranks that could not be read."""
     found = find_sets(slim(digest) for digest in digests)
     reports = [build_job_report(JobFacts(one), found.notes, errors) for one in found.sets]
-    return Jobs(reports, [one_line(note) for note in found.notes[:NOTES_LIMIT]])
+    return JobReports(reports, [one_line(note) for note in found.notes[:NOTES_LIMIT]])
 
 
 def build_job_report(
@@ -85,6 +93,50 @@ def build_job_report(
         slowdown=_slowdown(facts),
         timeline=rank_timeline(facts),
     )
+
+
+def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outcome:
+    """Run each rule once. Findings are ordered by cost, hints (INFO) last."""
+    found: list[RuleFinding] = []
+    clear: list[tuple[AnyRule, Clear]] = []
+    unchecked: list[tuple[AnyRule, CannotTell]] = []
+    for rule in rules:
+        answer = _ask(rule, facts)
+        for one in answer if isinstance(answer, list) else [answer]:
+            if isinstance(one, Finding):
+                severity = rule.severity_of(one, facts.job_ns)
+                found.append(RuleFinding(rule, _with_replayed_saving(facts, rule, one), severity))
+            elif isinstance(one, Clear):
+                clear.append((rule, one))
+            else:
+                unchecked.append((rule, one))
+    found.sort(key=lambda one: (one.severity == Severity.INFO, -one.finding.cost_ns, one.rule.id))
+    return Outcome(found, clear, unchecked)
+
+
+def _ask(rule: JobRule, facts: JobFacts) -> RuleAnswer:
+    try:
+        return for_recorders(rule.check(facts), facts.recorders)
+    except MemoryError:  # not a bug of this rule, and the next one would fail as well
+        raise
+    except Exception as error:  # a rule's bug must not cost the user the other findings
+        return crashed(rule, error)
+
+
+def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> Finding:
+    """Return the finding with the saving of the whole job, where the replay can be trusted: if its ranks did
+    as their peers do, or if all ranks shared the uneven work."""
+    if rule.id not in _ABOUT_RANKS or finding.saving is None:
+        return finding
+    uneven = find_uneven(facts)
+    if not uneven.found:
+        return finding
+    like_peers = JobChange(parts=None, members=frozenset(uneven.members.tolist()))
+    saved_ns = facts.saved_ns(EVEN_WORK if rule.id == "GD603" else like_peers)
+    # Stages of a pipeline without replicas have no peers that run the same program, so nothing changes.
+    if saved_ns is None or saved_ns < LEAST_SHARE * facts.job_ns:
+        return finding
+    return replace(finding, saving=Saving(saved_ns, saved_ns, "replayed"))
 
 
 def _slowdown(facts: JobFacts) -> pb.Slowdown | None:

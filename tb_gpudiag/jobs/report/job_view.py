@@ -1,4 +1,4 @@
-"""JobReports as the document that text, Markdown and HTML show."""
+"""JobReports, and all of a log directory, as the document that text, Markdown and HTML show."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Final
 from tb_gpudiag.jobs.part_words import part_noun
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, numbers_text
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.compose import any_rule, compose, report_view
 from tb_gpudiag.report.views.document import (
     Cell,
     Column,
+    Command,
     Document,
     Kind,
     Lines,
@@ -23,13 +25,17 @@ from tb_gpudiag.report.views.document import (
 from tb_gpudiag.report.views.sections.finding_sections import findings
 from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
+from tb_gpudiag.report.views.sections.run_table import run_table, worst_first
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
 from tb_gpudiag.wording.vocabulary import limiter_word
 
 RANKS_SHOWN: Final = 32
-"""Rows of the table of ranks. With more ranks, those that were last most often are shown."""
+"""Rows of the table of ranks. If there are more ranks, it shows those that were last most often."""
+
+# More reports than this fill so many screens that nobody reads them: the table shows which one to look at.
+MOST_IN_FULL: Final = 4
 
 COLLECTIVES_SHOWN: Final = 10
 SIZES_SHOWN: Final = 10
@@ -46,6 +52,34 @@ def job_document(reports: Sequence[pb.JobReport]) -> Document:
         example=next((finding.rule for report in reports for finding in report.findings), "GD602"),
         generator=f"gpudiag {__version__}",
     )
+
+
+def directory_document(
+    reports: Sequence[pb.Report], jobs: Sequence[pb.JobReport], rows: Sequence[pb.RunRow]
+) -> Document:
+    """Build the document of a log directory: a table of its runs and jobs, and the reports if they are few.
+
+    reports: on traces that are not a rank of one of the jobs. rows: of reports and jobs.
+    """
+    if not jobs and len(reports) <= MOST_IN_FULL:
+        return compose(reports)
+    in_full = len(jobs) + len(reports) <= MOST_IN_FULL
+    views = [*map(job_view, jobs), *map(report_view, reports)] if in_full else []
+    overview = run_table(worst_first(rows)) if len(rows) > 1 else None
+    return Document(
+        title=f"Diagnosis: {overview.title if overview else views[0].heading}",
+        overview=overview,
+        reports=tuple(views),
+        example=any_rule([*jobs, *reports]),
+        generator=f"tb-gpudiag {__version__}",
+        more=tuple(_more(jobs, in_full=in_full)),
+    )
+
+
+def _more(jobs: Sequence[pb.JobReport], *, in_full: bool) -> list[Command]:
+    whole = Command("gpudiag diagnose PATH --run RUN", "shows one run in full.")
+    ranks = Command("gpudiag diagnose TRACE", "shows one rank in full.")
+    return [whole] * (not in_full) + [ranks] * bool(jobs)
 
 
 def heading(report: pb.JobReport) -> str:

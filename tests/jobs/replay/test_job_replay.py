@@ -14,9 +14,16 @@ import pytest
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, JobChange, JobReplay
+from tb_gpudiag.jobs.replay.job_replay import (
+    TRANSFER,
+    UNCHANGED,
+    WITHOUT_STRAGGLING,
+    JobChange,
+    JobReplay,
+    JobSlowdown,
+    slowdown_of,
+)
 from tb_gpudiag.jobs.replay.rank_work import JobWork
-from tb_gpudiag.jobs.replay.slowdown import TRANSFER, JobSlowdown, slowdown_of
 from tests.digest.made import parts
 from tests.jobs.ranks import stage
 from tests.jobs.ranks.stage import MS, facts_of

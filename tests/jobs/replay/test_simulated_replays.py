@@ -7,8 +7,14 @@ from functools import cache
 
 import pytest
 
-from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay
-from tb_gpudiag.jobs.replay.slowdown import TRANSFER, JobSlowdown, slowdown_of
+from tb_gpudiag.jobs.replay.job_replay import (
+    TRANSFER,
+    UNCHANGED,
+    JobChange,
+    JobReplay,
+    JobSlowdown,
+    slowdown_of,
+)
 from tests.simulator.jobs import DistributedJob, JobFault, SimulatedJob
 from tests.simulator.jobs.settings import FaultKind
 from tests.simulator.jobs.testing import JOBS, job_facts, simulated_job

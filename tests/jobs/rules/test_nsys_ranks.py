@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.jobs.report.job_report import build_jobs
+from tb_gpudiag.jobs.report.job_report import build_jobs, run_job_rules
 from tb_gpudiag.jobs.report.job_view import job_document
-from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.text import document_text

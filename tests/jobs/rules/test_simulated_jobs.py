@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
+from tb_gpudiag.jobs.report.job_report import run_job_rules
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
 from tests.builder import EPOCH_NS
 from tests.simulator.jobs import JobFault
