@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.errors import CorruptEntry
-from tb_gpudiag.service.caches.private import NotPrivate, create_private, open_private
+from tb_gpudiag.service.caches.private import create_private, open_file
 from tb_gpudiag.service.settings import MIB
 
 MAGIC = b"gpudiag2"
@@ -80,7 +80,7 @@ class CacheEntry:
             CorruptEntry: the file is missing or has changed.
             OSError: it cannot be read now.
         """
-        with open_entry(self.path) as file:
+        with open_file(self.path) as file:
             return _read(file, self.report, self.path)
 
     def content(self, name: str) -> bytes:
@@ -93,7 +93,7 @@ class CacheEntry:
         column = self.columns.get(name)
         if column is None:
             raise CorruptEntry.at(self.path)
-        with open_entry(self.path) as file:
+        with open_file(self.path) as file:
             return _read(file, column.section, self.path)
 
     def arrays(self) -> Arrays:
@@ -106,7 +106,7 @@ class CacheEntry:
             CorruptEntry: the file is missing or has changed.
             OSError: it cannot be read now.
         """
-        with open_entry(self.path) as file:
+        with open_file(self.path) as file:
             if os.fstat(file.fileno()).st_size != self.size_bytes:
                 raise CorruptEntry.at(self.path)
             mapped = memoryview(mmap.mmap(file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))
@@ -183,7 +183,7 @@ def read_entry(path: Path) -> CacheEntry | None:
         OSError: it cannot be read now.
     """
     try:
-        with open_entry(path) as file:
+        with open_file(path) as file:
             return _read_header(file, path)
     except FileNotFoundError:
         return None
@@ -277,14 +277,6 @@ def _read(file: IO[bytes], section: EntrySection, path: Path, most_bytes: int = 
     if len(content) != section.size_bytes or zlib.crc32(content) != section.checksum:
         raise CorruptEntry.at(path)
     return content
-
-
-def open_entry(path: Path) -> IO[bytes]:
-    """Open an entry of this user. Raises CorruptEntry or OSError."""
-    try:
-        return os.fdopen(open_private(path), "rb")
-    except NotPrivate as error:
-        raise CorruptEntry.at(path) from error
 
 
 def _aligned(offset: int) -> int:

@@ -1,7 +1,6 @@
-"""Files that only this user can have written.
+"""Files of a cache. Others may be able to write to its directory, or its disk may be bad.
 
-A cache may be in a directory that others can write to, on a network file system or on a bad disk. A name in
-it may lead to a pipe, a device, a directory or somebody else's file.
+A name in it may lead to a pipe, a device, a directory or somebody else's file.
 """
 
 from __future__ import annotations
@@ -9,33 +8,31 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import IO
+
+from tb_gpudiag.errors import CorruptEntry
 
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class NotPrivate(Exception):
-    """It is not a regular file of this user, or others can write to it."""
+def open_file(path: Path, *, of_others: bool = False) -> IO[bytes]:
+    """Open a regular file of this user for reading. Never waits for a writer.
 
-
-def open_private(path: Path) -> int:
-    """Open a regular file of this user for reading, and return its descriptor. Never waits for a writer.
+    of_others: it may belong to another user, and others may write to it.
 
     Raises:
-        NotPrivate: there is something else, or others can write to it.
+        CorruptEntry: there is something else.
         OSError: it cannot be opened, or does not exist.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     if not stat.S_ISREG(os.lstat(path).st_mode):  # opening a device may do something
-        raise NotPrivate(path)
-    descriptor = os.open(path, flags)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
-            raise NotPrivate(path)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        raise CorruptEntry.at(path)
+    file = os.fdopen(os.open(path, flags), "rb")
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or not (of_others or _is_own(status)):
+        file.close()
+        raise CorruptEntry.at(path)
+    return file
 
 
 def create_private(path: Path) -> int:
@@ -48,10 +45,10 @@ def create_private(path: Path) -> int:
 
 
 def why_not_private(directory: Path) -> str:
-    """Return why others may have written to this directory, which exists; empty if they cannot have.
+    """Return why others may have written to this directory; empty if they cannot have.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: the directory does not exist or cannot be examined.
     """
     status = os.stat(directory)
     if not stat.S_ISDIR(status.st_mode):

@@ -17,7 +17,6 @@ import contextlib
 import logging
 import os
 import re
-import stat
 import time
 import uuid
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from typing import IO, Final
 
 from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.service.caches.cache_entry import Unpacked, unpack
+from tb_gpudiag.service.caches.private import create_private, open_file
 from tb_gpudiag.service.settings import Settings
 
 SUFFIX: Final = ".gpudiag"
@@ -73,7 +73,7 @@ class SharedCache:
         """Return the entry of the trace with this fingerprint and who wrote it; None if there is none."""
         path = self._path(key)
         try:
-            with _opened(path) as file:
+            with open_file(path, of_others=True) as file:
                 status = os.fstat(file.fileno())
                 found = unpack(file, path, summary_only=summary_only)
         except (OSError, CorruptEntry):
@@ -153,7 +153,7 @@ class SharedCache:
     def claimed(self, key: str) -> tuple[int, int]:
         """Return what changes when the claim of this key is touched or replaced. Raises OSError."""
         try:
-            with _opened(self._claim_path(key)) as file:  # NFS asks the server then
+            with open_file(self._claim_path(key), of_others=True) as file:  # NFS asks the server then
                 status = os.fstat(file.fileno())
         except CorruptEntry as error:
             raise OSError("not a file") from error
@@ -200,17 +200,9 @@ def owner(user: int) -> str:
         return f"user {user}"
 
 
-def _opened(path: Path) -> IO[bytes]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise CorruptEntry.at(path)
-    return os.fdopen(descriptor, "rb")
-
-
 def _created(path: Path, directory: Path) -> int:
     """Create a file with the permissions and the group of its directory."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = create_private(path)
     with contextlib.suppress(OSError):  # some network storage has no permissions
         status = os.stat(directory)
         if os.fstat(descriptor).st_gid != status.st_gid:

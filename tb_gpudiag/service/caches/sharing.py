@@ -16,7 +16,8 @@ from typing import Final
 from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service.caches.cache_entry import CacheEntry, open_entry
+from tb_gpudiag.service.caches.cache_entry import CacheEntry
+from tb_gpudiag.service.caches.private import open_file
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
 from tb_gpudiag.service.index.runs import gain_of
@@ -120,5 +121,5 @@ def _is_readable(summary: Summary) -> bool:
 
 
 def _copy(entry: CacheEntry, shared: SharedCache) -> None:
-    with contextlib.suppress(OSError, CorruptEntry), open_entry(entry.path) as source:
+    with contextlib.suppress(OSError, CorruptEntry), open_file(entry.path) as source:
         shared.put(entry.summary["key"], lambda file: shutil.copyfileobj(source, file, 1 << 20))
