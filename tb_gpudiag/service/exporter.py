@@ -1,6 +1,6 @@
-"""Make one file, in a process of its own: see exports.py and processes/.
+"""Makes one file to download, in a process of its own: see exports.py and processes/.
 
-Imports what only one format needs on use: it takes a quarter of a second.
+What only one format needs is imported on use, because it takes a quarter of a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Write = Callable[[bytes], object]
 
 
 def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
-    """Make the file of an Order. Its content comes in pieces, the last one as the answer."""
+    """Make the file of an Order. Its content is sent in pieces; the answer has the last piece."""
     order = Order.of(request)
     reply.bound_memory(order.memory_limit_bytes)
     entry = read_entry(Path(order.entry))

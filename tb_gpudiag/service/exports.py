@@ -1,6 +1,6 @@
-"""Files to download: made by a process of their own (see exporter.py) and passed on as they come.
+"""Files to download: made by a separate process (see exporter.py), and passed on piece by piece.
 
-No file is written, and the content is never in memory as a whole.
+No file is written to disk, and TensorBoard never has the whole content in memory.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tb_gpudiag.trace.files.find import TraceFile
 # Each takes one core, and for HTML the memory of the timeline.
 MOST_AT_ONCE = 2
 
-# Reading the cached result takes a second or two. After that, content comes steadily.
+# Reading the cached result takes a second or two. After that, pieces come steadily.
 FIRST_BYTES_WITHIN_S = 60.0
 
 MODULE = "tb_gpudiag.service.exporter"
 
 FORMATS = {"trace": "json.gz", "html": "html", "markdown": "md", "json": "json"}
-"""What can be exported, and the ending of the file's name."""
+"""Formats, and the extension of the file's name."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What the process makes: a format of the trace whose analysis is in the cache entry at `entry`."""
+    """Which file to make: the cache entry of the analysis, the trace, and the format."""
 
     entry: str
     file: TraceFile
@@ -54,7 +54,7 @@ class Order:
 
 @dataclass
 class Export:
-    """A file as it is made. Iterate over it once, and close it in any case."""
+    """A file that is being made. Iterate over it once, and close it in any case."""
 
     name: str
     _first: ChildMessage
@@ -66,7 +66,7 @@ class Export:
     def __iter__(self) -> Iterator[bytes]:
         try:
             # The response has begun: an error breaks the connection, which tells the browser that the file is
-            # not whole.
+            # incomplete.
             yield self._first.content
             yield from (message.content for message in self._others)
         finally:
@@ -90,7 +90,7 @@ class Exports:
         """Return the file once its first bytes are there.
 
         Raises:
-            LimitReached: others are being made.
+            LimitReached: too many other files are being made.
             CorruptEntry: the analysis is gone or damaged.
             GpudiagError: it cannot be made.
         """

@@ -1,6 +1,6 @@
-"""Everything the plugin serves, without HTTP: the live list of traces, reports, and slices of timelines.
+"""Everything that the plugin serves, without HTTP: the live list of traces, reports, slices of timelines.
 
-No request waits for an analysis, a scan or a store: it returns what is known now.
+No request waits for an analysis, a scan or a store: a request returns what is known now.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnknownTrace(Exception):
 
 
 class Service:
-    """Analyses of one log directory. Starts a scanning thread at once, and processes when needed."""
+    """Serves one log directory. Starts a scanning thread at once, and processes when they are needed."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Service:
             records.start(self._index.wake)
 
     def close(self) -> None:
-        """Stop the thread and the processes, without waiting for them."""
+        """Stop threads and processes, without waiting for them."""
         self._index.close()
         if self._records is not None:
             self._records.close()
@@ -80,7 +80,7 @@ class Service:
         self._overview.close()
 
     def has_traces(self, wait_s: float) -> bool:
-        """Return whether the last scan found traces, or a store does not answer.
+        """Return whether the last scan found traces, or a store did not answer.
 
         Wait at most `wait_s` for the first scan to end.
         """
@@ -103,19 +103,19 @@ class Service:
         """Return the ReportState as gzipped JSON, or queue the analysis.
 
         Raises:
-            UnknownTrace: there is no such trace, or no longer.
+            UnknownTrace: there is no such trace (any more).
         """
         record = self._entry(id_).record
         return record.answer if record is not None else self._result(id_, self._read_report)
 
     def slice(self, kind: str, id_: str, *arguments: Argument) -> bytes | Pending:
-        """Return a slice of what was prepared of the trace, as gzipped JSON.
+        """Return a slice of the trace's timeline or memory, as gzipped JSON.
 
         kind, arguments: a function in cutter.SLICERS, and its arguments.
 
         Raises:
-            UnknownTrace: there is no such trace, or no longer.
-            UsageError: the trace has nothing at these arguments, or does not know one of them.
+            UnknownTrace: there is no such trace (any more).
+            UsageError: an argument is invalid, or the trace has nothing there.
         """
         return self._result(id_, lambda _, path: self._slices.get(Question(str(path), kind, arguments)))
 
@@ -123,9 +123,9 @@ class Service:
         """Start to make a file of the trace and its analysis, in a format of exports.FORMATS.
 
         Raises:
-            UnknownTrace: there is no such trace, or no longer.
-            LimitReached: others are being made.
-            UsageError: this trace cannot be exported so.
+            UnknownTrace: there is no such trace (any more).
+            LimitReached: too many other files are being made.
+            UsageError: this trace cannot be exported in this format.
         """
         entry = self._entry(id_)
         if entry.record is not None:
@@ -140,7 +140,7 @@ class Service:
         """Return the JobState of the job that this trace is a rank of, as gzipped JSON.
 
         Raises:
-            UnknownTrace: there is no such trace, or no longer.
+            UnknownTrace: there is no such trace (any more).
         """
         entry = self._entry(id_)
         if entry.record is not None:
@@ -153,7 +153,7 @@ class Service:
         """Return the HistoryState of a run, as gzipped JSON.
 
         Raises:
-            UnknownTrace: there is no such run, or no longer.
+            UnknownTrace: there is no such run (any more).
         """
         found = recordings_of(self._entries(), run)
         if not found:
@@ -166,7 +166,7 @@ class Service:
         """Return the ComparisonState of two traces, as gzipped JSON.
 
         Raises:
-            UnknownTrace: one of them is not there, or no longer.
+            UnknownTrace: one of them is not there (any more).
         """
         entries = [self._entry(base), self._entry(candidate)]
         for entry in entries:
@@ -192,7 +192,7 @@ class Service:
         }
 
     def _entries(self) -> Mapping[str, TraceEntry]:
-        """Return the traces that are listed. A scan is listed before it is the index's newest."""
+        """Return the traces that are listed, by id."""
         self._index.snapshot()  # keeps the scans frequent
         return self._overview.entries()
 
@@ -209,7 +209,7 @@ class Service:
         return entry.report_gz()
 
     def _result(self, id_: str, read: Callable[[str, Path], _Found]) -> _Found | Pending:
-        """Return `read` of the trace's cache entry. Queue an analysis if there is none or it is corrupt."""
+        """Return what `read` returns for the trace's cache entry. Queue the analysis if there is no entry."""
         trace = self._entry(id_)
         if trace.record is not None:
             return Pending("failed", error=_no_trace(trace))

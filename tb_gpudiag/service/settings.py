@@ -1,14 +1,14 @@
 """Limits of the service: processes, time, memory and disk.
 
-They come from environment variables. Flags could clash with those of TensorBoard or another plugin, and then
-TensorBoard would not start.
+They are set by environment variables. Flags could clash with those of TensorBoard or of another plugin, and
+then TensorBoard would not start.
 
     GPUDIAG_CACHE_DIR        directory for results (default: gpudiag in the user's cache directory)
     GPUDIAG_CACHE_MB         disk space for results
-    GPUDIAG_SHARED_CACHE_DIR  directory for results that other users may use, too (default: none)
-    GPUDIAG_SHARED_CACHE_MB  disk space for those
+    GPUDIAG_SHARED_CACHE_DIR  directory for results that other users share (default: none)
+    GPUDIAG_SHARED_CACHE_MB  disk space for shared results
     GPUDIAG_TIME_LIMIT_S     time limit of one analysis
-    GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, also of the commands
+    GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, in TensorBoard and in commands
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ WORKERS = 2
 # A trace of 500 MB takes seconds. Twenty minutes are enough for the largest traces on the slowest disks.
 TIME_LIMIT_S = 20 * 60.0
 
-# A result takes tens of megabytes: this has room for about a hundred.
+# A result takes tens of megabytes, so there is room for about a hundred.
 CACHE_MB = 2048
 
-# Of a whole team: about a thousand results.
+# For a whole team: about a thousand results.
 SHARED_CACHE_MB = 20_480
 
 # Two analyses at once must leave memory to other programs.
@@ -41,7 +41,7 @@ SHARE_OF_MEMORY = 0.4
 # A command analyzes one file at a time.
 SHARE_OF_MEMORY_OF_COMMAND = 0.8
 
-# If the memory of the machine is not known.
+# Used if the memory of the machine is unknown.
 MEMORY_LIMIT_MB = 8192
 
 logger = logging.getLogger("tensorboard")
@@ -49,8 +49,10 @@ logger = logging.getLogger("tensorboard")
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits of the service. `cache_directory` is None if the user has no cache directory, `shared_directory`
-    if results are not shared.
+    """Limits of the service.
+
+    cache_directory: None if the user has no cache directory.
+    shared_directory: None if results are not shared.
     """
 
     cache_directory: Path | None
@@ -75,7 +77,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def command_memory_limit_bytes(environment: Mapping[str, str] = os.environ) -> int:
-    """Return the memory limit of a command, from the same environment variable."""
+    """Return the memory limit of a command, which GPUDIAG_MEMORY_LIMIT_MB sets, too."""
     return _memory_limit_bytes(environment, SHARE_OF_MEMORY_OF_COMMAND)
 
 
@@ -107,7 +109,7 @@ def _cache_directory(environment: Mapping[str, str]) -> Path | None:
         directory = platformdirs.user_cache_path("gpudiag", appauthor=False)
     except RuntimeError:  # no home directory
         return None
-    # Older platformdirs take a relative XDG_CACHE_HOME, or "~" without a home directory, as it is.
+    # Older versions of platformdirs return a relative XDG_CACHE_HOME, or "~" if there is no home directory.
     return directory if directory.is_absolute() else None
 
 
@@ -117,7 +119,7 @@ def _named_directory(environment: Mapping[str, str], name: str) -> Path | None:
 
 
 def machine_memory_bytes() -> int:
-    """Return the memory of this machine, or of the container of this process; 0 if it is not known."""
+    """Return the memory of this machine, or of this process's container; 0 if unknown."""
     try:
         known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (AttributeError, ValueError, OSError):

@@ -1,7 +1,7 @@
-"""Run analyses, each in its own process: a queue, a limit on how many run at once, and limits on each.
+"""A queue of analyses. Each runs in a process of its own, with limits on time and memory.
 
-Analyses run in processes because a process does not block the other tabs of TensorBoard, can be killed, and
-frees its memory. All threads are daemons, so that TensorBoard exits without waiting for them.
+A process does not block the other tabs of TensorBoard, can be killed, and frees its memory. All threads are
+daemons, so TensorBoard exits without waiting for them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from tb_gpudiag.errors import GpudiagError, LimitReached, NoAnswer, ProcessFailed, Unreadable
+from tb_gpudiag.errors import Defect, GpudiagError, LimitReached, NoAnswer, ProcessFailed, Unreadable
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.caches.cache import Cache
@@ -26,31 +26,31 @@ from tb_gpudiag.service.processes.child_messages import MessageKind
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 
-# A visible page asks about every second. A hidden page stops asking, but its user may come back. After this
-# long without a question, the analysis is stopped.
+# A visible page asks about every second. A hidden page stops asking, but its user may come back. An analysis
+# is stopped if nobody asks about it for this long.
 ABANDONED_AFTER_S = 60.0
 
-# How often running processes are checked against their limits.
+# How often running analyses are checked against their limits.
 TICK_S = 0.2
 
-# Failures of this many traces are remembered, so that the same analysis does not fail again and again.
+# This many failures are remembered, so that the same analysis does not fail again and again.
 FAILURES_KEPT = 1000
 
-# A failure that may not be about the file is tried again if someone asks after this long. After two failures
-# of processes, the wait is longer.
+# After a failure that may not be the file's fault, an analysis runs again if someone asks after this long.
+# After two failed processes, the wait is longer.
 RETRY_AFTER_S = 20.0
 RETRY_LATER_S = 300.0
 
-# Analyses that wait for a store, or for another process, do not keep others from running. But they may all go
-# on at once: this many times as many processes as may run.
+# Analyses that wait for a store or for another process do not keep others from running. As all of them may go
+# on at once, at most this many times `workers` processes are started.
 WAITING_STAGES = frozenset({WAITING_FOR_STORE, WAITING_FOR_OTHERS})
 MOST_PER_WORKER = 2
 
-# A file that has crashed this many processes most likely crashes the next one.
+# A file that has crashed this many processes would most likely crash the next one.
 MOST_CRASHES = 3
 
-# Errors that are not about the file: trying again later may succeed. After a bug or at a limit, the same file
-# fails again.
+# Errors that may not be the file's fault, so another attempt may succeed. After a bug or at a limit, the file
+# would fail again.
 TRANSIENT = (ProcessFailed, Unreadable)
 
 MODULE = "tb_gpudiag.service.analyses.worker"
@@ -73,12 +73,12 @@ class _Analysis:
     not_before_s: float = 0.0  # when it is tried again
     drafts: list[Path] = field(default_factory=list)
     stopped: GpudiagError | None = None  # why its process was killed
-    failures: int = 0  # of processes for this file, one after another
-    crashes: int = 0  # failures without a message
+    failures: int = 0  # processes that failed in a row
+    crashes: int = 0  # of these, processes that ended without an answer
 
 
 class AnalysisQueue:
-    """Queue of analyses and their processes. Results go into `cache`.
+    """Analyses that wait, run or have failed. Results go into `cache`.
 
     on_change(key) is called whenever the state of an analysis changes. The lock is held, so it must be fast.
     on_ready(key, entry) is called when a result is there, before on_change(key).
@@ -105,9 +105,9 @@ class AnalysisQueue:
         atexit.register(self.close)
 
     def ask(self, key: str, task: Task) -> Pending:
-        """Return the state of the analysis that has the result `key`, and queue it if there is none.
+        """Return the state of the analysis with the result `key`. Queue `task` if there is none.
 
-        It goes on as long as somebody asks.
+        An analysis goes on as long as somebody asks.
         """
         with self._changed:
             analysis = self._analyses.get(key)
@@ -127,7 +127,7 @@ class AnalysisQueue:
             return _state_of(analysis)
 
     def state(self, key: str) -> Pending | None:
-        """Return the state without asking for the result; None if there is no such analysis."""
+        """Return the state of an analysis; None if there is none. This does not count as asking."""
         with self._changed:
             analysis = self._analyses.get(key)
             return _state_of(analysis) if analysis is not None else None
@@ -181,7 +181,7 @@ class AnalysisQueue:
                 self._tell(analysis)
             there = self._cache.find(analysis.key)
             if there is not None:
-                # The result came after the caller looked into the cache, or from another TensorBoard.
+                # Another TensorBoard made the result, or it was saved after the caller looked into the cache.
                 self._on_ready(analysis.key, there)
                 with self._changed:
                     self._finish(analysis)
@@ -191,7 +191,7 @@ class AnalysisQueue:
                 ).start()
 
     def _next(self) -> _Analysis | None:
-        """Return the queued analysis that was asked for last; None if there is none or no more may run."""
+        """Return the queued analysis that was asked for last; None if none waits or no more may run."""
         running = [
             one.stage not in WAITING_STAGES for one in self._analyses.values() if one.state == "running"
         ]
@@ -233,7 +233,7 @@ class AnalysisQueue:
         analysis.child.close()
 
     def _run(self, analysis: _Analysis) -> None:
-        """Run the process of an analysis, and settle the analysis when that ends."""
+        """Run an analysis in its process until that ends. Runs on a thread of its own."""
         analysis.drafts = self._cache.drafts()
         task = replace(
             analysis.task,
@@ -249,6 +249,9 @@ class AnalysisQueue:
                     self._note_progress(analysis, **message.fields)
                 else:
                     draft = message.fields["draft"]
+        except Defect as error:
+            remedy = "Please report this bug. TensorBoard's log has the details."
+            failure = Defect(error.what, where=error.where, remedy=remedy)
         except GpudiagError as error:
             failure = error
         except ChildEnded as ended:
@@ -267,12 +270,11 @@ class AnalysisQueue:
     def _note_progress(self, analysis: _Analysis, share: float, stage: str) -> None:
         with self._changed:
             analysis.progress, analysis.stage = share, stage
-            if stage == WAITING_FOR_OTHERS:  # its own time begins after that
+            if stage == WAITING_FOR_OTHERS:  # the time limit counts from the end of the wait
                 analysis.began_s = time.monotonic()
 
     def _keep_result(self, analysis: _Analysis, filled: str) -> CacheEntry | None:
-        """Move the draft that was filled into the cache, and delete the others. None if there is no result to
-        keep."""
+        """Move the filled draft into the cache and delete the others. None if there is no result to keep."""
         kept = None
         for draft in analysis.drafts:
             if str(draft) == filled and analysis.stopped is None:
@@ -300,7 +302,7 @@ class AnalysisQueue:
         self._tell(analysis)
 
     def _try_again(self, analysis: _Analysis, error: NoAnswer) -> None:
-        """Queue an analysis again whose store may answer later, as long as somebody asks."""
+        """Queue an analysis again, because its store may answer later."""
         pause_s = RETRY_AFTER_S if analysis.failures < 2 else RETRY_LATER_S
         analysis.state, analysis.progress, analysis.stopped = "queued", 0.0, None
         analysis.child = Child(self._module)

@@ -1,4 +1,4 @@
-"""Digest many traces on the workers of a Dask cluster, which have to see the same files."""
+"""Digest many traces on the workers of a Dask cluster, which must see the same files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tb_gpudiag.trace.files.find import TraceFile
 # A scheduler on the same network answers at once.
 CONNECT_S: Final = 15
 
-# Workers die with their node. A trace that has been on this many of them kills them.
+# Workers may die with their node. A trace that was on this many dead workers has probably killed them.
 MOST_TRIES: Final = 2
 
 
 def digest_on_cluster(files: Sequence[TraceFile], address: str) -> Iterator[Digested]:
     """Diagnose the files on a cluster and yield their digests, in the order in which they are done.
 
-    If the scheduler is lost, each file that was not done gets an error; what is done has been yielded.
+    If the scheduler is lost, each remaining file gets an error.
 
     Raises:
         UsageError: dask is not installed, or the scheduler does not answer.
@@ -41,7 +41,7 @@ def digest_on_cluster(files: Sequence[TraceFile], address: str) -> Iterator[Dige
         ) from error
     waiting = dict(enumerate(files))
     try:
-        # Not pure: a cluster remembers results, and those of an earlier version may differ.
+        # Not pure: the cluster would reuse results of another version of gpudiag.
         futures = {
             client.submit(digest_content, file, pure=False, retries=MOST_TRIES): number
             for number, file in waiting.items()

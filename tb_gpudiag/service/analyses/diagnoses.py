@@ -34,17 +34,17 @@ from tb_gpudiag.trace.files.find import TraceFile
 DIGEST: Final = "digest"
 """Name of the array of a diagnosis's entry that is its digest."""
 
-# Reports have some megabytes.
+# Far more than any report has.
 _MOST_REPORT_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyzedTrace:
-    """What is known of a trace: at least its digest.
+    """The result of an analysis: at least the digest of the trace.
 
-    origin: whose result it is; "" if of this process.
-    is_final: reading the same file later gives the same.
-    marks: what others recognize the result of this trace by; none if it is not to be shared.
+    origin: whose result it is; "" for one of this process.
+    is_final: analyzing the same file later would give the same result.
+    marks: how others recognize which trace the result is of; empty if it is not to be shared.
     """
 
     digest: Digest
@@ -73,7 +73,7 @@ class Diagnosis(AnalyzedTrace):
 
     @cached_property
     def arrays(self) -> Mapping[str, Any]:
-        """What the page's slices are cut from."""
+        """The arrays that the page's slices are cut from."""
         return self.prepare()
 
     @cached_property
@@ -90,8 +90,9 @@ R = TypeVar("R", bound=AnalyzedTrace)
 class ResultKind(Generic[R]):
     """A kind of result of one trace.
 
-    found_in: names of the kinds of entries that contain it. of_entry: reads it from one of those; raises any
-    exception if that is not what it should be. of_trace: analyzes the trace; raises TraceError.
+    found_in: names of the kinds of entries that contain such a result.
+    of_entry: reads the result from such an entry; raises any exception if the entry is not valid.
+    of_trace: analyzes the trace; raises TraceError.
     """
 
     name: str
@@ -128,8 +129,7 @@ def _prepared(facts: Facts) -> Mapping[str, Any]:
 
 
 def _diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:
-    """Return the diagnosis in an entry that somebody else wrote of this trace, under the names that this user
-    sees it."""
+    """Return the diagnosis in another user's entry of this trace, with this user's names for the trace."""
     state = from_json(_unzipped(found.report_gz).decode("utf-8"), pb.ReportState)
     if state.state != pb.ReportState.ready:
         raise ValueError("not a diagnosis")
@@ -140,13 +140,13 @@ def _diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:
 
 
 def _digest_in(found: Unpacked, file: TraceFile, origin: str) -> AnalyzedTrace:
-    """Return the digest in an entry that somebody else wrote of this trace, alone or with its diagnosis."""
+    """Return the digest in another user's entry of this trace: a digest, or a diagnosis that contains it."""
     content = found.arrays[DIGEST].tobytes() if found.arrays else found.report_gz
     return AnalyzedTrace(digest=_named_here(content, file), origin=origin)
 
 
 def _named_here(content: bytes, file: TraceFile) -> Digest:
-    """Return a digest that somebody else wrote of this trace, under the names that this user sees it."""
+    """Return another user's digest of this trace, with this user's names for the trace."""
     digest = from_bytes(content, file.path)
     named = pb.TraceInfo()
     name_file(named, file)

@@ -1,7 +1,7 @@
 """Digest many traces, in processes on this machine.
 
-A process that dies (killed, or stopped by a limit of the system) costs the trace that it was reading. That
-trace is tried again when all others are done. If it kills its process again, it gets an error.
+If a process dies (killed, or stopped by a limit of the system), the trace that it was reading is tried again
+after all others. A trace whose process dies again gets an error.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
 
-# Reading a trace takes some 300 MB for libraries and chunks, and up to four times the size of the file, which
-# may be packed ten to one. With less memory than this for each, fewer processes run.
+# Each process gets at least this much memory. Reading a trace takes some 300 MB for libraries and chunks, and
+# up to four times the size of the unpacked file, which may be ten times as large as the packed one.
 LEAST_BYTES_EACH: Final = 1 << 30
 
 MODULE = "tb_gpudiag.service.analyses.digests"
@@ -58,10 +58,10 @@ def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iter
 
 
 class _Processes:
-    """Processes that digest files, each one file after another."""
+    """Processes that each digest one file after another."""
 
     def __init__(self, files: Sequence[TraceFile], count: int) -> None:
-        # The largest first, so that none of them is left for the end.
+        # The largest first: at the end, no process shall have to wait for a large one.
         self._waiting = deque(sorted(files, key=lambda file: -file.size_bytes))
         self._limit_bytes = command_memory_limit_bytes() // count
         self._children = [Child(MODULE, nice=0) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""What an analysis process does with digests of several recordings, by the kind of its task."""
+"""Analyses of several recordings, from their digests: a job, a history, a comparison."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def do(task: Task, progress: Progress) -> EntryContent:
     """Do the task.
 
     Raises:
-        ProcessFailed: a source is gone.
+        ProcessFailed: a digest is gone.
     """
     return _KINDS[task.kind](task, progress)
 
@@ -54,7 +54,7 @@ def _job(task: Task, progress: Progress) -> EntryContent:
 
 def _history(task: Task, progress: Progress) -> EntryContent:
     progress(0.1, "comparing recordings")
-    # One for each rank, the first one first: ranks of a job keep in step.
+    # The first of the histories, one for each rank: ranks of a job keep in step.
     (recordings,) = task.sides
     found = histories([*_digests(recordings), *_of_records(task)])[0]
     without = {record.id for record in task.records}
@@ -80,7 +80,7 @@ def _of_records(task: Task) -> Iterator[Digest]:
 
 
 def _digests(side: Sequence[DigestSource]) -> list[Digest]:
-    """Read the digests. Their ids are those that the page knows."""
+    """Read the digests, and give them the ids that the page knows."""
     read = [(source.id, from_bytes(_content(source.path), source.path)) for source in side]
     return [replace(digest, about=replace(digest.about, id=id_)) for id_, digest in read]
 

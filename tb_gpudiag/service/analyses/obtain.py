@@ -1,7 +1,7 @@
-"""The one way to the result of a trace: take what others have of it, or else analyze it, and share that.
+"""How everyone obtains the result of a trace: from others who have it, or else by analyzing the trace.
 
-Others have results in the shared cache, or in a sidecar next to the trace. Only a process that can open the
-trace itself gets them, and only if the trace is the one that was analyzed.
+Results of others are in the shared cache, or in a sidecar next to the trace. Only a process that can open the
+trace gets them, and only if it is the same trace that was analyzed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def obtain(
 ) -> R:
     """Return the result of a trace.
 
-    shared: None if results are not shared.
-    marked: with what others recognize the trace by, also if the result is not shared.
-    share_later: the caller puts the result of an analysis into the shared cache.
+    shared: the shared cache; None if results are not shared.
+    marked: set the result's marks even if results are not shared.
+    share_later: the caller puts the result into the shared cache.
 
     Raises:
         TraceError: the file cannot be read.
@@ -56,7 +56,7 @@ def obtain(
     try:
         marks = _marks(file, kind) if marked or shared is not None else {}
         found = kind.of_trace(file, progress)
-        if marks and found.is_final and _marks(file, kind) == marks:  # it did not change meanwhile
+        if marks and found.is_final and _marks(file, kind) == marks:  # the trace has not changed meanwhile
             found = replace(found, marks=marks)
             to_share = shared is not None
         if shared is not None and to_share and not share_later:
@@ -68,11 +68,11 @@ def obtain(
 
 
 def known(file: TraceFile, kind: ResultKind[R], shared: SharedCache | None) -> R | None:
-    """Return the result that others have of this trace; None if there is none."""
+    """Return a result that others have of this trace; None if there is none."""
     for entry, origin in _entries(file, kind, shared):
         try:
             return kind.of_entry(entry, file, origin)
-        except Exception:  # whatever is in it: the trace itself is read instead
+        except Exception:  # whatever is in the entry: the trace is analyzed instead
             continue
     return None
 
@@ -85,7 +85,7 @@ def share(result: AnalyzedTrace, shared: SharedCache) -> None:
 
 
 def has_sidecar(file: TraceFile) -> bool:
-    """Return whether there is a sidecar that is that of this trace."""
+    """Return whether this trace has a sidecar, as it is now."""
     sidecar = _sidecar(file)
     return sidecar is not None and sidecar[0].is_of(content_key("diagnose", file), fingerprint(file))
 
@@ -112,7 +112,7 @@ def write_sidecar(file: TraceFile, result: Diagnosis) -> Path:
 
 
 def _marks(file: TraceFile, kind: ResultKind[R]) -> dict[str, str]:
-    """Return what others recognize the result of this trace by, as it is now; nothing if they cannot."""
+    """Return how others recognize the result of this trace, as it is now; nothing if they cannot."""
     key = content_key(kind.name, file)
     mark = fingerprint(file) if key else ""
     return {"key": key, "trace": mark} if mark else {}
@@ -121,7 +121,7 @@ def _marks(file: TraceFile, kind: ResultKind[R]) -> dict[str, str]:
 def _entries(
     file: TraceFile, kind: ResultKind[R], shared: SharedCache | None
 ) -> Iterator[tuple[Unpacked, str]]:
-    """Yield entries of this trace, and whose they are."""
+    """Yield entries of this trace, each with its origin."""
     if not content_key("", file):
         return
     sidecar = _sidecar(file)

@@ -1,4 +1,4 @@
-"""Results that are not there yet, and the keys of those that are."""
+"""Results that are not there yet, and the key of a diagnosis in the cache."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def diagnosis_key(entry: TraceEntry) -> str:
 
 
 def problem(error: GpudiagError) -> pb.Problem:
-    """Convert an error to its message."""
+    """Return an error as a message for the page."""
     return pb.Problem(what=error.what, where=error.where, remedy=error.remedy)

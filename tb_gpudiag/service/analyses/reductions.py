@@ -1,6 +1,6 @@
 """Answers that need the digests of several recordings: a job's ranks, a run's history, a comparison.
 
-Each recording is digested by a process, and so is the answer computed. Both are kept in the cache.
+Processes digest each recording, and compute the answer from the digests. The cache keeps digests and answers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Digests:
     keys: list[str] = field(default_factory=list)  # of those that are there
     sources: list[DigestSource] = field(default_factory=list)
     errors: list[GpudiagError] = field(default_factory=list)  # of the recordings that cannot be read
-    waiting: str = ""  # why one of them has to wait
+    waiting: str = ""  # why a recording has to wait
 
     @property
     def done(self) -> int:
@@ -43,7 +43,7 @@ class _Digests:
 
 
 class Reductions:
-    """Computes answers on demand. Safe for threads, like the cache and the queue."""
+    """Computes answers on demand. Thread-safe, like the cache and the queue."""
 
     def __init__(self, cache: Cache, analyses: AnalysisQueue) -> None:
         self._cache = cache
@@ -54,8 +54,8 @@ class Reductions:
     ) -> Reduced | Pending:
         """Return the answer, or how far it is.
 
-        kind: job, history or compare. groups: one, or two for compare; each has a recording at least, but
-        for history there may be records instead.
+        kind: job, history or compare.
+        groups: one, or two for compare. Each has at least one recording, or for history, records instead.
         """
         found = [self._digests(group) for group in groups]
         waiting = _not_complete(found) or (None if records else _unreadable(found))
@@ -81,11 +81,11 @@ class Reductions:
         state = self._analyses.ask(key, task)
         if state.state == "failed":
             for digest in digests:
-                self._kept(digest)  # deletes those that cannot be read, so that they are made again
+                self._kept(digest)  # deletes a damaged digest, so that it is made again
         return state
 
     def known_job(self, ranks: Sequence[TraceEntry], there: Container[str]) -> Mapping[str, str] | None:
-        """Return the summary of a job's answer; None if the cache does not have it. Asks for nothing.
+        """Return the summary of a job's answer; None if it is not in the cache. Starts no analysis.
 
         there: the keys in the cache.
         """
@@ -99,7 +99,7 @@ class Reductions:
         return entry.summary if entry is not None else None
 
     def _digests(self, group: Sequence[TraceEntry]) -> _Digests:
-        """Return where the digests are, and ask for those that are not there."""
+        """Return where the digests are, and have the missing ones made."""
         found = _Digests(len(group))
         for entry in group:
             diagnosis = diagnosis_key(entry)
@@ -134,7 +134,7 @@ class Reductions:
 
 
 def _not_complete(found: Sequence[_Digests]) -> Pending | None:
-    """Return how far the digests are; None if they are all there or cannot be made."""
+    """Return how many digests there are; None if the others cannot be made."""
     total = sum(digests.total for digests in found)
     done = sum(digests.done for digests in found)
     if done == total:
@@ -145,7 +145,7 @@ def _not_complete(found: Sequence[_Digests]) -> Pending | None:
 
 
 def _unreadable(found: Sequence[_Digests]) -> Pending | None:
-    """Return why a side has no digest at all; None if each has one."""
+    """Return why a side has no digest at all; None if each side has one."""
     empty = next((digests for digests in found if not digests.keys), None)
     return Pending("failed", error=empty.errors[0]) if empty is not None else None
 

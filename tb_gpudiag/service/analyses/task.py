@@ -1,4 +1,4 @@
-"""What an analysis process is asked to do, and the result that it saves."""
+"""What an analysis process is asked to do, and how it saves the result."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ class RecordSource(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """An analysis. Its result is written to the first of `drafts` that can be created.
+    """An analysis.
 
-    kind: diagnose or digest (the file), job, history or compare (digests).
+    kind: diagnose or digest, of the file; job, history or compare, of digests.
     diagnosis: for digest, the cache entry of the diagnosis, which contains the digest; "" if there is none.
-    sides: the digests; for compare, those of the base and those of the candidate. For job, the first one is
-        of a rank of it.
+    sides: the digests. For compare, those of the base and those of the candidate. For job, the first digest
+        is of a rank of the job.
     records: for history, the recordings without a trace.
-    shared: directory of the shared cache; "" without one.
+    shared: directory of the shared cache; "" if there is none.
+    drafts: where to write the result: to the first one that can be created.
     """
 
     file: TraceFile
@@ -66,7 +67,7 @@ class Task:
 
 
 class EntryContent(NamedTuple):
-    """Contents of a cache entry: see cache_entry.write_entry."""
+    """The content of a cache entry: see cache_entry.write_entry."""
 
     content: bytes
     arrays: Mapping[str, Any]
@@ -79,9 +80,7 @@ def save(result: EntryContent, drafts: tuple[str, ...]) -> Path:
     Raises:
         ProcessFailed: none can be created.
     """
-    from tb_gpudiag.service.caches.cache_entry import (
-        write_entry,  # needs numpy: only who saves does
-    )
+    from tb_gpudiag.service.caches.cache_entry import write_entry  # needs numpy
 
     reason = "there is no directory to write to"
     for draft in map(Path, drafts):

@@ -1,10 +1,11 @@
-"""Run an analysis, in a process of its own: see analysis_queue.py and processes/."""
+"""Runs an analysis in a process of its own: see analysis_queue.py and processes/."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, DIGEST, ONLY_DIGEST
 from tb_gpudiag.service.analyses.obtain import obtain
@@ -29,7 +30,7 @@ def analyze(task: Task, progress: Progress) -> EntryContent:
         TraceError: the file cannot be read.
         ProcessFailed: a digest is gone.
     """
-    # TensorBoard shares the result: its page does not wait for the storage.
+    # TensorBoard shares the result, so that the page does not wait for the storage.
     shared = SharedCache(Path(task.shared), 0) if task.shared else None
     if task.kind == "diagnose":
         found = obtain(task.file, DIAGNOSIS, shared, progress, share_later=True)
@@ -46,7 +47,10 @@ def analyze(task: Task, progress: Progress) -> EntryContent:
 def _digest_in(diagnosis: str) -> EntryContent | None:
     """Return the digest that is in the cache entry of a diagnosis; None if it cannot be read."""
     entry = entry_at(diagnosis)
-    if entry is None or DIGEST not in entry.columns:
+    if entry is None:
         return None
     summary = {name: value for name, value in entry.summary.items() if name not in ("key", "trace")}
-    return EntryContent(entry.content(DIGEST), {}, summary)
+    try:
+        return EntryContent(entry.content(DIGEST), {}, summary)
+    except (CorruptEntry, OSError):
+        return None

@@ -4,7 +4,7 @@ An entry is written to a draft and then renamed, so that it is complete or not t
 cannot be written (read-only, full, no home directory) or others can write to it, entries are kept in a
 temporary directory until this process ends.
 
-    <cache>/entries/<key>.gpudiag   see entry.py
+    <cache>/entries/<key>.gpudiag   see cache_entry.py
     <cache>/drafts/…                being written, or about to be deleted
 """
 
@@ -31,7 +31,7 @@ from tb_gpudiag.service.caches.private import why_not_private
 from tb_gpudiag.service.settings import CACHE_MB, MIB
 from tb_gpudiag.version import __version__
 
-# Increase it when the meaning of an entry's files changes.
+# Increase it when the format or meaning of entries changes.
 SCHEMA = 3
 
 # The parts of the package that a result depends on.
@@ -44,15 +44,15 @@ _OURS = {
     "drafts": re.compile(rf"{re.escape(DRAFT_PREFIX)}.+"),
 }
 
-# Writing an entry never takes this long. Older drafts were left by a process that died.
+# Writing an entry never takes this long. An older draft was left behind by a process that died.
 DRAFT_ABANDONED_S = 24 * 3600.0
 
-# A job is answered when the digests of all its ranks are there. They are this small, and stay longer than
-# timelines, which are a hundred times as large.
+# A job is answered when the digests of all its ranks are there. Digests are this small, so they stay longer
+# than entries with timelines, which are a hundred times as large.
 SMALL_BYTES = 512 * 1024
 SMALL_STAYS_LONGER_S = 7 * 24 * 3600.0
 
-# Precision of the time of last use. Writing it on every request would be too often.
+# The time of last use is updated this often. Updating it on every request would be too often.
 USED_EVERY_S = 60.0
 
 logger = logging.getLogger("tensorboard")
@@ -61,7 +61,7 @@ logger = logging.getLogger("tensorboard")
 class Cache:
     """Entries below `directory`. `note` is empty, or one line that says why results are not kept.
 
-    The directory is first looked at on use: it may be on a file system that does not answer.
+    The constructor does not touch the directory, which may be on a file system that does not answer.
     """
 
     def __init__(self, directory: Path | None, limit_bytes: int = CACHE_MB * MIB) -> None:
@@ -69,8 +69,8 @@ class Cache:
         self._checked = False
         self._limit_bytes = limit_bytes
         self._used_s: dict[str, float] = {}
-        self._temporary: Path | None = None  # directory of this process
-        self._lock = threading.Lock()  # of that
+        self._temporary: Path | None = None  # this process's own directory
+        self._lock = threading.Lock()  # guards _temporary
         self.note = ""
         if directory is None:
             self._cannot_keep("this user has no cache directory")
@@ -96,7 +96,7 @@ class Cache:
     def drafts(self) -> list[Path]:
         """Return files to write a new entry to, in the order to try them.
 
-        Their directories exist, they do not.
+        The files do not exist yet, but their directories do.
         """
         name = f"{DRAFT_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
         drafts = []
@@ -106,7 +106,7 @@ class Cache:
             except OSError as error:
                 self._cannot_keep(f"{self._directory} cannot be written: {error.strerror or error}")
             else:
-                self._checked = False  # others may have changed it
+                self._checked = False  # its permissions may have changed
                 kept = self._kept()
                 drafts += [kept / "drafts" / name] if kept is not None else []
         try:
@@ -266,7 +266,7 @@ def _make(folder: Path) -> None:
 
 
 def _kept_until(entry: tuple[float, int, Path]) -> tuple[float, Path]:
-    """Sort key: entries with the least one are deleted first."""
+    """Return the sort key of an entry: the lowest one is deleted first."""
     used_s, size_bytes, path = entry
     return used_s + SMALL_STAYS_LONGER_S * (size_bytes <= SMALL_BYTES), path
 
@@ -289,12 +289,12 @@ def entry_key(*parts: str) -> str:
 
 @cache
 def _code_digest() -> str:
-    """Return a digest of the installed analysis. A checkout changes without its version changing."""
+    """Return a digest of the installed code: a checkout changes while its version stays the same."""
     return digest_of_code(Path(tb_gpudiag.__file__).parent)
 
 
 def digest_of_code(package: Path) -> str:
-    """Return a digest of the sources that decide what a result is: 32 hexadecimal digits."""
+    """Return a digest of the source files that results depend on: 32 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=16)
     for layer in ANALYSIS_LAYERS:
         for path in sorted((package / layer).rglob("*.py")):

@@ -1,8 +1,8 @@
-"""One analyzed trace on disk: one file with the report as it is sent, and the arrays of the timeline.
+"""One analyzed trace as one file: the report as it is sent to the page, and the arrays of the timeline.
 
     head      magic, length and checksum of the header, length of the file
-    header    JSON: summary, and place, checksum and type of each section
-    sections  the report, a gzipped ReportState; the arrays, one after another
+    header    JSON: the summary, and where each section is, with its checksum and type
+    sections  the report (a gzipped ReportState), then the arrays
 
 Lengths and checksums detect damage by a crash, a full disk or a bad disk.
 """
@@ -31,15 +31,15 @@ from tb_gpudiag.service.settings import MIB
 MAGIC = b"gpudiag2"
 HEAD = struct.Struct("<8sIIQ")
 
-# Far above any real one: a longer header or report was not written by us.
+# Far larger than any real header, report or entry: whatever is longer was not written by us.
 HEADER_BYTES = 1 * MIB
 REPORT_BYTES = 256 * MIB
 ENTRY_BYTES = 4096 * MIB
 
-# Arrays begin at multiples of this, as processors like it.
+# Arrays begin at multiples of this, which is fast to read.
 ALIGNMENT = 64
 
-# Numbers and truth values only: no objects, which would be unpickled.
+# Numbers and booleans only: objects would be unpickled.
 _TYPE = re.compile(r"[<|][biuf][1248]")
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -99,8 +99,8 @@ class CacheEntry:
     def arrays(self) -> Arrays:
         """Map the arrays of the timeline into memory, read-only. They keep one file open.
 
-        If somebody cuts the file off later, reading the arrays kills the process (SIGBUS). So only the
-        process that cuts slices may call this.
+        If somebody truncates the file later, reading the arrays kills the process (SIGBUS). So only child
+        processes may call this.
 
         Raises:
             CorruptEntry: the file is missing or has changed.
@@ -122,14 +122,14 @@ class CacheEntry:
 
 @dataclass(frozen=True)
 class Unpacked:
-    """Content of an entry that was read as a whole and is not damaged."""
+    """The content of an entry that was read completely and is not damaged."""
 
     report_gz: bytes
     arrays: Arrays
     summary: Mapping[str, str]
 
     def is_of(self, key: str, fingerprint: str) -> bool:
-        """Return whether it was written for the trace with this fingerprint: see trace_content.py."""
+        """Return whether the entry was written for the trace with this fingerprint: see trace_content.py."""
         return bool(fingerprint) and (self.summary.get("key"), self.summary.get("trace")) == (
             key,
             fingerprint,
@@ -198,7 +198,7 @@ def entry_at(path: str) -> CacheEntry | None:
 
 
 def unpack(file: IO[bytes], path: Path, *, summary_only: bool = False) -> Unpacked:
-    """Read an entry as a whole, from a file that others can change.
+    """Read a whole entry from a file that others can change.
 
     summary_only: leave out the report and the arrays.
 
@@ -247,7 +247,7 @@ def _header(report: EntrySection, columns: Mapping[str, EntryArray], summary: Ma
 
 
 def _parsed(path: Path, size_bytes: int, header: bytes) -> CacheEntry:
-    """Make a CacheEntry of a header. Offsets in the header begin after it."""
+    """Return the entry of a header. Offsets in the header count from its end."""
     data = json.loads(header)
     begin = _aligned(HEAD.size + len(header))
     columns = {}

@@ -1,8 +1,8 @@
 """Claims of traces in a shared cache, so that two processes do not analyze the same one at once.
 
-A claim is a file that its owner touches while it works. It is advice: whoever waits for it stops when the
-file is not touched any more, or after a while, and analyzes the trace, too. Clocks are not compared: each
-process watches with its own whether the file's time changes.
+A claim is a file that its owner touches while it works. A claim is only advice: whoever waits gives up when
+the file is no longer touched, or after a while, and analyzes the trace, too. Clocks of machines are not
+compared: each process watches with its own clock whether the file's time changes.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.trace_content import content_key
 from tb_gpudiag.trace.files.find import TraceFile
 
-# A smaller trace takes a second or two: to wait for another process is not worth it.
+# A smaller trace takes a second or two: waiting for another process is not worth it.
 LEAST_BYTES: Final = 2 << 20
 
-# How often an owner touches its claim. On NFS, others see it some seconds later.
+# How often an owner touches its claim. On NFS, others see the change some seconds later.
 TOUCH_EVERY_S = 2.0
 
-# The owner of a claim that was not touched for this long has died, or its result comes at any moment.
+# The owner of a claim that was not touched for this long has died, or is about to have its result.
 ABANDONED_AFTER_S = 10.0
 
-# Results of others are read within seconds, unless their storage is down.
+# Reading results of others takes seconds, unless their storage is down. Then, the trace is analyzed.
 LOOK_AT_MOST_S: Final = 30.0
 
-# Most analyses end sooner. A process that hangs may still touch its claim.
+# Most analyses take less. A process that hangs may still touch its claim.
 WAIT_AT_MOST_S = 300.0
 
-# A small trace takes tenths of a second. Each pause is twice as long as the one before, up to the last one.
+# A small trace takes tenths of a second. Each pause between looks is twice the one before, up to a maximum.
 LOOK_FIRST_S = 0.1
 LOOK_EVERY_S = 1.0
 
@@ -43,13 +43,13 @@ T = TypeVar("T")
 
 
 class Claim:
-    """The claim of this process, or another's, of one result in a shared cache. Its methods raise nothing."""
+    """A claim of one result in a shared cache, by this process or another one. Its methods raise nothing."""
 
     def __init__(self, shared: SharedCache, key: str) -> None:
         self._shared = shared
         self._key = key
         self._mine = -1  # descriptor
-        # It is never touched after it is closed: its number may be another file's by then.
+        # The descriptor is never used after it is closed: by then, its number may be another file's.
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._seen: tuple[int, int] | None = None
@@ -66,7 +66,7 @@ class Claim:
             self._shared.unclaim(self._key)
             with contextlib.suppress(OSError):  # another process was faster
                 self._claim()
-        except OSError:  # a directory that is read-only, or gone: analyze without
+        except OSError:  # the directory is read-only or gone: analyze without a claim
             pass
         return False
 
@@ -75,7 +75,7 @@ class Claim:
         threading.Thread(target=self._touch, name="gpudiag-claim", daemon=True).start()
 
     def release(self) -> None:
-        """Let others claim it, if it is ours."""
+        """Delete the claim, if it is ours."""
         self._ended.set()
         with self._lock:
             if self._mine >= 0:
@@ -83,7 +83,7 @@ class Claim:
                 self._mine = -1
 
     def _is_abandoned(self) -> bool:
-        """Return whether the owner of the claim does not touch it any more, or nobody can see if it does."""
+        """Return whether the owner no longer touches the claim, or whether that cannot be seen."""
         try:
             seen = self._shared.claimed(self._key)
         except FileNotFoundError:  # just released
@@ -104,7 +104,7 @@ class Claim:
 
 
 def claim_of(kind: str, file: TraceFile, shared: SharedCache | None) -> Claim | None:
-    """Return the claim of this kind of result of a trace; None if it is not shared, or the trace is small."""
+    """Return the claim of this kind of result; None if results are not shared or the trace is small."""
     key = content_key(kind, file) if shared is not None and file.size_bytes >= LEAST_BYTES else ""
     return Claim(shared, key) if shared is not None and key else None
 
@@ -112,7 +112,7 @@ def claim_of(kind: str, file: TraceFile, shared: SharedCache | None) -> Claim | 
 def known_or_claimed(
     look: Callable[[], T | None], claim: Claim | None, progress: Callable[[float, str], None]
 ) -> T | None:
-    """Return what others know, after waiting for one of them. None: this process has to find it out."""
+    """Return the result of others, after waiting for whoever has the claim. None: analyze the trace here."""
     end_s = time.monotonic() + WAIT_AT_MOST_S
     pause_s = LOOK_FIRST_S
     while True:
@@ -120,7 +120,7 @@ def known_or_claimed(
         if found is not None or claim is None or time.monotonic() > end_s:
             return found
         if not _soon(claim.is_anothers):
-            found = _soon(look)  # it may have come just before the claim
+            found = _soon(look)  # it may have appeared just before the claim
             if found is not None:
                 claim.release()
             return found
@@ -130,7 +130,7 @@ def known_or_claimed(
 
 
 def _soon(ask: Callable[[], T]) -> T | None:
-    """Return what `ask` returns; None if the storage does not answer soon: the trace is analyzed instead."""
+    """Return what `ask` returns; None if the storage does not answer within LOOK_AT_MOST_S."""
     found: list[T] = []
     thread = threading.Thread(target=lambda: found.append(ask()), name="gpudiag-look", daemon=True)
     thread.start()

@@ -1,12 +1,12 @@
 """Cache of results that several users share: a directory on shared storage, bounded in size.
 
-Whoever sets GPUDIAG_SHARED_CACHE_DIR trusts those who can write there. Files in it are data with checksums.
-They are read as a whole and checked before anything of them is used, so that damaged ones, and those that
-change meanwhile, count as absent. What is used is copied to the private cache.
+Whoever sets GPUDIAG_SHARED_CACHE_DIR trusts those who can write there. Files in the directory are data with
+checksums. A file is read completely and checked before any of it is used: if it is damaged, or changes during
+the reading, it counts as absent. What is used is copied to the private cache.
 
-The directory's own permissions are those of its files: make it writable for a group to share it.
+Files get the permissions of the directory: make the directory writable for a group to share it.
 
-    <directory>/<key>.gpudiag   see entry.py
+    <directory>/<key>.gpudiag   see cache_entry.py
     <directory>/….draft         being written
     <directory>/….claim         being analyzed: see claims.py
 """
@@ -32,9 +32,9 @@ SUFFIX: Final = ".gpudiag"
 _ENTRY: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(SUFFIX)}")
 _DRAFT: Final = re.compile(r"\.[0-9a-f]{32}(-[0-9a-f]{32}\.draft|\.claim)")
 
-# Never for all: the directory decides about its group.
+# Files are never writable for everyone. Whether the group may write depends on the directory.
 _MOST_PERMISSIONS: Final = 0o664
-# Writing an entry never takes this long. Older drafts were left by a process that died.
+# Writing an entry never takes this long. An older draft was left behind by a process that died.
 _DRAFT_ABANDONED_S: Final = 24 * 3600.0
 # The time of last use decides what is deleted first.
 _USED_EVERY_S: Final = 3600.0
@@ -43,9 +43,9 @@ logger = logging.getLogger("tensorboard")
 
 
 class SharedCache:
-    """Entries in `directory`. Any method may take long: the storage may be slow.
+    """Entries in `directory`. Any method may take long, because the storage may be slow.
 
-    `note` is empty, or one line that says why it is not used.
+    `note` is empty, or one line that says why the directory is not used.
     """
 
     def __init__(self, directory: Path, limit_bytes: int) -> None:
@@ -88,7 +88,7 @@ class SharedCache:
     def put(self, key: str, write: Callable[[IO[bytes]], None]) -> bool:
         """Add an entry that `write` writes. Return False if it is too large or cannot be written.
 
-        Others see it whole or not at all. Nobody has to wait for it any more: its claim is deleted.
+        Others see the whole entry or none. Its claim is deleted, as nobody has to wait for it any more.
         """
         draft: Path | None = None
         try:
@@ -115,10 +115,10 @@ class SharedCache:
         return True
 
     def trim(self, new_bytes: int = 0, replaced: str = "") -> None:
-        """Delete the entries that were not used for longest until there is room for `new_bytes`.
+        """Delete the least recently used entries until there is room for `new_bytes`.
 
-        Every writer makes room before its entry appears. Those that do so at the same time delete the same
-        ones, so that no process has to wait for another.
+        Every writer makes room before its entry appears. Writers that do so at the same time delete the same
+        entries, so no process has to wait for another.
         """
         entries = []
         now_s = time.time()
@@ -151,7 +151,7 @@ class SharedCache:
         return _created(self._claim_path(key), self._made())
 
     def claimed(self, key: str) -> tuple[int, int]:
-        """Return what changes when the claim of this key is touched or replaced. Raises OSError."""
+        """Return a value that changes when the claim of this key is touched or replaced. Raises OSError."""
         try:
             with open_file(self._claim_path(key), of_others=True) as file:  # NFS asks the server then
                 status = os.fstat(file.fileno())
@@ -160,7 +160,10 @@ class SharedCache:
         return status.st_ino, status.st_mtime_ns
 
     def unclaim(self, key: str, mine: int = -1) -> None:
-        """Delete the claim of this key. mine: descriptor of ours, which is closed; another's stays then."""
+        """Delete the claim of this key.
+
+        mine: the descriptor of this process's claim, which is closed. Then, another process's claim stays.
+        """
         path = self._claim_path(key)
         with contextlib.suppress(OSError):
             if mine < 0 or os.path.samestat(os.fstat(mine), os.lstat(path)):
@@ -176,7 +179,7 @@ class SharedCache:
         return self._directory / f"{key}{SUFFIX}"
 
     def _made(self) -> Path:
-        """Return the directory. Make it if only its last part is missing: the rest is not mounted."""
+        """Return the directory. Create it, but not its parents: if they are missing, nothing is mounted."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._directory)
         return self._directory
@@ -191,7 +194,7 @@ class SharedCache:
 
 
 def owner(user: int) -> str:
-    """Return the name of a user, as the system knows it."""
+    """Return the name of a user id."""
     try:
         import pwd
 
@@ -201,7 +204,7 @@ def owner(user: int) -> str:
 
 
 def _created(path: Path, directory: Path) -> int:
-    """Create a file with the permissions and the group of its directory."""
+    """Create a file with the permissions and the group of its directory, and return its descriptor."""
     descriptor = create_private(path)
     with contextlib.suppress(OSError):  # some network storage has no permissions
         status = os.stat(directory)

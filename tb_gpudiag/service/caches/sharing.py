@@ -1,6 +1,6 @@
-"""TensorBoard's side of the shared cache: looks for results of others and shares its own ones.
+"""TensorBoard's side of the shared cache: look for results of others, and share our own.
 
-It does so on a thread of its own, which nothing waits for: the storage may be slow, or not answer at all.
+Both happen on a separate thread that nothing waits for: the storage may be slow, or not answer at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
 from tb_gpudiag.service.index.runs import gain_of
 from tb_gpudiag.trace.files.find import TraceFile
 
-# Results that wait for a slow storage. More are not shared: the next user analyzes those traces again.
+# Results that may wait for slow storage. Further results are not shared: the next user analyzes the trace.
 MOST_WAITING: Final = 100
 
 Summary = Mapping[str, str]
@@ -32,9 +32,9 @@ logger = logging.getLogger("tensorboard")
 
 
 class Sharing:
-    """Shares results through `shared`; does nothing if that is None.
+    """Shares results through `shared`; does nothing if `shared` is None.
 
-    on_found(key, summary) is called for each result of another user, on the thread.
+    on_found(key, summary) is called on the thread for each result of another user.
     """
 
     def __init__(self, shared: SharedCache | None, on_found: Callable[[str, Summary], None]) -> None:
@@ -52,13 +52,13 @@ class Sharing:
         return self._shared.note if self._shared is not None else ""
 
     def look_for(self, wanted: Mapping[str, TraceFile]) -> None:
-        """Look for results of these traces, and no longer for those of other ones."""
+        """Look for results of these traces, and stop looking for results of other traces."""
         with self._changed:
             self._wanted = dict(wanted)
             self._wake()
 
     def offer(self, entry: CacheEntry) -> None:
-        """Share a result, if it is of this process and its trace can be recognized."""
+        """Share a result, if TensorBoard's own analysis made it and others can recognize its trace."""
         if entry.summary.get("key"):
             with self._changed:
                 self._offered.append(entry)
@@ -71,7 +71,7 @@ class Sharing:
             self._changed.notify_all()
 
     def _wake(self) -> None:
-        """Have the thread go on. The lock is held."""
+        """Start or wake the thread, if there is work. The lock is held."""
         if self._shared is None or self._closed or not (self._wanted or self._offered):
             return
         if self._thread is None:

@@ -1,4 +1,4 @@
-"""Recognize a trace, wherever each user sees it: by its name, size, time, first bytes and last bytes.
+"""Recognize a trace, whatever its path is for each user: by its name, size, time, first and last bytes.
 
 The end of a compressed file is a checksum of its whole content, and writing a file sets its time.
 """
@@ -21,7 +21,7 @@ _END_BYTES: Final = 64 << 10
 def content_key(kind: str, file: TraceFile) -> str:
     """Return the key of a result of this kind for all users of this version; "" if the file has none.
 
-    It needs no look at the file: two traces may have the same. Their fingerprints differ.
+    The file is not opened: two traces may have the same key, but their fingerprints differ.
     """
     if is_remote(file.path) or not file.modified_ns:
         return ""
@@ -31,7 +31,7 @@ def content_key(kind: str, file: TraceFile) -> str:
 
 
 def fingerprint(file: TraceFile) -> str:
-    """Open the trace and return what tells it from others: 32 hexadecimal digits.
+    """Open the trace and return a hash that tells it from others: 32 hexadecimal digits.
 
     Return "" if this user cannot open it, or if it has changed since it was listed.
     """

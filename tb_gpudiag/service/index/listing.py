@@ -1,7 +1,7 @@
-"""What has changed in the list of traces since a page last asked, a part at a time.
+"""What has changed in the list of traces since a page last asked, in parts of bounded size.
 
-Every change gets the next number. A page says which number it knows, and gets what changed since. So neither
-a log directory with many files nor many open pages make long answers.
+Every change gets the next number. A page sends the last number that it knows, and gets the changes after it.
+So answers stay short, however many files the log directory has and however many pages are open.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# Ids that were removed lately. A page that has not asked for longer gets the whole list.
+# How many removed ids are remembered. A page that missed more removals gets the whole list.
 MOST_REMOVED = 10_000
 
 
 class ListChanges(NamedTuple):
     """Changes since a number: ids that are new or have changed, and ids that are gone.
 
-    `number` is what the page knows afterwards. `whole`: the page must forget what it had. `more`: it must ask
-    again at once.
+    number: what the page knows after these changes. whole: the page must forget what it had.
+    more: the page must ask again at once.
     """
 
     changed: list[str]
@@ -31,15 +31,15 @@ class ListChanges(NamedTuple):
 
 
 class Listing:
-    """Numbers of the last change of each id. Not safe for threads: the caller locks."""
+    """The number of the last change of each id. Not thread-safe: the caller locks."""
 
     def __init__(self) -> None:
-        # A page from before a restart must not know a number of ours.
+        # Random, so that no number of a page from before a restart is one of ours.
         self._first = self.number = secrets.randbelow(2**31)
         self._of_id: dict[str, int] = {}
         self._removed: OrderedDict[str, int] = OrderedDict()
-        self._forgotten = self._first  # changes up to this one may be removals that are no longer known
-        # All changes in order of their numbers, also those that a later change of the same id replaces.
+        self._forgotten = self._first  # removals up to this number may be forgotten
+        # All changes in the order of their numbers, including those that a later one of the same id replaced.
         self._numbers: list[int] = []
         self._ids: list[str] = []
 
@@ -69,12 +69,14 @@ class Listing:
         return self._first
 
     def touch(self) -> None:
-        """Note that something else has changed than ids."""
+        """Note that something other than ids has changed."""
         self.number += 1
 
     def since(self, known: int | None, most: int) -> ListChanges:
-        """Return at most `most` of the changes since `known`, in their order; None or another number that is
-        not known means since ever."""
+        """Return at most `most` of the changes since `known`, in their order.
+
+        If `known` is None or no number of this listing, return the changes since the beginning.
+        """
         whole = known is None or not self._forgotten <= known <= self.number
         after = self._first if whole or known is None else known
         removed = [] if whole else [id_ for id_, number in self._removed.items() if number > after]

@@ -1,7 +1,7 @@
 """Live index of the log directory: the traces there are now, with ids that survive a restart.
 
-A daemon thread scans the directory. Requests read the snapshot of its last scan, which never changes, and so
-never wait for the disk.
+A daemon thread scans the directory. Requests read the snapshot of its last scan, so they never wait for the
+disk. A snapshot never changes.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ SCAN_EVERY_IDLE_S = 10.0
 # A page counts as open until this long after its last request; it asks every few seconds.
 ASKED_RECENTLY_S = 20.0
 
-# Scanning takes at most this share of a processor: TensorBoard's other routes are slower meanwhile. Of a slow
-# directory, where it waits, it takes this share of the time.
+# Scanning takes at most this share of a processor, as it slows down TensorBoard's other routes. In a slow
+# directory, where a scan mostly waits, it takes at most the second share of the time.
 SHARE_OF_TIME = 0.04
 SHARE_OF_WAITING = 0.25
 
-# What the first scan has found so far is shown this often.
+# During the first scan, the traces found so far are shown this often.
 PART_EVERY_S = 1.0
 
-# The first scan waits this long for stores. Their later answers start a scan.
+# The first scan waits this long for stores. A store that answers later starts another scan.
 WAIT_FOR_STORES_S = 1.0
 
 # A writer flushes several times per second. A file that has not changed for this long is complete.
 SETTLED_AFTER_S = 3.0
 
-# A file that never stops changing is read this often.
+# A file that keeps changing is analyzed this often.
 READ_GROWING_EVERY_S = 60.0
 
 logger = logging.getLogger("tensorboard")
@@ -54,9 +54,9 @@ logger = logging.getLogger("tensorboard")
 class TraceEntry:
     """One trace of the log directory.
 
-    `content` is the identity of the version to analyze. It does not change while the file is being written,
-    and is empty until there is a first version to read. With a `record`, the file is not there: only what an
-    event file has of it.
+    content: the identity of the version to analyze. It does not change while the file is being written. It is
+        empty until there is a first version to read.
+    record: set if the trace is gone, and only its record in an event file is left.
     """
 
     id: str
@@ -70,7 +70,7 @@ class TraceEntry:
 class Snapshot:
     """Result of one scan: traces, then records, each sorted by run, worker and span.
 
-    `generation` changes when anything else does.
+    generation: a number that changes whenever anything else here changes.
     """
 
     entries: dict[str, TraceEntry] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Snapshot:
 
 @dataclass
 class _History:
-    """State of one file: the version seen last, since when, and the version to read."""
+    """State of one file: the version last seen, since when it is there, and the version to analyze."""
 
     identity: str
     since_s: float
@@ -95,7 +95,7 @@ class _History:
 class LogIndex:
     """Keeps a snapshot of the traces below `roots` up to date.
 
-    `on_change(snapshot)` is called on the scanning thread, before anyone else gets the snapshot.
+    on_change(snapshot) is called on the scanning thread, before anyone else gets the snapshot.
     """
 
     def __init__(
@@ -121,8 +121,7 @@ class LogIndex:
         self._monotonic_s = monotonic_s
         self._wall_ns = wall_ns
         self._history: dict[str, _History] = {}
-        # It starts at the current time, so that a page from before a restart notices that the list has
-        # changed.
+        # The generation starts at the current time, so that a page from before a restart sees a new one.
         self._snapshot = Snapshot(generation=int(wall_ns() / 1e9) % 2**31)
         self._next_part_s = monotonic_s() + PART_EVERY_S
         self._asked_s = monotonic_s()
@@ -135,7 +134,7 @@ class LogIndex:
         threading.Thread(target=self._scan_forever, name="gpudiag-scan", daemon=True).start()
 
     def close(self) -> None:
-        """Stop scanning, without waiting: the thread may hang in a dead file system. It is a daemon."""
+        """Stop scanning, without waiting: the daemon thread may hang in a dead file system."""
         self._closed = True
         self._wake.set()
 
@@ -156,7 +155,7 @@ class LogIndex:
         return self._first_scan.wait(at_most_s)
 
     def scan(self) -> None:
-        """Scan once, as the thread does again and again."""
+        """Scan once. The thread does so again and again."""
         entries: dict[str, TraceEntry] = {}
         problems: list[GpudiagError] = []
         for root, found in self._search().items():
@@ -172,7 +171,7 @@ class LogIndex:
         self._publish(entries, tuple(problems))
 
     def _search(self) -> dict[Root, Found]:
-        """Search all roots, stores meanwhile."""
+        """Search all roots. Stores are listed by threads of their own meanwhile."""
         for remote in self._remote.values():
             remote.ask()
         local: dict[Root, Found] = {}
@@ -188,7 +187,7 @@ class LogIndex:
         }
 
     def _found_locally(self, root: Root, before: Mapping[Root, Found]) -> Found:
-        """Search a root. before: what was found in others, to show with the first part of this one."""
+        """Search a root. before: files found in other roots, to show with the first ones of this root."""
         try:
             return self._find(root.path, partial(self._publish_part, root, before))
         except GpudiagError as error:
@@ -280,7 +279,7 @@ class LogIndex:
 def _is_same(entries: dict[str, TraceEntry], before: dict[str, TraceEntry]) -> bool:
     """Return whether the entries are the same, in the same order.
 
-    Without a new object for each of them, which would have the garbage collector stop all threads.
+    This makes no new object for each entry: the garbage collector would stop all threads for them.
     """
     if len(entries) != len(before):
         return False
@@ -291,7 +290,7 @@ def _is_same(entries: dict[str, TraceEntry], before: dict[str, TraceEntry]) -> b
 def trace_id(root: Root, file: TraceFile) -> str:
     """Return the opaque id of a trace: 20 hexadecimal digits.
 
-    It stays the same after a restart, and if the log directory is moved.
+    The id stays the same after a restart, and when the log directory is moved.
     """
     return _trace_id(root, file.path, file.run, file.worker, file.span)
 

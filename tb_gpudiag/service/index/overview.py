@@ -1,6 +1,6 @@
 """What the pages list: traces and runs, and the state of the analysis of each.
 
-A scan of the log directory and every change of an analysis update it. Pages ask for what has changed.
+Scans of the log directory and changes of analyses update the lists. Pages ask for what has changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tb_gpudiag.service.index.runs import (
 # Traces in one answer: half a megabyte, before compression.
 MOST_LISTED = 2000
 
-# Files and folders that cannot be read: more are counted.
+# Files and folders that cannot be read and are named. Further ones are only counted.
 MOST_PROBLEMS = 100
 
 
@@ -56,10 +56,10 @@ class Overview:
         self._known_job = known_job
         self._sharing = Sharing(shared, self._found_elsewhere)
         self._listing = Listing()
-        self._listed = Snapshot()  # what the listing is of
-        self._keys: dict[str, str] = {}  # by id; empty while there is nothing to read
+        self._listed = Snapshot()  # the scan that is listed
+        self._keys: dict[str, str] = {}  # by id; "" while there is nothing to read
         self._ids: dict[str, list[str]] = {}  # by key
-        self._places: dict[str, int] = {}  # in the order of the list
+        self._places: dict[str, int] = {}  # by id: its place in the list
         self._notes: list[str] = []
         self._summaries: dict[str, dict[str, str] | None] = {}
         self._runs = Runs()
@@ -68,8 +68,8 @@ class Overview:
     def traces(self, known: int | None = None) -> pb.TraceList:
         """List the traces that have changed since the generation `known`, with the state of each analysis.
 
-        Without `known`, or if it is not a generation of this list, all traces are listed. If there are many,
-        the answer has a part of them, and says so.
+        Without `known`, or if it is no generation of this list, all traces are listed. If there are many, the
+        answer contains some of them, and says so.
         """
         with self._lock:
             if self._notes != (notes := self.notes()):
@@ -98,14 +98,15 @@ class Overview:
     def runs(self, known: int | None = None, first: int | None = None) -> pb.RunTable:
         """Return the rows of the table of runs that have changed since the generation `known`.
 
-        first: return the rows that the page shows first, this many, and the generation before all changes.
+        first: return this many rows, those that the page shows first, and the generation before all changes.
         """
         with self._lock:
             scanned = self._listed.scanned
             changes = self._runs.changes(known) if first is None else self._runs.all(first)
         if changes is None:
             return pb.RunTable(generation=known, unchanged=True, scanned=scanned)
-        # Without the lock: the state of a job takes the lock that is held while a change of a job takes ours.
+        # Without the lock: asking for the state of an analysis takes the queue's lock, which the queue holds
+        # while it calls `changed`, which takes our lock.
         if first is not None:
             changes = first_rows(changes, self, first)
         table = table_of(changes, self)
@@ -113,7 +114,7 @@ class Overview:
         return table
 
     def look_up(self, snapshot: Snapshot) -> None:
-        """Look for results from earlier, or from another TensorBoard. Runs on the scanning thread."""
+        """Take over a scan, and look for results that are there already. Runs on the scanning thread."""
         before = self._listed.entries
         changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) is not entry}
         keys = self._keys_of(snapshot, changed)
@@ -143,7 +144,7 @@ class Overview:
         runs: dict[str, list[TraceEntry]],
         jobs: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Take over the runs of a scan and the jobs that were found. The lock is held."""
+        """Take over the runs of a scan, and the jobs that were found. The lock is held."""
         kept = snapshot.entries.keys() - {e.id for run in self._runs.changed_in(runs) for e in runs[run]}
         others = {id_: job for id_, job in self._jobs.items() if id_ in kept}
         self._runs.update(runs)
@@ -151,7 +152,7 @@ class Overview:
         self._jobs = {**jobs, **others}
 
     def _keys_of(self, snapshot: Snapshot, changed: Container[str]) -> dict[str, str]:
-        """Return the key of each trace, by id. changed: those that are not as they were."""
+        """Return the key of each trace, by id. changed: ids of traces that are new or have changed."""
         return {
             id_: diagnosis_key(entry) if id_ in changed else self._keys[id_]
             for id_, entry in snapshot.entries.items()
@@ -176,18 +177,18 @@ class Overview:
         self._sharing.close()
 
     def _found_elsewhere(self, key: str, summary: Mapping[str, str]) -> None:
-        """Note that another user has a result: the analysis will take it over."""
+        """Note that another user has a result, which the analysis will take over."""
         with self._lock:
             if key in self._summaries and not self._summaries[key]:
                 self._summaries[key] = dict(summary)
                 self._note_change(key)
 
     def note_job(self, id_: str, found: Reduced | Pending) -> None:
-        """Note what asking for the job of this trace has returned."""
+        """Note the answer about the job of this trace."""
         if isinstance(found, Pending):
             if found.state != "failed":
                 return
-            job: Mapping[str, str] = {}  # not a rank of a job, as far as anybody can read
+            job: Mapping[str, str] = {}  # not a rank of a job that can be read
         else:
             job = found.summary
         with self._lock:
@@ -208,7 +209,7 @@ class Overview:
             self._note_change(key)
 
     def described(self, entry: TraceEntry) -> pb.TraceEntry:
-        """See Analyses."""
+        """See TraceStates."""
         key = self._keys.get(entry.id, "")
         summary = self.summary_of(entry)
         analysis = self._state_of(key) if summary is None else None
@@ -230,17 +231,17 @@ class Overview:
         )
 
     def job_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
-        """See Analyses."""
+        """See TraceStates."""
         return self._jobs.get(entry.id)
 
     def summary_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
-        """See Analyses."""
+        """See TraceStates."""
         if entry.record is not None:
             return entry.record.summary
         return self._summaries.get(self._keys.get(entry.id, ""))
 
     def _found(self, keys: Iterable[str], there: Container[str]) -> dict[str, dict[str, str] | None]:
-        """Return the summary of each key that is not empty, None if there is no result."""
+        """Return the summary of each key, or None if there is no result. Empty keys are left out."""
         return {
             key: self._summaries.get(key) or (self._summary(key) if key in there else None)
             for key in keys
@@ -253,7 +254,7 @@ class Overview:
         there: Container[str],
         summary_of: Callable[[TraceEntry], Mapping[str, str] | None],
     ) -> dict[str, Mapping[str, str]]:
-        """Return the summaries of jobs that the cache has and we do not know yet, by the id of a trace."""
+        """Return the summaries of jobs that are in the cache and not known yet, by the id of a trace."""
         changed = set(self._runs.changed_in(runs))
         jobs = {}
         for run, traces in runs.items():

@@ -1,6 +1,6 @@
-"""Records in TensorBoard's event files: what the training left of recordings whose traces may be gone.
+"""Records in TensorBoard's event files: what a training job left of recordings whose traces may be gone.
 
-A daemon thread reads them from TensorBoard's data server, so that no request and no scan waits for it.
+A daemon thread reads them from TensorBoard's data server, so no request and no scan waits for the server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tb_gpudiag.trace.files.find import TraceFile
 # TensorBoard reads its event files every 5 s, or less often.
 READ_EVERY_S = 5.0
 
-# At its start, TensorBoard reads the event files. Without traces, the tab appears with the first record.
+# While TensorBoard starts, it reads the event files. Without traces, the tab appears with the first record.
 READ_EVERY_AT_FIRST_S: Final = 1.0
 AT_FIRST_S: Final = 60.0
 
@@ -42,12 +42,12 @@ MOST_RECORDS: Final = 4_000
 # The handler writes at most 15 KiB.
 MOST_BYTES: Final = 32 << 10
 
-# µs of three years, or bytes: no recording has more. The sum of ninety such times in ns fits 64 bits.
+# Three years in µs, or this many bytes: no recording has more. The sum of 90 such times in ns fits 64 bits.
 _MOST_US_OR_BYTES: Final = 1e14
-# Unix time in the year 2286.
+# Unix time of the year 2286.
 _LATEST_S: Final = 1e10
 
-# Where the handler puts the event files of its own: RUN/gpudiag/WORKER.
+# Where the handler puts its own event files: RUN/gpudiag/WORKER.
 _OWN_RUN: Final = re.compile(r"(?:(?P<run>.*)/)?gpudiag/[^/]+", re.DOTALL)
 _SPAN: Final = re.compile(r"[0-9]{1,19}")
 _DIGITS_OF_NS: Final = 19
@@ -55,19 +55,19 @@ _DIGITS_OF_NS: Final = 19
 
 @dataclass(frozen=True)
 class Record:
-    """What an event file has of one recording."""
+    """The record of one recording in an event file."""
 
     id: str
-    file: TraceFile  # the recording's, which may be gone
+    file: TraceFile  # of the recording; it may be gone
     answer: bytes = field(repr=False)  # a ReportState, as gzipped JSON
-    summary: Mapping[str, str] = field(repr=False)  # as of a cache entry
+    summary: Mapping[str, str] = field(repr=False)  # like that of a cache entry
     time_ns: int
 
 
 class RecordReader:
     """Keeps the records that a data provider of TensorBoard has up to date.
 
-    plugin, tag: of the tensors that are records. Without a provider there are none.
+    plugin, tag: of the tensors that are records. Without a provider, there are no records.
     """
 
     def __init__(self, provider: Any, plugin: str, tag: str) -> None:
@@ -99,7 +99,7 @@ class RecordReader:
     def without_trace(self, files: Collection[TraceFile]) -> Iterator[Record]:
         """Yield the records whose trace is not among the files, sorted by run, worker and span.
 
-        A trace is in the run of its record, or in the folder around it.
+        The trace of a record is in the record's run, or in the parent folder of that.
         """
         found = self._found
         if not found:
@@ -143,7 +143,7 @@ class RecordReader:
                 read = data.get(run, {}).get(self._tag, ())[-MOST_OF_A_RUN:]
                 of_run[run] = _records(run, read, self._of_run.get(run, {}))
         self._of_run, self._last = of_run, {run: last[run] for run in of_run}
-        # By id: a recording that is recorded again replaces its record.
+        # By id: a record that is written again replaces the earlier one.
         read_now = [record for records in of_run.values() for record in records.values()]
         found = {record.id: record for record in read_now if record is not None}
         newest = sorted(found.values(), key=lambda record: record.file.modified_ns)[-MOST_RECORDS:]
@@ -177,7 +177,7 @@ def _left_out(what: str) -> GpudiagError:
 def _records(
     run: str, data: Iterable[Any], before: Mapping[bytes, Record | None]
 ) -> dict[bytes, Record | None]:
-    """Return the records of a run by a hash of each. Those that are in `before` are taken from there."""
+    """Return the records of a run, by a hash of their content. Records in `before` are not read again."""
     found: dict[bytes, Record | None] = {}
     for datum in data:
         content = datum.numpy.item() if datum.numpy.size == 1 else b""
@@ -254,7 +254,7 @@ def _account(report: pb.Report) -> list[pb.CauseTime]:
 
 
 def _refuse_far(message: Message) -> None:
-    """Raise ValueError if a time or a size is one that no recording has."""
+    """Raise ValueError if a time or a size is larger than any recording has."""
     for kind, value in message.ListFields():
         is_bounded = kind.name == "us" or kind.name.endswith("_us") or "bytes" in kind.name
         for item in value if hasattr(value, "extend") else [value]:

@@ -1,4 +1,4 @@
-"""Which recordings of the log directory an answer about several is about, as far as their names tell."""
+"""Which recordings of the log directory belong to a job or a run, as far as their names tell."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping
 
 from tb_gpudiag.service.index.log_index import TraceEntry
 
-# A job of more ranks, or a run of more recordings, is answered for the first, or the newest ones.
+# Of a job with more ranks, the first ones are read; of a run with more recordings, the newest ones.
 MOST_MEMBERS = 4_000
 
 _NS_PER_MS = 1_000_000
-# Spans are Unix times: in ms until torch 2.1, then in ns. Files that somebody named have other numbers, which
-# are less than any time since 2001.
+# Spans are Unix times: in ms until torch 2.1, then in ns. Files named by users have other numbers, all less
+# than the time of any day since 2001.
 _LEAST_MS_SPAN = 10**12
 _LEAST_NS_SPAN = 10**16
 
 
 def ranks_of(entries: Iterable[TraceEntry], chosen: TraceEntry) -> list[TraceEntry]:
-    """Return what may be the job of a trace: of each worker of its run, the recording nearest in time.
+    """Return the traces that may be the job of this one: of each worker of its run, the one nearest in time.
 
-    The chosen trace comes first, then the others by worker: the answer's key depends on the order. Reading
-    them decides whether they belong together.
+    The chosen trace comes first, then the others by worker: the key of the answer depends on the order.
+    Whether they are one job is decided when they are read.
     """
     nearest: dict[str, TraceEntry] = {chosen.file.worker: chosen}
     at_ns = time_ns(chosen)
@@ -38,13 +38,13 @@ def ranks_of(entries: Iterable[TraceEntry], chosen: TraceEntry) -> list[TraceEnt
 
 
 def recordings_of(entries: Mapping[str, TraceEntry], run: str) -> list[TraceEntry]:
-    """Return the recordings of a run, the oldest first, also those with a record only."""
+    """Return the recordings of a run, the oldest first, including those with only a record."""
     found = sorted(_traces_of(entries.values(), run), key=time_ns)
     return found[-MOST_MEMBERS:]
 
 
 def time_ns(entry: TraceEntry) -> int:
-    """Return when the trace was written, as its name tells, else as the file does."""
+    """Return when the trace was written: by its name, or by the file's time if the name does not tell."""
     span = int(entry.file.span[:19] or 0)
     if span >= _LEAST_NS_SPAN:
         return span

@@ -1,4 +1,4 @@
-"""Log directories in stores (S3 and others). A dead network delays no scan of the others."""
+"""Log directories in stores (S3 and others). A dead network delays no scan of other directories."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Final
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.trace.files.find import Found
 
-# A listing takes at most this share of the time: stores charge for each call. But a listing that was slow, as
-# calls were repeated must not delay the next one for minutes.
+# Listings take at most this share of the time, because stores charge for each call. But a listing that was
+# slow because calls were repeated must not delay the next one for minutes.
 SHARE_OF_TIME = 0.1
 MOST_PAUSE_S = 30.0
 
 # The pause after a listing that failed.
 RETRY_S = 10.0
 
-# A listing that takes longer is a problem that the page shows.
+# If a listing takes longer, the page shows it as a problem.
 SLOW_S = 10.0
 
-# No thread is abandoned earlier. By then, calls have reached their own limits on time.
+# A listing thread is abandoned after this long. By then, calls have reached their own time limits.
 ABANDONED_AFTER_S = 900.0
 
 AGAIN: Final = "it is asked again until it answers"
 
 
 class RemoteRoot:
-    """One log directory in a store, and what is known of it. `wake` is called after each listing.
+    """One log directory in a store, and its last listing. `wake` is called after each listing.
 
     `ask` and `found` belong to one thread.
     """
@@ -44,11 +44,11 @@ class RemoteRoot:
         self._find = find
         self._wake = wake
         self._monotonic_s = monotonic_s
-        self._ended = threading.Event()  # of the last listing that was begun
+        self._ended = threading.Event()  # set when the last listing that was begun has ended
         self._ended.set()
         self._began_s = 0.0
         self._next_s = float("-inf")
-        self._last = Found()  # that the store answered
+        self._last = Found()  # the last listing that succeeded
         self._answered = False
         self._problems: list[GpudiagError] = []
 
@@ -67,7 +67,7 @@ class RemoteRoot:
         self._ended.wait(at_most_s)
 
     def found(self) -> Found:
-        """Return what the store answered last. Its problems say if it does not answer any more."""
+        """Return the last listing. Its problems say if the store no longer answers."""
         problems = self._problems
         if not self._ended.is_set() and self._monotonic_s() - self._began_s >= SLOW_S:
             silent = Unreadable("the store does not answer", where=self._url, remedy="check the connection")
@@ -82,7 +82,7 @@ class RemoteRoot:
             found = self._find(self._url)
         except GpudiagError as error:
             found = Found(problems=[error], lost=True)
-        except Exception as error:  # a bug, or what a back end raises in a strange place
+        except Exception as error:  # a bug, or an unexpected error of a back end
             what = f"the store cannot be listed: {type(error).__name__}"
             found = Found(problems=[Unreadable(what, where=self._url)], lost=True)
         if ended is not self._ended:  # abandoned: another listing has begun
@@ -98,7 +98,7 @@ class RemoteRoot:
         self._wake()
 
     def _lost(self, problem: GpudiagError) -> GpudiagError:
-        """Say what the page still shows, and what happens next."""
+        """Return the problem with what the page still shows and what happens next."""
         what = f"{problem.what.rstrip('.')}. The list is from before" if self._answered else problem.what
         remedy = f"{problem.remedy}; {AGAIN}" if problem.remedy else AGAIN
         return Unreadable(what, where=self._url, remedy=remedy)

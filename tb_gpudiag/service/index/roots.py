@@ -12,7 +12,7 @@ from tb_gpudiag.trace.files.find import parse_logdir_spec
 
 @dataclass(frozen=True)
 class Root:
-    """A log directory, file or fsspec URL. `prefix` goes before the names of its runs; it may be empty."""
+    """A log directory, file or fsspec URL. `prefix`, which may be empty, precedes the names of its runs."""
 
     path: str
     prefix: str = ""
@@ -25,7 +25,7 @@ class Root:
 
 
 def roots_from(logdir: str | None, logdir_spec: str | None) -> list[Root]:
-    """Return the roots of `--logdir`, or else of `--logdir_spec`; none if there are neither or it is invalid.
+    """Return the roots of `--logdir`, or else of `--logdir_spec`; none if both are missing or invalid.
 
     Paths are made absolute here: TensorBoard passes them as they are, and its working directory may change.
     """
@@ -39,8 +39,8 @@ def roots_from(logdir: str | None, logdir_spec: str | None) -> list[Root]:
         return []
     paths = [(name, _absolute(path)) for name, path in named]
     unnamed = sum(1 for name, _ in paths if not name)
-    # One directory without a name needs none. Several would each have a run ".", so their paths are the
-    # names.
+    # A single directory without a name needs no prefix. Several would each have a run ".", so their paths are
+    # their names.
     return [Root(path, name or (without_url_secrets(path) if unnamed > 1 else "")) for name, path in paths]
 
 

@@ -36,8 +36,7 @@ def run_row(digest: Digest) -> pb.RunRow:
 
 
 def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
-    """Return the row of a job: of its ranks the slowest step, the mean share of busy time, and the highest
-    share of memory."""
+    """Return the row of a job: the slowest step, mean busy share and highest memory share of its ranks."""
     slowest = max(of_ranks, key=lambda row: row.step_us)
     return row_with(
         job.findings,
@@ -87,7 +86,7 @@ def quartiles(durations: Int64 | list[float]) -> tuple[float, float, float]:
 
 
 def _account(digest: Digest) -> list[pb.CauseTime]:
-    """Return the parts of the step window: the GPU's, or the host's without one."""
+    """Return the parts of the step window: of the GPU, or of the host if there is no GPU."""
     steps, causes = digest.steps, digest.about.causes
     on_gpu = digest.about.devices > 0
     work = ("computing", "copying", "communicating")
@@ -98,6 +97,6 @@ def _account(digest: Digest) -> list[pb.CauseTime]:
 
 
 def memory_share(memories: Iterable[MemoryPeaks | pb.DeviceMemory]) -> float:
-    """Return the highest share of a device's memory that was reserved."""
+    """Return the highest share of its memory that a device reserved."""
     shares = [m.peak_reserved_bytes / m.capacity_bytes for m in memories if m.capacity_bytes > 0]
     return max(shares, default=0.0)

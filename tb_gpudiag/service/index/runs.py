@@ -18,28 +18,28 @@ from tb_gpudiag.wording.format import share
 # Rows in one answer: a quarter of a megabyte, before compression.
 MOST_ROWS = 500
 
-# Smaller changes are noise from recording to recording.
+# Smaller changes between recordings are noise.
 LEAST_CHANGE = 0.02
 
 
-class Analyses(Protocol):
-    """What is known about traces. Its methods take locks."""
+class TraceStates(Protocol):
+    """What is known about each trace. The methods take locks."""
 
     def described(self, entry: TraceEntry) -> pb.TraceEntry:
         """Return the trace's entry in the list of traces, with its state."""
 
     def summary_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
-        """Return what the list shows of an analyzed trace; None for others."""
+        """Return the summary of an analyzed trace for the list; None if the trace is not analyzed."""
 
     def job_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
-        """Return the same of the job that it is a rank of: empty if it is of none, None if not known."""
+        """Return the summary of the job that the trace is a rank of: empty for no job, None if unknown."""
 
 
 class Changes(NamedTuple):
-    """What has changed: `traces` of each run of `part`, never modified later.
+    """Runs that have changed.
 
-    total: number of all runs. folders: whether several folders have several runs, so that the page shows the
-    runs by folder.
+    part: their names. traces: of each of them; never modified later. total: number of all runs.
+    folders: several folders have several runs each, so the page groups runs by folder.
     """
 
     part: ListChanges
@@ -49,7 +49,7 @@ class Changes(NamedTuple):
 
 
 class Runs:
-    """Which runs there are, and which of them have changed. Not safe for threads: the caller locks."""
+    """Which runs there are, and which of them have changed. Not thread-safe: the caller locks."""
 
     def __init__(self) -> None:
         self._listing = Listing()
@@ -69,18 +69,18 @@ class Runs:
         self._folders = sum(count > 1 for count in runs_in.values()) > 1
 
     def change(self, runs: Iterable[str]) -> None:
-        """Note that the analysis of a trace of these runs has changed."""
+        """Note that the analysis of a trace in each of these runs has changed."""
         self._listing.change({run for run in runs if run in self._traces})
 
     def changes(self, known: int | None) -> Changes | None:
-        """Return the runs that have changed since `known`, as `Listing.since` does; None if none has."""
+        """Return the runs that have changed since `known` (see Listing.since); None if no run has."""
         if known == self._listing.number:
             return None
         part = self._listing.since(known, MOST_ROWS)
         return self._changes(part, part.changed)
 
     def all(self, at_once: int) -> Changes | None:
-        """Return all runs, as changes after which the page knows of none if there are more than `at_once`."""
+        """Return all runs. If there are more than `at_once`, the page knows of none of them afterwards."""
         if len(self._traces) <= at_once:
             return self.changes(None)
         runs = list(self._traces)
@@ -100,11 +100,11 @@ def by_run(entries: Iterable[TraceEntry]) -> dict[str, list[TraceEntry]]:
     return traces
 
 
-def table_of(changes: Changes, analyses: Analyses) -> pb.RunTable:
-    """Return the rows of the runs that have changed. Call it without a lock."""
+def table_of(changes: Changes, states: TraceStates) -> pb.RunTable:
+    """Return the rows of the runs that have changed. Call it without holding a lock."""
     part = changes.part
     return pb.RunTable(
-        rows=[_row(traces, analyses) for traces in changes.traces],
+        rows=[_row(traces, states) for traces in changes.traces],
         generation=part.number,
         total=changes.total,
         removed=part.removed,
@@ -114,9 +114,9 @@ def table_of(changes: Changes, analyses: Analyses) -> pb.RunTable:
     )
 
 
-def first_rows(changes: Changes, analyses: Analyses, most: int) -> Changes:
-    """Return the runs that the page shows first: with the most to gain, by folder if there are folders."""
-    ordered = sorted(changes.traces, key=lambda traces: _gain(traces, analyses), reverse=True)
+def first_rows(changes: Changes, states: TraceStates, most: int) -> Changes:
+    """Return the runs that the page shows first: those with the most to gain, by folder if `folders`."""
+    ordered = sorted(changes.traces, key=lambda traces: _gain(traces, states), reverse=True)
     if changes.folders:
         places: dict[str, int] = {}
         for traces in ordered:
@@ -125,12 +125,12 @@ def first_rows(changes: Changes, analyses: Analyses, most: int) -> Changes:
     return changes._replace(traces=ordered[:most])
 
 
-def _gain(traces: Sequence[TraceEntry], analyses: Analyses) -> tuple[float, float]:
-    """Return what a fix saves in the newest analyzed recording, and its time."""
-    newest = newest_analyzed(traces, analyses.summary_of)
-    found = _row_in(analyses.summary_of(newest))
+def _gain(traces: Sequence[TraceEntry], states: TraceStates) -> tuple[float, float]:
+    """Return what a fix saves in the newest analyzed recording, and when that was recorded."""
+    newest = newest_analyzed(traces, states.summary_of)
+    found = _row_in(states.summary_of(newest))
     if of_several_ranks(traces, newest):
-        job = analyses.job_of(newest)
+        job = states.job_of(newest)
         found = _row_in(job) or (found if job is not None else "")
     return gain_of(found) if found else (0.0, time_ns(traces[-1]) / 1e9)
 
@@ -138,12 +138,12 @@ def _gain(traces: Sequence[TraceEntry], analyses: Analyses) -> tuple[float, floa
 def newest_analyzed(
     traces: Sequence[TraceEntry], summary_of: Callable[[TraceEntry], Mapping[str, str] | None]
 ) -> TraceEntry:
-    """Return the newest recording that is analyzed, else the newest."""
+    """Return the newest analyzed recording; if there is none, the newest one."""
     return next((trace for trace in reversed(traces) if _row_in(summary_of(trace))), traces[-1])
 
 
 def of_several_ranks(traces: Sequence[TraceEntry], newest: TraceEntry) -> bool:
-    """Return whether a run has traces of several workers, which may be ranks of a job."""
+    """Return whether a run has traces of several workers, which may be the ranks of a job."""
     return _kind(newest) == "trace" and len(_workers(traces, newest)) > 1
 
 
@@ -170,18 +170,17 @@ def _folder(run: str) -> str:
     return run.rpartition("/")[0]
 
 
-def _row(traces: Sequence[TraceEntry], analyses: Analyses) -> pb.RunRow:
-    """Return the row of a run: figures of its newest analyzed recording or job, and the state of the newest
-    one."""
-    newest = newest_analyzed(traces, analyses.summary_of)
-    row = _figures(newest, analyses)
-    before = _recording_before(traces, newest, analyses)
+def _row(traces: Sequence[TraceEntry], states: TraceStates) -> pb.RunRow:
+    """Return the row of a run: figures and state of its newest analyzed recording or job."""
+    newest = newest_analyzed(traces, states.summary_of)
+    row = _figures(newest, states)
+    before = _recording_before(traces, newest, states)
     change = change_between(before, row) if before is not None else ""
-    state = analyses.described(newest)
+    state = states.described(newest)
     workers = _workers(traces, newest)
     row.kind, row.state, row.ranks = state.kind, state.state, len(workers)
     if of_several_ranks(traces, newest):
-        row = _of_job(row, analyses.job_of(newest))
+        row = _of_job(row, states.job_of(newest))
     row.id = row.run = newest.file.run
     row.worker = newest.file.worker
     row.change = change
@@ -193,24 +192,24 @@ def _row(traces: Sequence[TraceEntry], analyses: Analyses) -> pb.RunRow:
     return row
 
 
-def _figures(trace: TraceEntry, analyses: Analyses) -> pb.RunRow:
-    found = _row_in(analyses.summary_of(trace))
+def _figures(trace: TraceEntry, states: TraceStates) -> pb.RunRow:
+    found = _row_in(states.summary_of(trace))
     return from_json(found, pb.RunRow) if found else pb.RunRow()
 
 
 def _recording_before(
-    traces: Sequence[TraceEntry], newest: TraceEntry, analyses: Analyses
+    traces: Sequence[TraceEntry], newest: TraceEntry, states: TraceStates
 ) -> pb.RunRow | None:
-    """Return the figures of the analyzed recording of the same worker before the newest one."""
+    """Return the figures of the same worker's last analyzed recording before the newest one."""
     others = [trace for trace in traces[: traces.index(newest)] if trace.file.worker == newest.file.worker]
     for trace in reversed(others):
-        if _row_in(analyses.summary_of(trace)):
-            return _figures(trace, analyses)
+        if _row_in(states.summary_of(trace)):
+            return _figures(trace, states)
     return None
 
 
 def _of_job(row: pb.RunRow, job: Mapping[str, str] | None) -> pb.RunRow:
-    """Return the row of the job that `row` is a rank of. One rank's verdict is not the job's."""
+    """Return the row of the job that `row` is a rank of: the verdict of one rank is not that of the job."""
     if job is None:
         row.kind = pb.TraceInfo.job
         if row.state == pb.TraceEntry.ready:
@@ -225,9 +224,9 @@ def _of_job(row: pb.RunRow, job: Mapping[str, str] | None) -> pb.RunRow:
 
 
 def change_between(before: pb.RunRow, now: pb.RunRow) -> str:
-    """Say what changed since the recording before: step time and memory. "" if nothing did.
+    """Say what changed since the previous recording in step time and memory; "" if nothing did.
 
-    A step counts as changed if the middle halves of both recordings' steps do not overlap.
+    The step time counts as changed if the middle halves of the step times of both recordings do not overlap.
     """
     changes = []
     apart = now.low_step_us > before.high_step_us or now.high_step_us < before.low_step_us

@@ -1,7 +1,7 @@
-"""A process of this package that answers requests: start it, ask it, and end it. serving.py is its side.
+"""Child processes that answer requests: start, limit, ask and end them. serving.py is the other side.
 
-Not by `multiprocessing`: that would run the main script of a program that embeds TensorBoard a second time.
-Imports the standard library only: the process of a training job uses it.
+`multiprocessing` would run the main script of a program that embeds TensorBoard a second time. This module
+imports only the standard library, because it also runs inside training jobs.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class ChildEnded(Exception):
-    """The process ended before it answered. As text: how."""
+    """The process ended before it answered. str() says how it ended."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"signal {-code}" if code < 0 else f"exit code {code}")
 
 
 class Child:
-    """One process at a time, started when it is asked and replaced when it has ended.
+    """At most one process, started when it is asked for something, and replaced when it has ended.
 
-    All but `close` and `kill` belong to one thread at a time.
+    Only `close` and `kill` may be called while another thread uses it.
 
-    module: its function `answer` answers requests, in the process: see serving.py.
-    nice: how much less of the processors it takes than other programs.
-    idle_s: it exits if nobody asks for this long; 0 for never.
-    ends_with_thread: Linux ends it as soon as the thread that started it ends, however that happens.
-        Otherwise, it ends when it notices that its stdin has ended.
+    module: has the function `answer`, which answers requests in the process: see serving.py.
+    nice: how much the process lowers its priority.
+    idle_s: the process exits if it is not asked for this long; 0 for never.
+    ends_with_thread: on Linux, the process ends as soon as the thread that started it ends, whatever it is
+        doing. Otherwise, it ends when it notices that its stdin has ended.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Child:
         return answer
 
     def messages(self, request: dict[str, Any], within_s: float | None = None) -> Iterator[ChildMessage]:
-        """Send a request, and yield what comes back; the answer is the last.
+        """Send a request, and yield the messages that come back. The last one is the answer.
 
         within_s: how long the first message may take; None for any time.
 
@@ -76,7 +76,7 @@ class Child:
             ProcessFailed: no process can be started.
             ChildEnded: the process ended, or was killed.
             TimeoutError: the first message took too long. The process is killed.
-            GpudiagError: that is the answer.
+            GpudiagError: the process answered with this error.
         """
         answered = False
         process = self._running(str(request.get("where", "")))
@@ -106,11 +106,11 @@ class Child:
         self.kill()
 
     def stop(self) -> int:
-        """End the process. Return its exit code, 0 if none ran."""
+        """End the process and release its pipes. Return its exit code; 0 if no process ran."""
         process, self._process = self._process, None
         if process is None:
             return 0
-        # Its stdin may not end: processes that were forked meanwhile have it open, too.
+        # Closing stdin is not enough: processes forked meanwhile have it open, too.
         process.kill()
         process.wait()
         self._keep_output(process)
@@ -121,7 +121,7 @@ class Child:
         return process.returncode
 
     def forget(self) -> None:
-        """Leave the process to the parent, after a fork."""
+        """After a fork: leave the process to the parent of this one."""
         self._process = None
 
     def _running(self, where: str) -> subprocess.Popen[bytes]:
@@ -134,13 +134,13 @@ class Child:
         try:
             process = subprocess.Popen(
                 [*PROGRAM, self._module, str(parent), str(self._nice), str(self._idle_s)],
-                stdin=subprocess.PIPE,  # it ends when we do, and then the process exits
+                stdin=subprocess.PIPE,  # ends when this process does, and then the child exits
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 env=worker_environment(),
                 cwd=os.path.abspath(os.sep),  # it is on Python's path, and must not contain a random.py
-                start_new_session=True,  # Ctrl-C in the terminal is for us only
+                start_new_session=True,  # Ctrl-C in the terminal is for this process only
             )
         except OSError as error:
             raise ProcessFailed(
@@ -152,14 +152,14 @@ class Child:
             os.set_blocking(_descriptor(stream), False)
         self.last_output = b""
         self._process = process
-        if self._closed.is_set():  # meanwhile
+        if self._closed.is_set():  # by another thread, meanwhile
             process.kill()
         return process
 
     def _exchange(
         self, process: subprocess.Popen[bytes], request: bytes, within_s: float | None
     ) -> Iterator[ChildMessage]:
-        """Write the request, and yield messages. Never blocks on either, and reads stderr meanwhile."""
+        """Write the request, read stderr, and yield messages, without blocking on any single pipe."""
         to_it, from_it, output = map(_descriptor, (process.stdin, process.stdout, process.stderr))
         unsent = memoryview(request)
         received = bytearray()
@@ -189,11 +189,11 @@ class Child:
         if content:
             return content
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(ENDS_WITHIN_S)  # before stop() kills it: why it ended is in its exit code
+            process.wait(ENDS_WITHIN_S)  # before stop() kills it, which would hide its exit code
         raise ChildEnded(self.stop())
 
     def _keep_output(self, process: subprocess.Popen[bytes]) -> bool:
-        """Keep the end of what the process has printed. Return whether it may print more."""
+        """Read what the process has printed, and keep the end. Return whether it may print more."""
         with contextlib.suppress(BlockingIOError):
             while content := os.read(_descriptor(process.stderr), 65536):
                 self.last_output = (self.last_output + content)[-LAST_OUTPUT_BYTES:]
@@ -207,13 +207,13 @@ def _descriptor(stream: IO[bytes] | None) -> int:
 
 
 def _ready(pipes: selectors.BaseSelector, end_s: float | None) -> set[int]:
-    """Wait until some pipes are ready, and return them; none at the end of the time."""
+    """Wait until some pipes are ready, and return them; none if the time is over."""
     rest_s = None if end_s is None else max(0.0, end_s - time.monotonic())
     return {key.fd for key, _ in pipes.select(rest_s)}
 
 
 def _written(descriptor: int, content: memoryview) -> int:
-    """Write as much as fits. Of a process that has ended, all counts as written: reading shows the end."""
+    """Write as much as fits. If the process has ended, all counts as written: reading shows the end."""
     try:
         return os.write(descriptor, content)
     except BlockingIOError:

@@ -1,6 +1,6 @@
-"""The one form in which this package talks with its child processes: a kind, fields as JSON, and bytes.
+"""Messages between this package and its child processes: a kind, fields as JSON, and bytes.
 
-A request is answered by any number of progress and pieces, and then by one answer or one error.
+Each request is followed by any number of PROGRESS and PIECE messages, and then by an ANSWER or an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tb_gpudiag.errors import GpudiagError, ProcessFailed
 
 _HEAD: Final = struct.Struct("<BII")  # kind, bytes of the fields, bytes of the content
 
-# Far above any real one. A process that sends more has lost its mind.
+# Far larger than any real message.
 _MOST_FIELD_BYTES: Final = 256 << 20
 _MOST_CONTENT_BYTES: Final = 1 << 30
 
@@ -29,12 +29,12 @@ class MessageKind(IntEnum):
     PIECE = 3  # a part of a file
     ANSWER = 4
     ERROR = 5  # a GpudiagError
-    LAST_ERROR = 6  # and the process ends
+    LAST_ERROR = 6  # the same, and the process ends
 
 
 @dataclass(frozen=True)
 class ChildMessage:
-    """One message. A request's field `where` names the file that errors are about."""
+    """One message. In a request, the field `where` names the file that errors are about."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     content: bytes = b""
@@ -47,7 +47,7 @@ class ChildMessage:
 
 
 def take(received: bytearray) -> ChildMessage | None:
-    """Take the first message off what was received; None if it is not complete yet.
+    """Remove the first message from what was received; None if it is not complete yet.
 
     Raises:
         ValueError: the other side sent no message.
@@ -69,7 +69,7 @@ def take(received: bytearray) -> ChildMessage | None:
 
 
 def of_error(error: GpudiagError) -> ChildMessage:
-    """Return the message of an error, for `error_in`."""
+    """Return the message that sends an error."""
     fields = {
         "error": type(error).__name__,
         "what": error.what,
@@ -80,7 +80,7 @@ def of_error(error: GpudiagError) -> ChildMessage:
 
 
 def error_in(message: ChildMessage) -> GpudiagError:
-    """Return the error that a message says."""
+    """Return the error that a message sends."""
     named = getattr(errors, str(message.fields["error"]), None)
     kind = named if isinstance(named, type) and issubclass(named, GpudiagError) else ProcessFailed
     what, where, remedy = (str(message.fields[name]) for name in ("what", "where", "remedy"))

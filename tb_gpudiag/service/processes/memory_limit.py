@@ -15,12 +15,12 @@ from types import FrameType
 
 from tb_gpudiag.errors import LimitReached
 
-# Memory fills up at a few gigabytes per second, so this is often enough.
+# Memory fills up at a few gigabytes per second at most, so this is often enough.
 WATCH_EVERY_S = 0.05
 
-# The watch sees used memory only, and with a delay. The system refuses allocations past this many limits and
-# what libraries and threads reserve without using it. Libraries may crash when memory is refused, so the
-# watch has to come first.
+# The watching thread sees only used memory, and with a delay. The system refuses allocations beyond this many
+# times the limit, plus what libraries and threads reserve without using it. Libraries may crash then, so the
+# thread must act first.
 REFUSED_AT = 2
 RESERVED_BYTES = 1 << 30
 
@@ -28,16 +28,16 @@ _SIGNAL = signal.SIGUSR2
 
 
 class MemoryLimit:
-    """Stops the analysis of a file that takes more memory than the limit, which costs only its own result.
+    """Stops the analysis of a file that takes more memory than the limit; other files are still analyzed.
 
-    It raises MemoryError in the main thread, by a signal: that also interrupts waiting for other threads.
+    It raises MemoryError in the main thread by a signal, which also interrupts waiting for other threads.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._watched = False
         self._exceeded = False
-        self._lowest = False  # no lower limit of the process was there before
+        self._lowest = False  # there was no lower limit before (ulimit)
         if threading.current_thread() is threading.main_thread():
             signal.signal(_SIGNAL, self._stop)
             self._lowest = limit_memory(self._limit_bytes, self._tell)
@@ -45,7 +45,7 @@ class MemoryLimit:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Raise MemoryError if the code inside takes too much."""
-        if self._exceeded:  # by the file before, which is gone now
+        if self._exceeded:  # by the previous file, which is no longer in memory
             release_memory()
         self._exceeded = False
         self._watched = True
@@ -69,9 +69,9 @@ class MemoryLimit:
 
 
 def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
-    """From now on, call `exceeded` on a thread of its own, again and again, while this process takes more.
+    """From now on, call `exceeded` on a separate thread, repeatedly, while this process takes more memory.
 
-    Allocations far past the limit fail with MemoryError. Return False if this process has a lower limit
+    Allocations far beyond the limit fail with MemoryError. Return False if this process has a lower limit
     already (ulimit).
     """
     lowest = _refuse_beyond(limit_bytes * REFUSED_AT + RESERVED_BYTES)
@@ -87,7 +87,7 @@ def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
 
 
 def out_of_memory(limit_bytes: int, where: str) -> LimitReached:
-    """Return the error for a file that took more than the limit, or than the machine has if that is 0."""
+    """Return the error for a file that took more than the limit, or, for 0, than the machine has."""
     if limit_bytes:
         return LimitReached(
             f"The analysis was stopped at its memory limit of {limit_bytes >> 20} MB.",
@@ -105,7 +105,7 @@ def release_memory() -> None:
     """Return unused memory to the operating system."""
     gc.collect()
     pyarrow = sys.modules.get("pyarrow")
-    if pyarrow is not None:  # not before something has been read
+    if pyarrow is not None:  # it is not imported before something was read
         pyarrow.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,6 +1,6 @@
-"""Processes that this package starts: their environment, their priority, and when they end.
+"""The environment and the priority of processes that this package starts, and when they end.
 
-Imports the standard library only: a child lowers its priority before it imports more.
+This module imports only the standard library: a child lowers its priority before it imports more.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 
 import tb_gpudiag
 
-# The training job may run on the same machine.
+# A training job may run on the same machine.
 NICE = 10
 
 # On a busy core, 1.5% of its time.
 LOWEST = 19
 
-# When memory runs out, Linux shall kill this process rather than TensorBoard or a training job.
+# When memory runs out, Linux kills our processes rather than TensorBoard or a training job.
 OOM_SCORE_ADJUSTMENT = "500"
 
-# Of our own processes. numpy starts a thread for each core when it is imported, but nothing here multiplies
-# matrices. glibc gives each thread a heap of its own, so the diagnosis could not use what the threads that
-# read the trace have freed: it took a tenth more memory.
+# When numpy is imported, it starts a thread for each core, but nothing here multiplies matrices. glibc gives
+# each thread its own heap: the diagnosis took a tenth more memory, because it could not reuse the memory of
+# the threads that had read the trace.
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 M_ARENA_MAX = -8
 
@@ -36,7 +36,7 @@ SIGKILL = 9
 
 
 def worker_environment() -> dict[str, str]:
-    """Return an environment where Python finds this package, and nothing in its working directory."""
+    """Return an environment in which Python finds this package, but nothing in its working directory."""
     package_root = str(Path(tb_gpudiag.__file__).resolve().parent.parent)
     searched_anyway = {
         os.path.realpath(path) for path in (*site.getsitepackages(), site.getusersitepackages())
@@ -51,7 +51,7 @@ def worker_environment() -> dict[str, str]:
 
 
 def use_environment() -> None:
-    """Set ENVIRONMENT for this process, which has not imported numpy, and those that it starts."""
+    """Set ENVIRONMENT for this process, before it imports numpy, and for the processes that it starts."""
     os.environ.update({**ENVIRONMENT, **os.environ})
     with contextlib.suppress(OSError, AttributeError, TypeError, ValueError):  # another C library or system
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, int(os.environ["MALLOC_ARENA_MAX"]))
@@ -59,7 +59,7 @@ def use_environment() -> None:
 
 @contextlib.contextmanager
 def without_collecting() -> Iterator[None]:
-    """Collect no garbage during large imports: there is none, and the search takes a tenth of their time."""
+    """Collect no garbage during large imports: there is none, and the search takes a tenth of the time."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -70,18 +70,18 @@ def without_collecting() -> Iterator[None]:
 
 
 def die_with_parent(parent: int) -> None:
-    """On Linux, ask for a signal when the thread ends that started this process."""
+    """On Linux, have this process killed when the thread that started it ends."""
     if sys.platform == "linux":
         try:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
         except (OSError, AttributeError):  # a C library without it
             return
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before the line above
             os._exit(1)
 
 
 def lower_priority(nice: int) -> None:
-    """Take less of the processors than other programs, and be the first to go when memory runs out.
+    """Take less processor time than other programs, and be the first to be killed when memory runs out.
 
     nice: 0 to change nothing, up to LOWEST.
     """
@@ -92,6 +92,6 @@ def lower_priority(nice: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
-        if nice == LOWEST:  # in a session of its own, Linux may schedule it as an equal
+        if nice == LOWEST:  # Linux may schedule a session of its own as the equal of all others
             with contextlib.suppress(OSError):
                 Path("/proc/self/autogroup").write_text(str(nice))

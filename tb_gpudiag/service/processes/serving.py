@@ -1,7 +1,7 @@
 """The child's side of child.py: `python -m tb_gpudiag.service.processes MODULE PARENT NICE IDLE_S`.
 
-It lowers its priority before it imports MODULE, which has `answer(request, reply)`, and answers requests with
-that until stdin ends. With the process PARENT, it ends in any case: see Child.
+The process lowers its priority, imports MODULE, and answers requests with `MODULE.answer(request, reply)`,
+until stdin ends. PARENT: a process id; Linux ends this process with that one. 0 for no such process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKin
 from tb_gpudiag.service.processes.memory_limit import limit_memory, out_of_memory
 from tb_gpudiag.service.processes.process_setup import die_with_parent, lower_priority, without_collecting
 
-# More often than a progress bar can show is useless.
+# A progress bar cannot show more than this.
 SAY_EVERY_S: Final = 0.1
 
 PIPE_BYTES: Final = 1 << 20
@@ -33,7 +33,7 @@ AnswerRequest = Callable[[dict[str, Any], "Reply"], ChildMessage]
 
 
 class Reply:
-    """Sends messages to the parent, and exits if that no longer reads them."""
+    """Sends messages to the parent. Ends this process if the parent no longer reads them."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -42,7 +42,7 @@ class Reply:
         self._stage = ""
         self._limit_bytes = 0
         self._lowest = True
-        self.where = ""  # what the current request is about
+        self.where = ""  # the file that the current request is about
 
     def progress(self, share: float, stage: str) -> None:
         """Report the share of the work that is done, from 0 to 1. Call it as often as you like."""
@@ -57,13 +57,13 @@ class Reply:
         self.send(ChildMessage(content=content, kind=MessageKind.PIECE))
 
     def bound_memory(self, limit_bytes: int) -> None:
-        """From now on, end this process with an error if it takes more. The first limit counts."""
+        """Limit the memory of this process, which ends with an error beyond that. The first limit counts."""
         if not self._limit_bytes:
             self._limit_bytes = limit_bytes
             self._lowest = limit_memory(limit_bytes, self._exceeded)
 
     def end_without_memory(self) -> NoReturn:
-        """Answer that memory ran out, and end: what is left of the libraries may not work."""
+        """Answer that memory ran out, and end this process: its libraries may no longer work."""
         self._end(of_error(out_of_memory(self._limit_bytes if self._lowest else 0, self.where)))
 
     def send(self, message: ChildMessage) -> None:
@@ -88,7 +88,7 @@ def main() -> None:
     """Answer requests until stdin ends or, with IDLE_S, none comes for a while."""
     module, parent, nice, idle_s = sys.argv[1:]
     faulthandler.enable()
-    # Libraries may print: that must not get between the messages.
+    # What libraries print must not get between the messages.
     reply = Reply(_widened(os.dup(1)))
     os.dup2(2, 1)
     if int(parent):
@@ -117,12 +117,11 @@ def serve(answer: AnswerRequest, request: dict[str, Any], reply: Reply) -> None:
             reply.end_without_memory()
         # Log the place, not the message: that may contain anything from the trace.
         traceback.print_tb(error.__traceback__)
-        remedy = "Please report this bug. TensorBoard's log has the details."
-        reply.send(of_error(Defect.of(error, where=reply.where, remedy=remedy)))
+        reply.send(of_error(Defect.of(error, where=reply.where, remedy="Please report this bug.")))
 
 
 def _widened(pipe: int) -> int:
-    """Let the pipe hold a whole slice, so that TensorBoard reads it at once."""
+    """Let the pipe hold a whole slice, so that TensorBoard can read it at once."""
     with contextlib.suppress(ImportError, AttributeError, OSError):  # not on this system, or not allowed here
         import fcntl
 
@@ -131,7 +130,7 @@ def _widened(pipe: int) -> int:
 
 
 def _read(requests: SimpleQueue[dict[str, Any]]) -> None:
-    """Read requests until the parent ends, however that happens. Then, exit."""
+    """Read requests until stdin ends, as it does however the parent ends. Then, exit."""
     received = bytearray()
     with contextlib.suppress(Exception):
         while content := os.read(0, 1 << 20):

@@ -1,6 +1,6 @@
-"""Cut slices of timelines and of memory, in a process of its own: see slices.py and processes/.
+"""Cuts slices of timelines and of memory, in a process of its own: see slices.py and processes/.
 
-It maps entries of the cache into memory. If somebody cuts such a file off, only this process dies (SIGBUS).
+It maps cache entries into memory. If somebody truncates such a file, only this process dies (SIGBUS).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from tb_gpudiag.service.caches.cache_entry import Arrays, read_entry
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
-# Entries that stay mapped, each with one open file. Their pages belong to the system's cache of files.
+# Entries that stay mapped, each with one open file. Their memory is the system's file cache.
 MOST_OPEN = 8
 
-# Fast: a slice waits for it. Its text has few distinct characters, so more effort saves little.
+# The fastest: the page waits. The text has few distinct characters, so more effort would save little.
 GZIP_LEVEL = 1
 
 SLICERS: Mapping[str, Callable[..., Message]] = {
@@ -55,11 +55,11 @@ SLICERS: Mapping[str, Callable[..., Message]] = {
     "memoryState": slice_memory_state,
     "segments": slice_segments,
 }
-"""What can be cut, by name."""
+"""Functions that cut slices, by the name of the slice."""
 
 
 class Cutter:
-    """Cuts slices, and keeps the entries mapped that were asked for last."""
+    """Cuts slices, and keeps the entries mapped that were used last."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[str, int, int], Arrays] = OrderedDict()
@@ -87,7 +87,7 @@ class Cutter:
 
     def _arrays(self, path: Path) -> Arrays:
         status = os.lstat(path)
-        # An entry never changes: a new version is another file.
+        # An entry file never changes: a new version is another file.
         key = (str(path), status.st_ino, status.st_size)
         arrays = self._open.get(key)
         if arrays is None:

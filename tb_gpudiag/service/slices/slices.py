@@ -1,8 +1,8 @@
-"""Slices of timelines and of memory, cut by a process of its own (see cutter.py) and kept ready to send.
+"""Slices of timelines and of memory: cut by a separate process (see cutter.py), and kept ready to send.
 
-The process starts with the first slice, is replaced if it dies, and exits by itself when it is not needed.
-Here, no request computes anything: it finds its slice or waits for the process, without holding Python's
-lock. Pages ask for the same slices: they round what they ask for.
+The process starts with the first slice, is replaced if it dies, and exits when it is no longer needed.
+Requests compute nothing here: a request finds its slice, or waits for the process without holding Python's
+lock. Pages round ranges, so they often ask for the same slices.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tb_gpudiag.errors import ProcessFailed
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.settings import MIB
 
-# Slices are kept compressed, of at most a few hundred kilobytes each.
+# Of compressed slices, each of at most a few hundred kilobytes.
 KEPT_BYTES = 64 * MIB
 
-# Requests that may wait for the process. More are answered at once that they have to ask again.
+# Requests that may wait for the process. Further requests are told to ask again.
 MOST_WAITING = 64
 
-# A slice takes some hundredths of a second. The first one of a large trace reads all of its entry.
+# A slice takes some hundredths of a second. For the first slice of a large trace, the whole entry is read.
 ANSWER_WITHIN_S = 20.0
 
-# Without questions, the process exits after this long and gives everything back.
+# The process exits if it is not asked for this long.
 IDLE_S = 300.0
 
-# Other processes go first: those of TensorBoard's other tabs, and a training job.
+# TensorBoard's other tabs and a training job go first.
 NICE = 5
 
 MODULE = "tb_gpudiag.service.slices.cutter"
@@ -39,12 +39,12 @@ logger = logging.getLogger("tensorboard")
 
 
 class SlicesBusy(Exception):
-    """Too many requests are waiting already."""
+    """Too many requests are waiting."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A slice to cut: of the entry at `path`, of a kind in cutter.SLICERS, with that function's arguments."""
+    """Which slice to cut: the path of the entry, the name of a function in cutter.SLICERS, its arguments."""
 
     path: str
     kind: str
@@ -52,15 +52,15 @@ class Question:
 
 
 class Slices:
-    """Asks the process for slices, and keeps those that were asked for last."""
+    """Asks the process for slices, and keeps the last ones."""
 
     def __init__(self) -> None:
-        # Threads of requests start it, and end before it does.
+        # It is started by threads of requests, which end long before it does.
         self._cutter = Child(MODULE, nice=NICE, idle_s=IDLE_S, ends_with_thread=False)
         self._kept: OrderedDict[Question, bytes] = OrderedDict()
         self._kept_bytes = 0
-        self._lock = threading.Lock()  # of what is kept
-        self._turn = threading.Lock()  # of the process
+        self._lock = threading.Lock()  # guards what is kept
+        self._turn = threading.Lock()  # whose holder may ask the process
         self._room = threading.BoundedSemaphore(MOST_WAITING)
 
     def get(self, question: Question) -> bytes:
@@ -68,7 +68,7 @@ class Slices:
 
         Raises:
             CorruptEntry: the entry is gone or damaged.
-            SlicesBusy: too many others are waiting.
+            SlicesBusy: too many requests are waiting.
             GpudiagError: it cannot be cut.
         """
         found = self._find(question)
@@ -78,7 +78,7 @@ class Slices:
             raise SlicesBusy
         try:
             with self._turn:
-                found = self._find(question)  # another request may have asked for the same
+                found = self._find(question)  # another request may have had it cut meanwhile
                 if found is None:
                     found = self._cut(question)
                     self._keep(question, found)
@@ -105,8 +105,7 @@ class Slices:
                 self._kept_bytes -= len(self._kept.popitem(last=False)[1])
 
     def _cut(self, question: Question) -> bytes:
-        """Ask the process, and a new one if it dies or hangs: a file that was cut off is found to be so
-        then."""
+        """Ask the process, and again if it dies or hangs: a new one notices that a file is truncated."""
         what = ""
         request = {"where": question.path, "kind": question.kind, "arguments": question.arguments}
         for _ in range(2):
