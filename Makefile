@@ -38,8 +38,8 @@ SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
 # Python compiles what is imported, which is a small part of what is installed.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-# uv takes a tenth of pip's CPU time. It does not read pip's configuration: where that has the only way to an index,
-# pip installs after all.
+# uv takes a tenth of pip's CPU time, but does not read pip's configuration. If only pip knows a package index, pip
+# installs after all.
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .make/venv: setup.py pyproject.toml
@@ -78,7 +78,7 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 	$(BIN)/python -m tests.simulator $(LOG)/simulated $(addprefix --only ,$(SHOWN))
 	@touch $@
 
-# A trace that torch records on this machine. Without torch the demo says so and goes on.
+# A trace that torch records on this machine. Without torch, the demo says so and continues.
 .make/recorded-on-cpu: demo/cpu.sh demo/cpu.py demo/memory_leak.py demo/common.py
 	@mkdir -p .make
 	@rm -rf $(LOG)/recorded_on_cpu
@@ -92,14 +92,14 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 	timeout 240 $(PIP) torch==$(TORCH_VERSION) && touch $@ || \
 		echo "test: torch $(TORCH_VERSION) is not available: tests that record with it are skipped"
 
-# The old plugin, for the test that both run in one TensorBoard. Without pandas' own dependencies in the environment.
+# The old plugin, for the test that runs both plugins in one TensorBoard. It stays outside of the environment.
 OLD_PLUGIN := torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata
 
 .make/torch-tb-profiler: .make/venv
 	$(UV) --no-deps --target $@ $(OLD_PLUGIN) || $(PIP) --no-deps --upgrade --target $@ $(OLD_PLUGIN) || \
 		echo "test: torch-tb-profiler is not available: its test is skipped"
 
-# pytest compiles each module of tests with its own form of assert. Workers that start together would each do it.
+# pytest compiles each test module with its own form of assert. Workers that start together would all compile it.
 .make/compiled-tests: .make/venv
 	$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true  # test-python says what is wrong
 	@touch $@

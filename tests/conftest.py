@@ -30,7 +30,7 @@ BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 
 @pytest.fixture(autouse=True, scope="session")
 def unlimited() -> Iterator[None]:
-    """Keep commands from limiting the memory of the process: tests that run one share it with all others."""
+    """Keep commands from limiting the memory of this process, which all tests share."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory_limit, "limit_memory", lambda *_: False)
         yield
@@ -38,8 +38,8 @@ def unlimited() -> Iterator[None]:
 
 @pytest.fixture
 def in_process() -> Iterator[None]:
-    """Analyze in threads of this process: for tests on results and not on processes."""
-    from tests.service.in_process import analyses_in_process  # not for tests without it
+    """Analyze in threads of this process: for tests of results, not of processes."""
+    from tests.service.in_process import analyses_in_process  # other tests do not need it
 
     with analyses_in_process():
         yield
@@ -47,7 +47,7 @@ def in_process() -> Iterator[None]:
 
 @pytest.fixture
 def diagnosed_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Diagnose recordings of a training in this process: for tests that are not on the helper process.
+    """Diagnose recordings of a training in this process: for tests that are not about the helper process.
 
     Helpers that copy to a store are processes as usual.
     """
@@ -63,8 +63,8 @@ def diagnosed_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def torch() -> Any:
-    """Skips the test if torch is not installed. Tests with it come last: importing it takes seconds, and its
-    loggers make every later test slower."""
+    """Skips the test if torch is not installed. Tests with torch come last: importing torch takes seconds, and
+    its loggers slow down every later test."""
     return pytest.importorskip("torch")
 
 
@@ -84,9 +84,9 @@ def shared_traces() -> Path:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage less often, and never what was collected as tests.
+    """Collect garbage less often, and leave the collected tests out.
 
-    Shared simulated jobs are millions of objects that stay. Walking through them took a quarter of the time.
+    Shared simulated jobs are millions of objects that stay. Garbage collection took a quarter of the time.
     """
     gc.collect()
     gc.freeze()
@@ -97,7 +97,7 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let the end of the process free everything, as usual.
 
-    Cached objects go first: walking through them a last time took ten seconds.
+    Cached objects are freed first: collecting garbage among them took ten seconds.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("tests."):
