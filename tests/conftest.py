@@ -63,8 +63,10 @@ def diagnosed_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def torch() -> Any:
-    """Skips the test if torch is not installed. Tests with torch come last: importing torch takes seconds, and
-    its loggers slow down every later test."""
+    """Skips the test if torch is not installed.
+
+    Tests with torch come last: importing it takes seconds, and its loggers slow down every later test.
+    """
     return pytest.importorskip("torch")
 
 
