@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tb_gpudiag.wording import glossary, kinds, vocabulary
+from tb_gpudiag.wording import glossary, kinds, palette, vocabulary
 from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.good_recording import NSYS_RECORDING, OPTIONS, RECORDING
-from tb_gpudiag.wording.palette import INKS, PALETTE, STRIPES, css_variables
+from tb_gpudiag.wording.palette import HATCHED, INKS, PALETTE, STRIPES, Tone, css_variables
 from tb_gpudiag.wording.term import Term, Terms
 
 _TYPES = """\
@@ -60,6 +60,16 @@ TABLES: Mapping[str, Terms] = {
 }
 """What the page shows. The names are the same in TypeScript."""
 
+COLORS: Mapping[str, Mapping[str, Tone]] = {
+    "WORK_PARTS": palette.TIME_COLORS,
+    "CAUSES": palette.TIME_COLORS,
+    "SEVERITIES": palette.SEVERITY_COLORS,
+    "MEMORY_KINDS": palette.MEMORY_COLORS,
+    "MEMORY_LINES": palette.MEMORY_LINE_COLORS,
+    "EVENT_KINDS": palette.EVENT_COLORS,
+}
+"""Colors of the tables whose ids the page draws."""
+
 
 def typescript() -> str:
     """Contents of frontend/src/base/vocabulary.ts."""
@@ -84,19 +94,19 @@ def _tooltips() -> dict[str, str]:
 
 
 def _table(name: str, table: Terms) -> str:
-    colored = all(each.light for each in table.values())
-    kind = "Colored" if colored else "Term"
+    colors = COLORS.get(name)
+    kind = "Term" if colors is None else "Colored"
+    rows = {id: _words(term) | (_color(colors[id], id) if colors else {}) for id, term in table.items()}
     ids = " | ".join(map(_json, table))
-    return _constant(
-        name, f"Readonly<Record<{ids}, {kind}>>", {id: _term(table[id], colored) for id in table}
-    )
+    return _constant(name, f"Readonly<Record<{ids}, {kind}>>", rows)
 
 
-def _term(of: Term, colored: bool) -> dict[str, object]:
-    words: dict[str, object] = {"word": of.word, "noun": of.noun, "explanation": of.explanation}
-    return (
-        words | {"color": {"light": of.light, "dark": of.dark}, "hatched": of.hatched} if colored else words
-    )
+def _words(of: Term) -> dict[str, object]:
+    return {"word": of.word, "noun": of.noun, "explanation": of.explanation}
+
+
+def _color(of: Tone, id: str) -> dict[str, object]:
+    return {"color": {"light": of.light, "dark": of.dark}, "hatched": id in HATCHED}
 
 
 def _constant(name: str, kind: str, value: object) -> str:

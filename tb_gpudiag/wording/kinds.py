@@ -1,9 +1,8 @@
-"""The words and colors for kinds of things: kernels, memory, synchronizations, events, files."""
+"""The words for kinds of things: kernels, memory, synchronizations, events, files."""
 
 from __future__ import annotations
 
 from tb_gpudiag.wording.term import Term, table
-from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS
 
 FAMILIES = table(
     Term("gemm", "Matmul", "Multiplies a matrix with a matrix or a vector."),
@@ -20,68 +19,34 @@ FAMILIES = table(
 """What a kernel does, judging by its name."""
 
 MEMORY_KINDS = table(
-    Term("parameter", "Parameters", "Weights of the model.", light="#2c92e1", dark="#4a77a1"),
+    Term("parameter", "Parameters", "Weights of the model."),
+    Term("gradient", "Gradients", "Allocated in the backward pass and kept for the optimizer."),
     Term(
-        "gradient",
-        "Gradients",
-        "Allocated in the backward pass and kept for the optimizer.",
-        light="#b94f30",
-        dark="#d46e4d",
+        "optimizer_state", "Optimizer state", "Allocated by the optimizer and kept, such as Adam's moments."
     ),
-    Term(
-        "optimizer_state",
-        "Optimizer state",
-        "Allocated by the optimizer and kept, such as Adam's moments.",
-        light="#6154a6",
-        dark="#8579da",
-    ),
-    Term(
-        "activation",
-        "Activations",
-        "Allocated in the forward pass and kept for the backward pass.",
-        light="#2c8467",
-        dark="#55b297",
-    ),
-    Term(
-        "temporary", "Temporaries", "Freed soon after they were allocated.", light="#a48c00", dark="#d0ba40"
-    ),
-    Term("input", "Inputs", "Data copied to the device.", light="#884666", dark="#fbc0d9"),
+    Term("activation", "Activations", "Allocated in the forward pass and kept for the backward pass."),
+    Term("temporary", "Temporaries", "Freed soon after they were allocated."),
+    Term("input", "Inputs", "Data copied to the device."),
     Term(
         "before",
         "Allocated before recording",
         "Live when the recording began. The recording does not show what it is for.",
         phrase="memory allocated before recording",
-        light="#677588",
-        dark="#6b7884",
     ),
     Term(
         "unknown",
         "Unknown",
         "The recording does not show what it is for.",
         phrase="memory of unknown purpose",
-        light="#898d93",
-        dark="#99a4b2",
     ),
 )
 """What memory is for. Any two can touch in the treemap of the peak."""
 
 MEMORY_LINES = table(
-    Term(
-        "allocated",
-        "Allocated",
-        "Memory in use by tensors.",
-        light="#1e91de",
-        dark="#7ab5e7",
-    ),
-    Term(
-        "reserved",
-        "Reserved",
-        "Memory that the caching allocator has from the driver, in use or not.",
-        light="#8c819f",
-        dark="#a594b3",
-    ),
-    Term("floor", "Floor", "Lowest allocated memory of each step.", light="#c4420d", dark="#ef854f"),
-    Term("capacity", "Capacity", "Memory of the device.", light="#8f231b", dark="#ffa99a"),
+    Term("allocated", "Allocated", "Memory in use by tensors."),
+    Term("reserved", "Reserved", "Memory that the caching allocator has from the driver, in use or not."),
+    Term("floor", "Floor", "Lowest allocated memory of each step."),
+    Term("capacity", "Capacity", "Memory of the device."),
 )
 """Lines of the memory chart. They can cross."""
 
@@ -139,37 +104,23 @@ HOST_KINDS = table(
 )
 """What the main host thread does."""
 
-_OTHER_EVENT = Term("other", "Event", "An event of another kind.", light="#878e94", dark="#707781")
-_ANNOTATION = Term(
-    "user_annotation", "Annotation", "A range that the program named.", light="#7e6e9f", dark="#8877b2"
-)
-_UNREAD = "An event of an accelerator that is not read."
-
 EVENT_KINDS = table(
-    _OTHER_EVENT,
-    Term("cpu_op", "Operator", "A PyTorch operator on the CPU.", light="#557760", dark="#62a2a0"),
-    _ANNOTATION,
-    Term(
-        "python_function",
-        "Python function",
-        "A Python call, recorded with_stack=True.",
-        light="#9e8c52",
-        dark="#978c80",
-    ),
-    Term("runtime", "Runtime call", "A call of the CUDA or HIP runtime.", light="#9d5f39", dark="#9f6637"),
-    Term("driver", "Driver call", "A call of the CUDA driver.", light="#754c3a", dark="#d3a591"),
-    Term("kernel", "Kernel", "A program on the GPU.").in_color_of(WORK_PARTS["computing"]),
-    Term("memcpy", "Copy", "A copy to, from or on the GPU.").in_color_of(WORK_PARTS["copying"]),
-    Term("memset", "Memset", "GPU memory is filled with a value.").in_color_of(WORK_PARTS["copying"]),
-    Term("gpu_user_annotation", "GPU annotation", "A range of GPU work that the program named.").in_color_of(
-        _ANNOTATION
-    ),
-    Term("overhead", "Profiler overhead", "The profiler itself.").in_color_of(CAUSES["profiler"]),
-    Term("cuda_sync", "Synchronization", "The host waits for the GPU.", light="#896478", dark="#cd7d5e"),
-    Term("instant", "Instant", "An event without a duration.").in_color_of(_OTHER_EVENT),
-    Term("communication", "Communication", "A collective's kernel.").in_color_of(WORK_PARTS["communicating"]),
-    Term("mtia", "MTIA event", _UNREAD).in_color_of(_OTHER_EVENT),
-    Term("ascend", "Ascend event", _UNREAD).in_color_of(_OTHER_EVENT),
+    Term("other", "Event", "An event of another kind."),
+    Term("cpu_op", "Operator", "A PyTorch operator on the CPU."),
+    Term("user_annotation", "Annotation", "A range that the program named."),
+    Term("python_function", "Python function", "A Python call, recorded with_stack=True."),
+    Term("runtime", "Runtime call", "A call of the CUDA or HIP runtime."),
+    Term("driver", "Driver call", "A call of the CUDA driver."),
+    Term("kernel", "Kernel", "A program on the GPU."),
+    Term("memcpy", "Copy", "A copy to, from or on the GPU."),
+    Term("memset", "Memset", "GPU memory is filled with a value."),
+    Term("gpu_user_annotation", "GPU annotation", "A range of GPU work that the program named."),
+    Term("overhead", "Profiler overhead", "The profiler itself."),
+    Term("cuda_sync", "Synchronization", "The host waits for the GPU."),
+    Term("instant", "Instant", "An event without a duration."),
+    Term("communication", "Communication", "A collective's kernel."),
+    Term("mtia", "MTIA event", "An event of an accelerator that is not read."),
+    Term("ascend", "Ascend event", "An event of an accelerator that is not read."),
 )
 """Kinds of events on the timeline, in the order of their numbers on the wire."""
 

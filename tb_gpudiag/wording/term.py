@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -11,17 +11,13 @@ class Term:
     """One id in words.
 
     word: as a label on the page. explanation: one sentence, shown as a tooltip. phrase: as a noun in a
-    sentence; the word in lower case unless given. light, dark: its color in both themes, `#rrggbb`; "" where
-    it is never drawn. hatched: time whose cause the trace does not show.
+    sentence; the word in lower case unless given.
     """
 
     id: str
     word: str
     explanation: str
     phrase: str = ""
-    light: str = ""
-    dark: str = ""
-    hatched: bool = False
 
     @property
     def noun(self) -> str:
@@ -31,10 +27,6 @@ class Term:
         first = self.word.split()[0]
         keeps = first in {"Python", "GPU", "CPU", "CUDA"}
         return self.word if keeps else self.word[:1].lower() + self.word[1:]
-
-    def in_color_of(self, other: Term) -> Term:
-        """Return this term with the colors of another one."""
-        return replace(self, light=other.light, dark=other.dark)
 
 
 Terms = Mapping[str, Term]

@@ -1,4 +1,4 @@
-"""The words and colors for time: what the GPU does, why it is idle, what limits a job, how much it matters.
+"""The words for time: what the GPU does, why it is idle, what limits a job, how much it matters.
 
 With kinds.py the one source for the command line, the HTML report and the page: `make wire` writes both to
 the frontend's `base/vocabulary.ts`. Ids come from the enums of facts/ and from report.proto; a test compares
@@ -9,142 +9,73 @@ from __future__ import annotations
 
 from tb_gpudiag.wording.term import Term, table, term
 
-# Colors of work parts and causes: any two can be neighbors in a bar, because parts of no time are left out.
-# tests/wording/test_colors.py checks that they can be told apart by normal and by color-blind eyes.
-
 WORK_PARTS = table(
-    Term(
-        "computing",
-        "Computing",
-        "The GPU runs kernels other than collectives.",
-        light="#2093e2",
-        dark="#4b78a1",
-    ),
-    Term(
-        "copying",
-        "Copying, exposed",
-        "The GPU runs copies or memsets and nothing else.",
-        light="#6c86a6",
-        dark="#bfdaf4",
-    ),
+    Term("computing", "Computing", "The GPU runs kernels other than collectives."),
+    Term("copying", "Copying, exposed", "The GPU runs copies or memsets and nothing else."),
     Term(
         "communicating",
         "Communicating, exposed",
         "The GPU runs collectives and nothing computes at the same time.",
-        light="#6239a0",
-        dark="#9b63f2",
     ),
 )
 """What the GPU does when it is not idle."""
 
 CAUSES = table(
-    Term(
-        "input",
-        "Data loading",
-        "The host loads the next batch while the GPU waits.",
-        light="#d67100",
-        dark="#e79c01",
-    ),
-    Term(
-        "compile",
-        "Compilation",
-        "The host compiles, captures or loads GPU code while the GPU waits.",
-        light="#b47d8c",
-        dark="#cd6e89",
-    ),
+    Term("input", "Data loading", "The host loads the next batch while the GPU waits."),
+    Term("compile", "Compilation", "The host compiles, captures or loads GPU code while the GPU waits."),
     Term(
         "initialization",
         "Initialization",
         "The host does first-run work, such as creating the CUDA context, while the GPU waits.",
         phrase="first-run work",
-        light="#10685c",
-        dark="#2cd2a2",
     ),
     Term(
         "sync",
         "Synchronization",
         "The host is blocked in a call that waits for the GPU, so it launches nothing.",
-        light="#d9002c",
-        dark="#f43828",
     ),
     Term(
         "allocator",
         "Memory allocation",
         "The host is inside cudaMalloc, cudaFree or a host allocation while the GPU waits.",
-        light="#91684f",
-        dark="#a37d5f",
     ),
     Term(
         "collective",
         "Collective call",
         "The host is inside a collective call while the GPU waits.",
         phrase="collective calls",
-        light="#7b5eb5",
-        dark="#a38eb8",
     ),
     Term(
         "python",
         "Python",
         "Python code between operators runs on the host while the GPU waits.",
         phrase="Python between operators",
-        light="#616300",
-        dark="#efdc20",
     ),
-    Term(
-        "dispatch",
-        "CPU operator overhead",
-        "Operators prepare work on the CPU while the GPU waits.",
-        light="#919059",
-        dark="#cbcd74",
-    ),
-    Term(
-        "launch",
-        "Launch calls",
-        "The host is inside the launch call itself.",
-        light="#b70961",
-        dark="#ff7aee",
-    ),
+    Term("dispatch", "CPU operator overhead", "Operators prepare work on the CPU while the GPU waits."),
+    Term("launch", "Launch calls", "The host is inside the launch call itself."),
     Term(
         "latency",
         "Launch latency",
         "The launch call has returned, or the previous kernel has ended, and the next one has not started.",
-        light="#5e6981",
-        dark="#91a7a8",
     ),
     Term(
         "queued",
         "Queued, cause not visible",
         "Work was already launched. The trace does not show why it did not start.",
         phrase="queued work (cause not visible)",
-        light="#535a64",
-        dark="#86898e",
-        hatched=True,
     ),
     Term(
         "unlinked",
         "No launch recorded",
         "The trace does not show which call launched the work that ended the gap.",
         phrase="work without a recorded launch",
-        light="#6b786e",
-        dark="#687488",
-        hatched=True,
     ),
-    Term(
-        "profiler",
-        "Profiler overhead",
-        "The profiler itself keeps the host busy.",
-        light="#908e77",
-        dark="#78745e",
-        hatched=True,
-    ),
+    Term("profiler", "Profiler overhead", "The profiler itself keeps the host busy."),
     Term(
         "unrecorded",
         "Unrecorded work",
         "The GPU runs work that the trace lacks: from before the recording, or in a CUDA graph.",
         phrase="unrecorded work",
-        light="#817084",
-        dark="#b0a0b5",
-        hatched=True,
     ),
 )
 """Why a GPU is idle."""
@@ -222,11 +153,9 @@ LIMITERS = table(
 """What the job would have to do less of to become faster."""
 
 SEVERITIES = table(
-    Term("INFO", "Info", "Worth knowing. It costs little or nothing.", light="#47627d", dark="#a9bccf"),
-    Term("WARNING", "Warning", "Costs enough to be worth a fix.", light="#9a5b00", dark="#f2b95c"),
-    Term(
-        "ERROR", "Error", "Costs a large share of the time, or ends the job.", light="#b3261e", dark="#ff9a8f"
-    ),
+    Term("INFO", "Info", "Worth knowing. It costs little or nothing."),
+    Term("WARNING", "Warning", "Costs enough to be worth a fix."),
+    Term("ERROR", "Error", "Costs a large share of the time, or ends the job."),
 )
 """How much a finding matters, as in report.proto."""
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from tb_gpudiag.wording.kinds import EVENT_KINDS, MEMORY_KINDS, MEMORY_LINES
-from tb_gpudiag.wording.palette import INKS, PALETTE, STRIPES, Scheme
-from tb_gpudiag.wording.term import Term
-from tb_gpudiag.wording.vocabulary import CAUSES, SEVERITIES, WORK_PARTS
+from tb_gpudiag.wording.palette import (
+    EVENT_COLORS,
+    HATCHED,
+    INKS,
+    MEMORY_COLORS,
+    MEMORY_LINE_COLORS,
+    PALETTE,
+    SEVERITY_COLORS,
+    STRIPES,
+    TIME_COLORS,
+    Scheme,
+    Tone,
+)
 from tests.wording.color_vision import EYES, ciede2000, contrast, difference, over
 
 APART = 10.0
@@ -23,28 +32,30 @@ GRAPHICS = 3.0
 
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
-TIME = [*WORK_PARTS.values(), *CAUSES.values()]
-
 # Frames of one color are one kind to the eye: copies and memsets, annotations of the host and of the GPU.
-EVENTS = [EVENT_KINDS[id] for id in ("other", "cpu_op", "user_annotation", "python_function", "runtime")]
-EVENTS += [EVENT_KINDS[id] for id in ("driver", "cuda_sync", "overhead")]
-GPU_WORK = [EVENT_KINDS[id] for id in ("kernel", "memcpy", "communication")]
+EVENTS = (
+    "other",
+    "cpu_op",
+    "user_annotation",
+    "python_function",
+    "runtime",
+    "driver",
+    "cuda_sync",
+    "overhead",
+)
+GPU_WORK = ("kernel", "memcpy", "communication")
 
-NEIGHBORS = {
+NEIGHBORS: dict[str, Mapping[str, Tone]] = {
     # Any two: an account leaves out parts of no time, and a gap has its causes in any order. Hatching
     # separates the causes that the trace does not explain from all the others.
-    "time": [each for each in TIME if not each.hatched],
-    "time, not visible": [each for each in TIME if each.hatched],
-    "memory": list(MEMORY_KINDS.values()),
-    "memory chart": list(MEMORY_LINES.values()),
-    "events of a thread": EVENTS,
-    "events of a stream": GPU_WORK,
-    "severities": list(SEVERITIES.values()),
+    "time": {id: tone for id, tone in TIME_COLORS.items() if id not in HATCHED},
+    "time, not visible": {id: TIME_COLORS[id] for id in HATCHED},
+    "memory": MEMORY_COLORS,
+    "memory chart": MEMORY_LINE_COLORS,
+    "events of a thread": {id: EVENT_COLORS[id] for id in EVENTS},
+    "events of a stream": {id: EVENT_COLORS[id] for id in GPU_WORK},
+    "severities": SEVERITY_COLORS,
 }
-
-
-def _color(of: Term, scheme: Scheme) -> str:
-    return of.light if scheme == "light" else of.dark
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -52,9 +63,9 @@ def _color(of: Term, scheme: Scheme) -> str:
 @pytest.mark.parametrize("group", [name for name in NEIGHBORS if name != "severities"])
 def test_neighbors_differ(group: str, eyes: str, scheme: Scheme) -> None:
     close = [
-        f"{a.id} and {b.id}: {apart:.1f}"
-        for a, b in combinations(NEIGHBORS[group], 2)
-        if (apart := difference(_color(a, scheme), _color(b, scheme), eyes)) < APART
+        f"{a} and {b}: {apart:.1f}"
+        for (a, one), (b, other) in combinations(NEIGHBORS[group].items(), 2)
+        if (apart := difference(getattr(one, scheme), getattr(other, scheme), eyes)) < APART
     ]
     assert not close
 
@@ -67,16 +78,16 @@ def _surfaces(scheme: Scheme) -> list[str]:
 @pytest.mark.parametrize("group", NEIGHBORS)
 def test_colors_stand_out_from_the_page(group: str, scheme: Scheme) -> None:
     _all_have(
-        GRAPHICS, ((_color(each, scheme), page) for each in NEIGHBORS[group] for page in _surfaces(scheme))
+        GRAPHICS,
+        ((getattr(tone, scheme), page) for tone in NEIGHBORS[group].values() for page in _surfaces(scheme)),
     )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_text_on_a_fill_can_be_read(scheme: Scheme) -> None:
-    for each in (*TIME, *EVENT_KINDS.values(), *MEMORY_KINDS.values()):
-        color = _color(each, scheme)
-        ink = max(INKS, key=lambda ink: contrast(ink, color))
-        assert contrast(ink, color) >= TEXT, each.id
+    for tone in (*TIME_COLORS.values(), *EVENT_COLORS.values(), *MEMORY_COLORS.values()):
+        color = getattr(tone, scheme)
+        assert max(contrast(ink, color) for ink in INKS) >= TEXT, tone
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -100,10 +111,9 @@ def test_hatching_is_visible(scheme: Scheme) -> None:
     top, alpha = ("#ffffff", 0.45) if scheme == "light" else ("#000000", 0.35)
     red, _, _, _, percent = getattr(STRIPES, scheme).removeprefix("rgb(").removesuffix("%)").split()
     assert (int(red), int(percent) / 100) == (int(top[1:3], 16), alpha)
-    for each in TIME:
-        if each.hatched:
-            color = _color(each, scheme)
-            assert difference(color, over(top, alpha, color), "normal") >= APART, each.id
+    for id in HATCHED:
+        color = getattr(TIME_COLORS[id], scheme)
+        assert difference(color, over(top, alpha, color), "normal") >= APART, id
 
 
 # From the supplementary data of Sharma, Wu and Dalal (2005).
