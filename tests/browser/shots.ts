@@ -4,6 +4,7 @@ import { mkdirSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Frame, Page } from "playwright-core";
 import { expect, it } from "vitest";
+import type { ViewName } from "../../frontend/src/base/hash";
 import type { TraceEntry, TraceList } from "../../frontend/src/wire/report";
 import { openContext, openPage, openTab, tabFrame, type Size } from "./browser";
 import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
@@ -16,8 +17,8 @@ const SIZES: readonly Size[] = [
 const THEMES = ["light", "dark"] as const;
 
 async function settled(frame: Frame): Promise<void> {
-  await frame.locator(".gd-label, .gd-problem, .gd-empty").first().waitFor({ timeout: 120_000 });
-  await frame.locator('.gd-timeline .gd-toolbar [aria-label="Loading"]').waitFor({ state: "detached" });
+  await frame.locator(".gd-card, .gd-problem, .gd-empty").first().waitFor({ timeout: 120_000 });
+  await frame.locator('.gd-analyzing, .gd-searching, [aria-label="Loading"]').waitFor({ state: "detached" });
 }
 
 async function scanned(tensorboard: TensorBoard): Promise<TraceList> {
@@ -27,36 +28,55 @@ async function scanned(tensorboard: TensorBoard): Promise<TraceList> {
   }
 }
 
-/** What to open on the page before each screenshot. */
-const VIEWS: Record<string, (frame: Frame) => Promise<void>> = {
-  top: () => Promise.resolve(),
-  finding: async (frame) => {
-    await frame.locator(".gd-finding-head").first().click();
+interface Shot {
+  readonly view: ViewName;
+  /** What to do there before the screenshot. */
+  readonly show: (frame: Frame) => Promise<void>;
+}
+
+const nothing = () => Promise.resolve();
+
+const SHOTS_OF_TRACE: Readonly<Record<string, Shot>> = {
+  summary: { view: "summary", show: nothing },
+  finding: {
+    view: "summary",
+    show: async (frame) => {
+      await frame.locator(".gd-finding-head").first().click();
+    },
   },
-  gap: async (frame) => {
-    await frame.getByRole("button", { name: "Longest gap (n)" }).click();
-    await frame.locator(".gd-chain").waitFor();
-    await frame.locator(".gd-timeline").evaluate((section) => {
-      section.scrollIntoView({ block: "start" });
-    });
+  rule: {
+    view: "summary",
+    show: async (frame) => {
+      await frame.locator(".gd-explain").first().click();
+      await frame.getByRole("heading", { name: "Known limits" }).waitFor();
+    },
   },
-  rule: async (frame) => {
-    await frame.locator(".gd-explain").first().click();
-    await frame.getByRole("heading", { name: "Known limits" }).waitFor();
+  gap: {
+    view: "timeline",
+    show: async (frame) => {
+      await frame.getByRole("button", { name: "Longest gap (n)" }).click();
+      await frame.locator(".gd-chain").waitFor();
+    },
   },
+  operators: { view: "operators", show: nothing },
+  memory: { view: "memory", show: nothing },
+  recording: { view: "recording", show: nothing },
 };
 
 async function takeShots(page: Page, url: string, { id, run }: TraceEntry, suffix: string): Promise<void> {
-  await openTab(page, url, { trace: id });
-  // openTab changed only the hash. Reload, so that the screenshot shows a page that was just opened.
-  await page.reload();
-  const frame = await tabFrame(page);
-  await settled(frame);
-  for (const [view, show] of Object.entries(VIEWS)) {
-    if (view !== "top" && (await frame.locator(".gd-finding").count()) === 0) continue;
-    await show(frame);
+  for (const [name, { view, show }] of Object.entries(SHOTS_OF_TRACE)) {
+    await openTab(page, url, { view, trace: id });
+    // Only the hash has changed. Reload, so that the screenshot shows a page that was just opened.
+    await page.reload();
+    const frame = await tabFrame(page);
     await settled(frame);
-    await page.screenshot({ path: `${SHOTS}/${run.replaceAll("/", "-")}-${view}-${suffix}.png` });
+    const failed = (await frame.locator(".gd-problem").count()) > 0;
+    if (!failed && (view !== "summary" || (await frame.locator(".gd-finding").count()) > 0)) {
+      await show(frame);
+      await settled(frame);
+    }
+    await page.screenshot({ path: `${SHOTS}/${run.replaceAll("/", "-")}-${name}-${suffix}.png` });
+    if (failed) return;
   }
 }
 
