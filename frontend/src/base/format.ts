@@ -27,7 +27,7 @@ const SIZES: readonly Unit[] = [
   BYTE,
 ];
 
-/** From here on seconds become hard to read. */
+/** From here on, minutes are easier to read than seconds. */
 const MINUTES_FROM_NS = 120e9;
 
 /** The exact value with this many decimals, ties away from zero, thousands with commas, and no "-0". */
@@ -92,9 +92,9 @@ function columnUnit(largest_us: number): Unit & { readonly places: number } {
 }
 
 /**
- * Times that are shown under one another with their sum: one unit, and as printed they add up. Each is rounded up or
- * down so that the printed parts sum to the printed total (largest remainders go up). Where the parts do not add up to
- * the total to begin with, each is simply rounded: nothing is hidden.
+ * Format times that stand in a column above their sum: in one unit, so that the printed parts add up to the printed
+ * total (those with the largest remainders are rounded up). If the exact parts do not add up to the total, each is
+ * simply rounded: nothing is hidden.
  */
 export function column(parts_us: readonly number[], total_us: number): Column {
   if (![total_us, ...parts_us].every(Number.isFinite))
@@ -122,7 +122,7 @@ export function column(parts_us: readonly number[], total_us: number): Column {
   };
 }
 
-/** A share as percent: "39.4%"; never 0% for something, never 100% for less than all; "n/a" of nothing. */
+/** "39.4%". A share above 0 is never shown as 0%, one below 1 never as 100%. A share of nothing is "n/a". */
 export function percent(part: number, whole = 1): string {
   if (!(whole > 0 && Number.isFinite(part) && Number.isFinite(whole))) return "n/a";
   const value = 100 * (part / whole);
@@ -137,7 +137,7 @@ export function count(value: number): string {
   return decimal(value, 0);
 }
 
-/** "229", "9.40", "0.06": three significant figures; never 0 for something. */
+/** "229", "9.40", "0.06": three significant figures. A value above 0 is never shown as 0. */
 export function figures(value: number): string {
   if (!Number.isFinite(value)) return "n/a";
   if (value === 0 || Math.abs(value) >= 0.005) return threeFigures(value);

@@ -9,7 +9,7 @@ export interface Order {
 /** What a row is sorted by. NaN and "" are unknown, and come last in both directions. */
 export type SortValue = number | string;
 
-/** Return the rows in order. Equal rows keep theirs. */
+/** Return the rows in order. Equal rows keep their order. */
 export function ordered<T>(rows: readonly T[], value: (row: T) => SortValue, descending: boolean): T[] {
   const sign = descending ? -1 : 1;
   return rows
@@ -21,7 +21,7 @@ export function ordered<T>(rows: readonly T[], value: (row: T) => SortValue, des
     .map(({ row }) => row);
 }
 
-/** The order after a click on a column's header: the other direction, or the usual one of a new column. */
+/** The order after a click on a column's header: reversed, or for another column, that column's usual direction. */
 export function nextOrder(now: Order, by: string, descendsFirst: boolean): Order {
   return { by, descending: now.by === by ? !now.descending : descendsFirst };
 }

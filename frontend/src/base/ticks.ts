@@ -1,4 +1,4 @@
-// The time ruler: round moments, not more than fit.
+// The ticks of the time ruler: round times, and no more of them than fit.
 
 import { span, type Viewport } from "./viewport";
 

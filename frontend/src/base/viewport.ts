@@ -1,11 +1,11 @@
-// Which part of the trace is on the screen. No pixels of a screen in here but its width, no DOM.
+// The part of the trace that is on the screen. Knows the width of the screen in pixels, but no DOM.
 
 export interface Viewport {
   readonly start_us: number;
   readonly end_us: number;
 }
 
-/** Closer than 100 ns across the whole screen nothing more can be seen: stamps are nanoseconds. */
+/** A view shorter than 100 ns shows nothing new: timestamps are whole nanoseconds. */
 const SHORTEST_US = 0.1;
 
 export function span(view: Viewport): number {
@@ -45,7 +45,7 @@ export function pan(view: Viewport, by_us: number, bounds: Viewport): Viewport {
 
 const AIR = 0.25;
 
-/** Of a kernel alone nothing can be learned: this much is seen before and after what a row of a table shows. */
+/** A kernel alone tells little: going to the place of a table row shows this much before and after it. */
 export const AROUND_US = 20;
 
 /** `range` with air on both sides, at least `least_us`, so that what comes before and after is seen. */

@@ -61,7 +61,7 @@ function paintArrow(context: Context, scene: Scene, { kind, from, to }: Arrow): 
   context.fill();
 }
 
-/** Far outside, curves of billions of pixels would cost time, and show nothing. */
+/** A curve that reaches billions of pixels outside of the canvas would cost time and show nothing. */
 const FAR_PX = 4000;
 
 function pointOf(scene: Scene, spot: Spot, at_us: number): Point | null {

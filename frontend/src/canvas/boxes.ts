@@ -94,7 +94,7 @@ class Run {
   }
 }
 
-/** Merged gaps are as low as this, so that they differ from a gap in more than opacity. */
+/** Merged gaps have this share of the height of a gap, so that they differ in more than opacity. */
 const MERGED_SHARE = 0.45;
 
 function lowerPart(strip: Strip): Strip {
@@ -167,7 +167,7 @@ interface Area {
   readonly height: number;
 }
 
-/** Fill an area, hatched if the cause is. */
+/** Fill an area, hatched if the color is. */
 export function fillArea(context: Context, scheme: Scheme, fill: Fill, area: Area): void {
   const { left, top, width, height } = area;
   context.fillStyle = fill.color;

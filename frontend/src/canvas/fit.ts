@@ -1,8 +1,8 @@
 // The size of a canvas: in CSS pixels on the page, and in pixels of the screen inside.
 
 /**
- * Return the cleared context of a canvas that is `width` times `height` CSS pixels large, which are also its unit. Null
- * where there is nothing to draw on.
+ * Return the cleared context of a canvas that is `width` times `height` CSS pixels large; its unit is a CSS pixel. Null
+ * if there is nothing to draw on.
  */
 export function clearedContext(
   canvas: HTMLCanvasElement | null,

@@ -122,7 +122,7 @@ function heaviest(flame: Flame, nodes: readonly number[]): number | null {
   );
 }
 
-/** Return the weight of the nodes whose name is found, without what is below one that counts already. */
+/** Return the weight of the found nodes. A found node below another one does not count again. */
 export function foundWeight(flame: Flame, found: ReadonlySet<number>): number {
   const counted = new Uint8Array(flame.data.parent.length);
   let weight = 0;
@@ -181,7 +181,7 @@ function paintNode(context: Context, scene: FlameScene, node: number, { x, y, ro
   context.fillStyle = fill.color;
   context.fillRect(x, y, room > OUTLINED_PX ? room - 1 : room, ROW_PX - 1);
   if (room > NAMED_PX) {
-    // On a faded color, the text of the page is readable, and that of the color is not.
+    // On a faded color, the page's text color is readable, but the color's own text color is not.
     context.fillStyle = context.globalAlpha < 1 ? theme(scheme).text : fill.text;
     if (context.globalAlpha < 1) context.globalAlpha = 0.75;
     const text = fitted(context, scene.label(node), room - 8);
@@ -195,10 +195,10 @@ function paintNode(context: Context, scene: FlameScene, node: number, { x, y, ro
   }
 }
 
-/** A caller with this share of the weight in one call says nothing that the call does not say. */
+/** A caller that spends this share of the weight in a single call tells nothing that the call does not. */
 const ALL_BUT = 0.995;
 
-/** Return the node that everything is in, below the callers that only pass it on; null if the first row has several. */
+/** Return the innermost node that everything is in, below callers that only pass it on; null if there is none. */
 export function trunk(data: FlameData): number | null {
   const children = new Map<number, number[]>();
   data.parent.forEach((parent, node) => {
@@ -216,7 +216,7 @@ export function trunk(data: FlameData): number | null {
   return at < 0 ? null : at;
 }
 
-/** Return the nodes at and below one, and the index of each in the whole. */
+/** Return the nodes at and below `root`, and the index of each in `data`. */
 export function below(data: FlameData, root: number): { data: FlameData; nodes: readonly number[] } {
   const place = new Map<number, number>();
   data.parent.forEach((parent, node) => {

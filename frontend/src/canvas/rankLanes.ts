@@ -18,7 +18,7 @@ export interface Stretch extends Viewport {
 export interface LaneCollective extends Viewport {
   readonly waiting_us: number;
   readonly transfer_us: number;
-  /** By the other ranks, in sum, because this rank is the last. */
+  /** Total time that the other ranks wait because this rank is last. */
   readonly waited_for_us: number;
   readonly count: number;
   /** "" for several. */
@@ -121,7 +121,7 @@ export function collectivesIn({ collectives }: Lane, { start_us, end_us }: Viewp
   };
 }
 
-/** Of the longest time that ranks wait for one. Less is not marked: one rank is always the last. */
+/** A share of the longest wait. Shorter waits are not marked: some rank is always last. */
 const MARKED = 0.1;
 
 /** Return the time from which on a collective is marked as one that the others wait for. */

@@ -19,7 +19,7 @@ interface RankScene {
   readonly laneHeight: number;
   readonly scheme: Scheme;
   readonly focus: Spot | null;
-  /** Collectives that the others wait for at least so long are marked. */
+  /** A collective is marked if the other ranks wait for this rank at least this long. */
   readonly marked_us: number;
 }
 

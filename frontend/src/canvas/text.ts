@@ -1,4 +1,4 @@
-// Text on the canvas, cut to the room that it has.
+// Text on the canvas, cut to fit.
 
 import type { Context } from "./scene";
 

@@ -10,7 +10,7 @@ export interface Part {
   readonly us: number;
 }
 
-/** Where a time went, which one device or rank spent on work and was idle for. */
+/** The parts of a time of one device or rank: work, and idle time by cause. */
 type Accounted = Pick<StepAccount, "computing_us" | "copying_us" | "communicating_us" | "idle_by_cause">;
 
 /** The parts of a step, or of a rank's step window. */

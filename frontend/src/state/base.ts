@@ -73,7 +73,7 @@ export interface BaseFigures {
 export function figuresOf(report: Report): BaseFigures {
   const [device] = report.devices;
   const steps = device ? stepsOf(report, device).accounts : report.steps;
-  // Of the device that has most, as in the history.
+  // From the device with the most memory, as in the history.
   const memory = report.memory.filter((one) => one.device >= 0);
   const floors = memory.map(({ floors: all }) => Math.min(...all.map(({ bytes }) => bytes), Infinity));
   return {

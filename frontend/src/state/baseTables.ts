@@ -152,7 +152,7 @@ export function useTableChange(
   }, [comparison, kernels, byName, now, before, nowRuns, beforeRuns]);
 }
 
-/** The data of this very question, not what is shown in the meantime. */
+/** The answer to this query, not the placeholder that is shown until it arrives. */
 function readyData<T extends { readonly state: string }>(found: {
   readonly data: T | undefined;
   readonly isPlaceholderData: boolean;

@@ -18,7 +18,7 @@ interface RunsState {
   readonly grouped: boolean | null;
   /** Folders whose runs are hidden. */
   readonly folded: ReadonlySet<string>;
-  /** Whether runs that are not analyzed yet are, in the background. */
+  /** Whether new runs are analyzed in the background. */
   readonly analyzing: boolean;
 }
 

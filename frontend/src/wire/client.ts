@@ -89,8 +89,9 @@ interface Part {
 }
 
 /**
- * Return a list: `known` itself if it has not changed. The server sends what has changed, in parts; each but the last
- * is handed to `onPart` with those before it, so that the page can show it before it asks on. `begin` asks for the first part of all.
+ * Return a list: `known` itself if it has not changed. The server sends what has changed, in parts. `onPart` gets the
+ * list so far after each part but the last, so that the page can show it before asking for more. `begin`: the query for
+ * the first part.
  */
 async function fetchList<T extends Part>(
   route: string,

@@ -5,7 +5,7 @@ import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
 import { Notice } from "../parts/Notice";
 
-/** What the differences on the page are from, and whether they are more than noise. `entry`: null in the Runs view. */
+/** The base that the page compares with, and the verdict. `entry`: null in the Runs view. */
 export function BaseBar({ entry }: { entry: TraceEntry | null }) {
   const pinned = usePinned();
   if (!pinned || pinned.entry?.id === entry?.id) return null;

@@ -38,7 +38,7 @@ function Group({ title, note, prefix, findings }: GroupProps) {
   );
 }
 
-/** Findings of both, as each of the two words them: the figures are in the titles. */
+/** Findings that both have, with the title from each side: the titles contain the figures. */
 function Changed({ changes }: { changes: readonly FindingChange[] }) {
   if (changes.length === 0) return null;
   return (

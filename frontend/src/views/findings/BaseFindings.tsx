@@ -9,7 +9,7 @@ interface MarkProps {
   readonly change: FindingChange | undefined;
 }
 
-/** Whether the base has the finding, and what a fix saves there if that is something else. */
+/** Whether the base has the finding, and what its fix saves there if that differs. */
 export function ChangedMark({ finding, change }: MarkProps) {
   if (!change) return <span className="gd-base-finding">also in the base</span>;
   if (change.isNew || !change.before) return <span className="gd-base-finding">new</span>;
@@ -18,7 +18,7 @@ export function ChangedMark({ finding, change }: MarkProps) {
   return <span className="gd-base-finding">changed{known && <>, base: {before}</>}</span>;
 }
 
-/** What the base has and this recording has not. */
+/** Findings that only the base has. */
 export function GoneList({ findings }: { findings: readonly Finding[] }) {
   if (findings.length === 0) return null;
   return (

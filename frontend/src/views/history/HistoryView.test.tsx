@@ -8,7 +8,7 @@ import { usePage } from "../../state/store";
 import type { History, HistoryPoint, HistoryState, TraceEntry } from "../../wire/report";
 import HistoryView from "./HistoryView";
 
-// The chart is drawn on a canvas, which the test has none of.
+// The chart is drawn on a canvas, and tests have none.
 vi.mock("./plot", () => ({
   AXIS_PX: 74,
   RIGHT_PX: 14,

@@ -31,7 +31,7 @@ import { RankLegend } from "./RankLegend";
 import { RankStretches } from "./RankStretches";
 import { laneName, stretchText } from "./stretchText";
 
-/** Room for all lanes, and what one of them has at most and at least. */
+/** Height of all lanes together, and of the tallest and the lowest that one can be. */
 const LANES_PX = 520;
 const TALLEST_PX = 34;
 const LOWEST_PX = 9;

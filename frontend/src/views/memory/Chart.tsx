@@ -21,7 +21,7 @@ interface Props {
   readonly measure: RefCallback<HTMLDivElement | null>;
   readonly label: string;
   readonly onStep: (by: 1 | -1) => void;
-  /** The moment whose state is shown, NaN if none is; and a click at another one. */
+  /** The moment whose live memory is shown, or NaN. A click chooses another one. */
   readonly moment_us: number;
   readonly onMoment: (at_us: number) => void;
 }

@@ -5,7 +5,7 @@ import { fromNsys } from "../recording/parts";
 
 const CODE = `with torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True, ...) as prof:`;
 
-/** How to record memory. Folded, because most traces have no memory. */
+/** How to record memory. Folded, because most traces have no memory events. */
 export function NotRecorded({ report }: { report: Report }) {
   const nsys = fromNsys(report);
   return (

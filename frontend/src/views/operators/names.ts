@@ -1,4 +1,4 @@
-// Names of calls, as short as they can be told apart: the function first, then its file.
+// Short names of calls: the function first, then its file.
 
 const PYTHON = 3;
 

@@ -32,7 +32,7 @@ function arranged(
   return folded ? groupedRuns(inOrder, folded) : inOrder;
 }
 
-/** The base's step: of its own row, if it has one. The median of a report is of other steps than that of a row. */
+/** The base's step time: from its own row, if it has one. A report's median is over other steps than a row's. */
 function useBaseStep(rows: readonly RunRow[]): number {
   const base = usePage((page) => page.base);
   const figures = useBaseFigures();

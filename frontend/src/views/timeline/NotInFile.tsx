@@ -14,7 +14,7 @@ function outside([what, part]: Words): string {
   return `${what} ${before}after ${moment(part.end_us, STEP_US)}`;
 }
 
-/** Names what a page without a server lacks of the timeline's events. Nothing on a page with one. */
+/** Names the timeline events that this file lacks. Shows nothing on a page with a server. */
 export function NotInFile() {
   const parts = fileParts();
   if (!parts) return null;
