@@ -15,14 +15,14 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.facts.core.intervals import Intervals
-from tb_gpudiag.facts.replay.replay import Removal
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.quantity import Quantity, duration, share_of
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
+    from tb_gpudiag.facts.replay.replay import Removal
 
 
 class Severity(IntEnum):
@@ -181,6 +181,11 @@ Claimed = Mapping[int, Intervals]
 """device -> the time that findings of earlier rules have claimed."""
 
 NOTHING_CLAIMED: Claimed = {}
+
+
+def with_claims(claimed: Claimed, claims: Claimed) -> Claimed:
+    """Return both together."""
+    return {**claimed, **{d: merged(claimed.get(d, EMPTY), claim) for d, claim in claims.items()}}
 
 
 TRACES: frozenset[FileKind] = frozenset({"trace"})

@@ -6,14 +6,22 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from tb_gpudiag.errors import place_of
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, union
+from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.replay.replay import Replay
-from tb_gpudiag.rules.rule import AnyRule, CannotTell, Claimed, Clear, Finding, Rule, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import (
+    AnyRule,
+    CannotTell,
+    Claimed,
+    Clear,
+    Finding,
+    Rule,
+    RuleAnswer,
+    Severity,
+    with_claims,
+)
 from tb_gpudiag.rules.savings import (
     PlannedFix,
     plan_fixes,
@@ -124,7 +132,7 @@ def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[Rule, RuleAnswer
             continue
         answer = _ask(rule, facts, claimed)
         for finding in _findings(answer):
-            claimed = _with_claims(claimed, finding.claims)
+            claimed = with_claims(claimed, finding.claims)
         asked.append((rule, answer))
     return asked
 
@@ -223,12 +231,4 @@ def _refuse_double_claims(answer: RuleAnswer, claimed: Claimed) -> None:
         for device, claim in finding.claims.items():
             if intersect(claim, claimed.get(device, EMPTY)).total:
                 raise ValueError("claims time that another finding has claimed")
-        claimed = _with_claims(claimed, finding.claims)
-
-
-def _with_claims(claimed: Claimed, claims: Claimed) -> dict[int, Intervals]:
-    both = dict(claimed)
-    for device, claim in claims.items():
-        before = both.get(device, EMPTY)
-        both[device] = union(np.r_[before.start, claim.start], np.r_[before.end, claim.end])
-    return both
+        claimed = with_claims(claimed, finding.claims)

@@ -87,6 +87,11 @@ def union(start: Int64, end: Int64) -> Intervals:
     return Intervals(start[first], reach[np.r_[first[1:], True]])
 
 
+def merged(*parts: Intervals) -> Intervals:
+    """Return the union of these."""
+    return union(np.concatenate([p.start for p in parts]), np.concatenate([p.end for p in parts]))
+
+
 def complement(intervals: Intervals, low: int, high: int) -> Intervals:
     """Return the part of [low, high) that the set does not cover."""
     inside = clip(intervals, low, high)

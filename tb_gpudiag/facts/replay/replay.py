@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, coverage, subtract, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, coverage, merged, subtract, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
@@ -222,5 +222,5 @@ def _host_time(changes: Sequence[Removal]) -> list[tuple[Intervals, float]]:
         host = subtract(change.host, removed)
         if len(host.start):
             parts.append((host, change.share))
-            removed = union(np.r_[removed.start, host.start], np.r_[removed.end, host.end])
+            removed = merged(removed, host)
     return parts + [(subtract(change.slowed, removed), -change.slower) for change in changes if change.slower]

@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, union
+from tb_gpudiag.facts.core.intervals import Intervals, merged, union
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.compilation import (
@@ -187,7 +187,7 @@ def _host_time(facts: Facts, idle: Intervals, *, loading: bool) -> Intervals:
     main_thread = facts.main_thread_spans
     some = main_thread.cause == Cause.COMPILE
     some[some] = (compile_work(facts.host, main_thread.event[some]).kind == CompileKind.LOADING) == loading
-    return union(np.r_[main_thread.start_ns[some], idle.start], np.r_[main_thread.end_ns[some], idle.end])
+    return merged(union(main_thread.start_ns[some], main_thread.end_ns[some]), idle)
 
 
 RULE = Rule("GD104", "compilation_in_step", "Compilation during steps", check, error_share=0.20)

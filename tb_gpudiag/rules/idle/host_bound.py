@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.rules.fix_code import fix_code
@@ -95,7 +95,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     for kind, own in _tasks(facts, lost, chosen):
         on_host = _task_time(facts, kind)
         found.append(_task_finding(facts, lost, own, kind, on_host))
-        reported = union(np.r_[reported.start, on_host.start], np.r_[reported.end, on_host.end])
+        reported = merged(reported, on_host)
         chosen &= ~own
     if lost.share(lost.total_ns(chosen)) >= LEAST_SHARE:
         found.append(_general_finding(facts, lost, chosen, reported))
@@ -311,7 +311,7 @@ def _host_work(main_thread: CauseSpans) -> Intervals:
     """Python, and operators that take longer than a short launch gap."""
     python = host_time(main_thread, Cause.PYTHON)
     slow = host_time(main_thread, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
-    return union(np.r_[python.start, slow.start], np.r_[python.end, slow.end])
+    return merged(python, slow)
 
 
 RULE = Rule("GD102", "host_bound", "Host-bound", check, error_share=ERROR_SHARE)

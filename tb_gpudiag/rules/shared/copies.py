@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, subtract
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Evidence
+from tb_gpudiag.rules.rule import Claimed, Evidence
 from tb_gpudiag.wording.quantity import bandwidth
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
 
 _CODE = fix_code("tb_gpudiag.rules.transfers.pageable_copies")
 
@@ -28,6 +34,12 @@ def waits_with(host: Host, blocking: Int64, calls: Int64) -> Bool:
     own = host.operator[calls]
     found: Bool = np.isin(blocking, calls) | np.isin(host.operator[blocking], own[own != NONE])
     return found
+
+
+def exposed_time(facts: Facts, copies: Bool | Int64, claimed: Claimed) -> Intervals:
+    """When these copies run, the busiest GPU computes nothing, and no earlier finding claims the time."""
+    ran = facts.transfers.ran(copies, facts.window)
+    return subtract(intersect(ran, facts.gpu.busy.copying), claimed.get(facts.gpu.id, EMPTY))
 
 
 def speed(transfers: Transfers, copies: Int64) -> list[Evidence]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.multiprocessors import exposed
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
@@ -19,6 +19,9 @@ from tb_gpudiag.rules.rule import Claimed, Evidence, Finding, Fix, Place, Range,
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
 from tb_gpudiag.wording.format import share
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ without the copies of DistributedDataParallel.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import intersect
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import batch_of_one
 from tb_gpudiag.facts.launching.ddp_copies import DdpCopies
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes
@@ -23,6 +22,9 @@ from tb_gpudiag.rules.shared.lost_time import Lost
 from tb_gpudiag.vocabulary.job_names import Server
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import number, share_of
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
 
 _CODE = fix_code("tb_gpudiag.rules.launches.launch_bound")
 _SERVERS = {Server.VLLM: _CODE["vllm"], Server.SGLANG: _CODE["sglang"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +12,12 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans, Trigger
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable, place_at
 from tb_gpudiag.wording.format import share
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
 
 # A page shows a handful. Longer lists go unread.
 MOST_PLACES = 5

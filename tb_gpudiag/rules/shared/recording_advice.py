@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import replace
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from tb_gpudiag.facts.core.graphs import WholeGraphs
 from tb_gpudiag.facts.core.recording import Recorded
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import NO_GPU, CannotTell, Finding, Fix, RuleAnswer
 from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import count, sentences, share, time_ns
@@ -19,6 +19,9 @@ from tb_gpudiag.wording.good_recording import (
     RECORDING,
     RECORDING_FOR_FIGURES,
 )
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
 
 PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"
 NSYS_URL = "https://docs.nvidia.com/nsight-systems/UserGuide/index.html"

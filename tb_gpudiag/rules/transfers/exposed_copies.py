@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract
 from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.copies import speed
+from tb_gpudiag.rules.shared.copies import exposed_time, speed
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, share_of, size
@@ -26,9 +25,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     device = facts.gpu
     window, transfers = facts.window, facts.transfers
     chosen = in_window(transfers, device.id, window) & (transfers.to_device | transfers.to_host)
-    copying = transfers.ran(chosen, window)
-    exposed = subtract(intersect(copying, device.busy.copying), claimed.get(device.id, EMPTY))
-    cost_ns = exposed.total
+    alone = exposed_time(facts, chosen, claimed)
+    cost_ns = alone.total
     cost_share = share(cost_ns, window.duration_ns)
     if cost_ns < LEAST_SHARE * window.duration_ns or not cost_ns:
         return Clear(f"exposed copies from and to the host take {cost_share} of the step window")
@@ -49,14 +47,16 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Exposed", cost_ns, window.duration_ns),
-            Evidence("Exposed share", share_of(cost_ns, copying.total, "of the copying time")),
+            Evidence(
+                "Exposed share", share_of(cost_ns, transfers.ran(chosen, window).total, "of the copying time")
+            ),
             Evidence("Copies", number(len(copies), "copy", "copies"), (size(copied),)),
             Evidence("Copies to the GPU", share_of(in_ns, all_ns, "of their total time")),
             *speed(transfers, copies),
         ],
         places=places(facts.host, transfers.launch[copies], taken_ns[copies], by_operator=True),
-        ranges=longest(exposed, device.id),
-        claims={device.id: exposed},
+        ranges=longest(alone, device.id),
+        claims={device.id: alone},
     )
 
 

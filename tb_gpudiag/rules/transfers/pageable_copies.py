@@ -7,13 +7,13 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract, union
+from tb_gpudiag.facts.core.intervals import merged
 from tb_gpudiag.facts.core.transfers import Transfers, in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_with
+from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, exposed_time, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
@@ -35,16 +35,15 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     large = (transfers.bytes >= LEAST_BYTES) | (transfers.bytes == NONE)
     chosen = transfers.pageable & large & in_window(transfers, device.id, window)
     lost = lost_time(facts, claimed)
-    exposed = intersect(transfers.ran(chosen, window), device.busy.copying)
-    exposed = subtract(exposed, claimed.get(device.id, EMPTY))
+    alone = exposed_time(facts, chosen, claimed)
     issuing = lost.of(Cause.LAUNCH) & np.isin(
         lost.launch, transfers.launch[chosen & (transfers.launch != NONE)]
     )
-    cost_ns = exposed.total + lost.total_ns(issuing)
+    cost_ns = alone.total + lost.total_ns(issuing)
     cost_share = share(cost_ns, lost.window_ns)
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(f"pageable copies cost {cost_share} of the step window")
-    stretches = union(np.r_[exposed.start, lost.start_ns[issuing]], np.r_[exposed.end, lost.end_ns[issuing]])
+    stretches = merged(alone, lost.stretches(issuing))
     copied = int(np.maximum(transfers.bytes[chosen], 0).sum())
     copying_ns = int((transfers.end_ns - transfers.start_ns)[chosen].sum())
     rate = (bandwidth(copied / copying_ns),) if copied and copying_ns else ()
@@ -66,7 +65,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         saving=Saving(round(cost_ns * _faster(copied, copying_ns)), cost_ns, "estimate"),
         evidence=[
             Evidence.of_window("Time without computing", cost_ns, lost.window_ns),
-            Evidence("Exposed copies", duration(exposed.total)),
+            Evidence("Exposed copies", duration(alone.total)),
             Evidence("Idle inside copy calls", duration(lost.total_ns(issuing))),
             Evidence("Pageable copies", number(int(chosen.sum()), "copy", "copies"), (size(copied), *rate)),
         ],
