@@ -1,7 +1,7 @@
-"""TensorBoard imports this module at start. It must not fail: if a loader raises, TensorBoard does not start.
+"""TensorBoard imports this module at its start. If a loader raises, TensorBoard does not start.
 
-So it imports only the standard library and TensorBoard. `load` imports the plugin. If that fails, there is
-one line in the log and no tab.
+So this module imports only the standard library and TensorBoard. `load` imports the plugin. If that fails,
+there is one line in the log, and no tab.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 from tensorboard.plugins import base_plugin
 
-# Packages that the analysis processes import. Here, they only have to be installed: importing all of them
-# would take a second of TensorBoard's start, and this process needs only some.
+# Packages that analysis processes import. Here, it is enough that they are installed: importing all of them
+# would delay TensorBoard's start by a second.
 NEEDED_BY_THE_ANALYSIS = ("numpy", "pyarrow", "fsspec", "platformdirs", "google.protobuf")
 
-# TensorBoard keeps 10 tensors of a tag, 100 with its fast data server. A record has at most 16 KB.
+# TensorBoard would keep 10 tensors of a tag, or 100 with its fast data server. A record has up to 16 KB.
 MOST_RECORDS_OF_A_RUN = 500
 
 logger = logging.getLogger("tensorboard")

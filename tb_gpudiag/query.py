@@ -1,4 +1,4 @@
-"""The parameters of a request, checked: text, numbers within bounds, time spans."""
+"""Checks the parameters of a request: text, numbers within bounds, time spans."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tb_gpudiag.errors import UsageError
 MOST_PIXELS = 8192
 DEFAULT_PIXELS = 1024
 
-# What /find searches, and how much it answers: see report/slices/timeline_search.py, which is not imported
-# here because of what it needs.
+# What /find searches, and the number of matches that it returns: see report/slices/timeline_search.py, whose
+# imports TensorBoard's process does without.
 SEARCHED = ("any", "operator", "kernel", "module", "call", "range", "function")
 DEFAULT_MATCHES = 50
 MOST_MATCHES = 200
 LONGEST_SEARCH = 200
-# Rows of the table of runs that a page asks for before the others.
+# Rows of the table of runs that a page asks for first.
 MOST_FIRST_RUNS = 500
 # Rows of a table of operators or kernels.
 MOST_ROWS = 2000
@@ -49,11 +49,11 @@ class Query:
         return self.integer_or_none("known", low=-1, high=2**32 - 1)
 
     def word(self, name: str, default: str) -> str:
-        """Return a word. What cuts the slice knows which words there are."""
+        """Return a word. The function that cuts the slice checks it."""
         return str(self._values.get(name, default))[:LONGEST_WORD]
 
     def searched(self) -> tuple[str, str]:
-        """Return the text that /find searches for, and in which kind of events."""
+        """Return the text that /find searches for, and the kind of events that it searches."""
         kind = self._values.get("kind", "any")
         if kind not in SEARCHED:
             raise UsageError(f"The parameter kind must be one of {', '.join(SEARCHED)}.", where="kind")

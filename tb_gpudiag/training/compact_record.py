@@ -1,4 +1,4 @@
-"""The compact record of a recording, a Report cut to a few kilobytes, and its figures for plots."""
+"""The compact record of a recording: a Report cut to a few kilobytes. Also the figures that are plotted."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.busiest import busiest
 
 MOST_BYTES: Final = 15 << 10
-"""TensorBoard keeps all records of a run in memory. Together with its metadata, one stays under 16 KB."""
+"""TensorBoard keeps all records of a run in memory. With its metadata, a record stays below 16 KB."""
 
 _STEPS: Final = 64
 _PLACES: Final = 3
-_NAME: Final = 300  # characters of a text that is not cut otherwise
+_NAME: Final = 300  # characters of a text that nothing else bounds
 
 
 def compared_steps(digest: Digest) -> list[pb.Step]:
-    """Return the steps that are compared with those of other recordings: without slow starts, or inferred."""
+    """Return the steps to compare with other recordings: the steady ones, marked or inferred."""
     if digest.about.steps_basis == "none":
         return []
     table = digest.steps.filter(digest.steps.column("steady"))
@@ -32,9 +32,9 @@ def compared_steps(digest: Digest) -> list[pb.Step]:
 
 
 def record_of(report: pb.Report, steps: Sequence[pb.Step]) -> bytes:
-    """Return the Report with verdict, account, findings, places, these steps and memory floors, serialized.
+    """Return the Report, serialized, with verdict, account, findings, places, these steps and memory floors.
 
-    What does not fit is left out: first what a reader misses least.
+    If it is too large, parts are left out, beginning with what a reader misses least.
     """
     record = pb.Report(
         schema_version=report.schema_version,
@@ -90,7 +90,7 @@ def _keep_few(record: pb.Report) -> None:
 
 
 def _keep_the_verdict(record: pb.Report) -> None:
-    """Keep what is bounded, whatever names the trace has."""
+    """Keep only what is small, however long the names in the trace are."""
     record.CopyFrom(
         pb.Report(
             schema_version=record.schema_version,
@@ -124,7 +124,7 @@ _SHORTER: Final[tuple[Callable[[pb.Report], None], ...]] = (
 
 
 def figures_of(report: pb.Report, steps: Sequence[pb.Step]) -> dict[str, float]:
-    """Return what to plot over the training, by tag. Without a GPU or steps, there are fewer.
+    """Return the figures to plot over the training, by tag. Without a GPU or steps, there are fewer.
 
     gpudiag/busy_share and gpudiag/idle/CAUSE are shares of the step window on the busiest device.
     """

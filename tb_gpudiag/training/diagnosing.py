@@ -1,4 +1,4 @@
-"""Diagnose recordings and sum them up in two lines for the log."""
+"""Diagnoses recordings in a helper process, and sums them up in two lines for the log."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def _ranks_here() -> int:
 def diagnose_recording(path: str, wanted: Mapping[str, Any]) -> HelperAnswer:
     """Diagnose one recording.
 
-    wanted: `report` and `record`, whether to return them;
-        `url`, where a copy of it goes, which the report names, "" if it stays;
-        `events`, the event file to append the record to, "" for none, and `step`, its step there.
+    wanted: report, record: whether to return them.
+        url: where the recording is uploaded, for the report; "" if it stays.
+        events, step: the event file to append the record to, "" for none; and its step there.
 
     Raises:
         TraceError: the file cannot be read.
@@ -97,7 +97,7 @@ def diagnose_job(paths: Sequence[str]) -> HelperAnswer:
 
 
 def _two_lines(name: str, sentence: str, findings: Sequence[pb.Finding]) -> str:
-    # Logs are searched: with plain spaces.
+    # With plain spaces, because people search logs.
     return f"{name}: {sentence}\n{_findings_line(findings)}".replace(NO_BREAK, " ")
 
 

@@ -1,4 +1,4 @@
-"""DiagnosisHandler: writes the recordings of torch.profiler and diagnoses them while the job trains."""
+"""DiagnosisHandler: writes the recordings of torch.profiler, and diagnoses them while the job trains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CLOSE_S: Final = 30.0
 """How long the end of the program waits for the last diagnoses."""
 
-# Of stores. Anything else may be the name of a local folder.
+# Only URLs of stores: anything else may be the name of a local folder.
 _LOST_SLASH: Final = re.compile(r"(s3a?|gc?s|az|abfss?|memory):/[^/]")
 
 logger = logging.getLogger("tb_gpudiag.training")
@@ -36,17 +36,16 @@ class DiagnosisHandler:
     """Handler for `torch.profiler.profile(on_trace_ready=...)`. It takes the arguments of torch's
     `tensorboard_trace_handler` and writes the same files.
 
-    Each recording is diagnosed in a helper process of low priority, one at a time. Its verdict goes to the
-    log (logger `tb_gpudiag.training`) in two lines. If torch.distributed is initialized, rank 0 also logs the
-    verdict of the job when all ranks have written. Nothing is raised into the training loop: what fails is
-    logged.
+    A helper process of low priority diagnoses the recordings, one at a time. Each verdict is logged in two
+    lines (logger `tb_gpudiag.training`). If torch.distributed is initialized, rank 0 also logs the verdict of
+    the job when all ranks have written. Nothing is raised into the training loop: failures are logged.
 
-    dir_name: a folder, or a URL of a store such as `s3://bucket/run`. Recordings for a store are written and
-    diagnosed in a private temporary folder, and uploaded by a process of low priority.
-    on_diagnosis: called with the Report, on a thread of the handler.
+    dir_name: a folder, or a URL of a store such as `s3://bucket/run`. Recordings for a store are written to a
+    private temporary folder, diagnosed there, and uploaded by a process of low priority.
+    on_diagnosis: called with each Report, on a thread of the handler.
     keep: how many recordings of this handler may be on disk. Those with findings stay longest.
-    writer: where a compact record of each diagnosis and its figures go, for TensorBoard: a SummaryWriter of
-    torch, or a directory, which gets event files of its own below `gpudiag/`. None: nowhere.
+    writer: where to write a compact record and the figures of each diagnosis for TensorBoard: a SummaryWriter
+    of torch, or a directory, in which the handler writes its own event files below `gpudiag/`. None: nowhere.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class DiagnosisHandler:
         self._folder = os.fspath(dir_name)
         if _LOST_SLASH.match(self._folder):
             raise ValueError(f"{self._folder} has lost a slash, as URLs in a Path do: give a string")
-        # torch's handler makes a local folder named "s3:".
+        # torch's handler would make a local folder named "s3:".
         self._uploads = Uploads(self._folder) if "://" in self._folder else None
         self._files = RecordingFiles(
             worker_name, use_gzip=use_gzip, event_folder=os.fspath(writer) if own_events else ""
@@ -85,7 +84,7 @@ class DiagnosisHandler:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Make a new handler with the same arguments in a process that is spawned."""
+        """In a spawned process, make a new handler with the same arguments."""
         return functools.partial(type(self), *self._arguments, **self._options), ()
 
     def __call__(self, profiler: Any) -> None:
@@ -98,8 +97,8 @@ class DiagnosisHandler:
     def close(self, timeout_s: float = CLOSE_S) -> None:
         """Wait for the diagnoses and uploads that are under way, then end the helper processes.
 
-        After timeout_s, diagnoses that are not done are skipped, and recordings that are not uploaded stay in
-        the temporary folder. The end of the program calls this, too. A later recording starts a new helper.
+        After timeout_s, the remaining diagnoses are skipped, and recordings that are not uploaded stay in the
+        temporary folder. The end of the program calls this, too. A later recording starts a new helper.
         """
         end_s = time.monotonic() + timeout_s
         self._queue.close(timeout_s)
@@ -122,7 +121,7 @@ class DiagnosisHandler:
 
     @property
     def skipped(self) -> int:
-        """How many recordings were not diagnosed, because the diagnoses before them took too long."""
+        """How many recordings were not diagnosed, because earlier diagnoses took too long."""
         return self._queue.skipped
 
     def _take(self, profiler: Any) -> None:
@@ -138,14 +137,14 @@ class DiagnosisHandler:
             self._let_go(dropped, found=None)
 
     def _let_go(self, recording: WrittenRecording, *, found: bool | None) -> None:
-        """Note that the recording is diagnosed. found: None if there is no diagnosis."""
+        """Note that no diagnosis needs the recording any more. found: None if there is no diagnosis."""
         if self._kept is not None:
             self._kept.settle(recording.path, found=found)
         if self._uploads is not None:
             self._uploads.diagnosed(recording.path)
 
     def _settle(self, recording: WrittenRecording, answer: HelperAnswer) -> None:
-        """Report a diagnosis. Runs on the queue's thread."""
+        """Report a diagnosis. Runs on the thread of the queue."""
         self._let_go(recording, found=answer.found if answer.ok else None)
         log_answer(answer)
         if answer.note:

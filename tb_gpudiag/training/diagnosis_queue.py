@@ -1,4 +1,4 @@
-"""Diagnose recordings one after another, on a thread that waits for the helper process."""
+"""Diagnoses recordings one after another, on a thread that waits for the helper process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tb_gpudiag.training.helper import Helper, HelperAnswer
 from tb_gpudiag.training.recordings_on_disk import RankFiles, WrittenRecording
 
 MOST_WAITING: Final = 4
-"""Recordings that wait. More would only be diagnosed ever later."""
+"""Recordings that wait. With more, each diagnosis would come later than the one before."""
 
 TIME_LIMIT_S: Final = 20 * 60.0
 
@@ -35,9 +35,9 @@ logger = logging.getLogger("tb_gpudiag.training")
 
 
 class DiagnosisQueue:
-    """Queue of recordings. `settle(recording, answer)` is called on the queue's thread after each one.
+    """Recordings that wait to be diagnosed. `settle(recording, answer)` is called on the thread after each one.
 
-    The thread and the helper process run while there is work, and for IDLE_S after that.
+    The thread and the helper process run while there is work, and for IDLE_S afterwards.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class DiagnosisQueue:
 
     def put(self, recording: WrittenRecording) -> list[WrittenRecording]:
         """Queue a recording. Return those that are skipped to make room for it."""
-        if os.getpid() != self._pid:  # a fork has neither the thread nor a lock to rely on
+        if os.getpid() != self._pid:  # a fork has no thread, and a lock in any state
             self._helper.forget()
             self._reset()
         with self._changed:
@@ -84,7 +84,7 @@ class DiagnosisQueue:
         return dropped
 
     def close(self, timeout_s: float) -> None:
-        """Wait for the diagnoses that are under way, and end thread and process."""
+        """Wait for the remaining diagnoses, then end the thread and the process."""
         thread = self._thread
         if os.getpid() != self._pid or thread is None or thread is threading.current_thread():
             return
@@ -129,19 +129,19 @@ class DiagnosisQueue:
             elif isinstance(work, RankFiles):
                 self._look_for_ranks(work)
             else:
-                # Not under the lock: the training must never wait for it.
+                # Without the lock: the training must never wait for this.
                 self._helper.stop()
             with self._changed:
                 self._busy = False
                 if work is None:
-                    self._abandoned = False  # from here on, what comes is new
+                    self._abandoned = False  # recordings that come from now on are new
                 if work is None and not self._waiting:
                     self._thread = None
                     atexit.unregister(self._at_exit)
                     return
 
     def _next(self) -> WrittenRecording | RankFiles | None:
-        """Wait for work. None: there was none for a while, or the queue is being closed."""
+        """Wait for work. None: no work came for a while, or the queue is being closed."""
         end_s = time.monotonic() + IDLE_S
         with self._changed:
             while not self._abandoned:
@@ -184,7 +184,7 @@ class DiagnosisQueue:
         self._before_ns = recording.time_ns
 
     def _look_for_ranks(self, ranks: RankFiles) -> None:
-        """Diagnose the job once the files of all ranks are there, and stop looking after a while."""
+        """Diagnose the job once the files of all ranks are there. Give up after a while."""
         if ranks.are_there(self._names_in(ranks.folder)):
             self._ranks = None
             self._diagnose_job(ranks)
@@ -197,7 +197,7 @@ class DiagnosisQueue:
                     self._changed.wait(LOOK_IN_STORE_EVERY_S if ranks.recording.url else LOOK_EVERY_S)
 
     def _names_in(self, folder: str) -> list[str]:
-        """List a folder, or the URL of one; nothing if that fails."""
+        """Return the names in a folder, or at the URL of one; none if it cannot be listed."""
         if "://" in folder:
             answer = self._helper.ask({"kind": "list", "where": folder, "url": folder}, LIST_LIMIT_S)
             return list(json.loads(answer.text)) if answer.ok else []
@@ -217,6 +217,6 @@ class DiagnosisQueue:
 
 
 def log_answer(answer: HelperAnswer) -> None:
-    """Log a verdict. Without findings it is not a warning."""
+    """Log a verdict: as a warning if there are findings."""
     level = logging.INFO if answer.ok and not answer.found else logging.WARNING
     logger.log(level, "gpudiag: %s", answer.text)

@@ -1,4 +1,4 @@
-"""Write records and figures of recordings into TensorBoard's event files."""
+"""Writes records and figures of recordings into TensorBoard's event files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def summary_of(record: bytes, figures: Mapping[str, float]) -> Any:
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
     from tensorboard.compat.proto.types_pb2 import DT_STRING
 
-    # The fast data server drops plugins that it does not know if they have no data class.
+    # The fast data server drops data of unknown plugins that has no data class.
     metadata = SummaryMetadata(
         plugin_data=SummaryMetadata.PluginData(plugin_name=PLUGIN, content=SCHEMA),
         data_class=DATA_CLASS_TENSOR,
@@ -44,10 +44,10 @@ def write_with(writer: Any, record: bytes, figures: Mapping[str, float], step: i
 
 
 def append_to(path: str, record: bytes, figures: Mapping[str, float], step: int) -> None:
-    """Append to an event file of our own, and create it if it is not there.
+    """Append to an event file of our own, which is created if it is missing.
 
     Raises:
-        OSError: it cannot be written. It ends with a whole event, then.
+        OSError: the file cannot be written. It still ends with a whole event.
     """
     from tensorboard.compat.proto.event_pb2 import Event
 
@@ -60,7 +60,7 @@ def append_to(path: str, record: bytes, figures: Mapping[str, float], step: int)
         if not size:
             first = Event(wall_time=time.time(), file_version="brain.Event:2")
             content = _framed(first.SerializeToString()) + content
-        # In one call, so that a process that is killed leaves no half event.
+        # In one call, so that a killed process leaves no half event.
         if os.write(descriptor, content) < len(content):
             os.ftruncate(descriptor, size)
             raise OSError(f"the disk is full: {path}")

@@ -1,4 +1,4 @@
-"""The process that works for a training job: it diagnoses recordings, or copies them to a store."""
+"""Helper processes of a training job: one diagnoses recordings, another one copies them to a store."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ RENEW_AFTER: Final = 200
 
 @dataclass(frozen=True)
 class HelperAnswer:
-    """Outcome of a request.
+    """The outcome of a request.
 
-    text: for the log; the verdict, or why there is none.
+    text: for the log: the verdict, or why there is none.
     found: there is a finding that is worth a look.
     report, record: serialized Reports, whole and compact, if they were asked for.
     figures: by tag, for the event file.
-    note: what went wrong and did not keep the diagnosis from being made.
+    note: what went wrong without preventing the diagnosis.
     """
 
     ok: bool
@@ -37,7 +37,7 @@ class HelperAnswer:
     note: str = ""
 
     def message(self) -> ChildMessage:
-        """Return the message of an answer that is ok."""
+        """Return the message for an answer that is ok."""
         fields = {
             "text": self.text,
             "found": self.found,
@@ -58,7 +58,7 @@ class Helper:
     """A process of lowest priority that is started when it is needed. It never imports torch, so it has no
     CUDA context.
 
-    `ask` and `stop` belong to one thread. Linux ends the process when that thread ends. module: see Child.
+    One thread calls `ask` and `stop`. Linux ends the process when that thread ends. module: see Child.
     """
 
     def __init__(self, module: str) -> None:
@@ -66,7 +66,7 @@ class Helper:
         self._asked = 0
 
     def ask(self, request: dict[str, Any], time_limit_s: float) -> HelperAnswer:
-        """Send a request and wait for the answer. Raises nothing: a process that fails is an answer, too."""
+        """Send a request and wait for the answer. Raises nothing: a failed process is an answer, too."""
         if self._asked >= RENEW_AFTER:
             self.stop()
         self._asked += 1
@@ -89,6 +89,6 @@ class Helper:
         self._child.stop()
 
     def forget(self) -> None:
-        """After a fork: the process belongs to the parent."""
+        """After a fork: leave the process to the parent."""
         self._asked = 0
         self._child.forget()

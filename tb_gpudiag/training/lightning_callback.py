@@ -16,7 +16,7 @@ except ImportError:
 class DiagnosisCallback(Callback):
     """`Trainer(callbacks=[DiagnosisCallback(handler, schedule=..., record_shapes=True)])`. A step is a batch.
 
-    options: of `torch.profiler.profile`. Without a schedule, it records on demand: see
+    options: of `torch.profiler.profile`. Without a schedule, steps are recorded on demand: see
     `DiagnosisHandler.on_demand`.
     """
 
@@ -24,17 +24,17 @@ class DiagnosisCallback(Callback):
         self._steps = ProfiledSteps(handler, options)
 
     def on_train_start(self, *_: Any) -> None:
-        """Begin."""
+        """Start the profiler."""
         self._steps.start()
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """End a step."""
+        """Note the end of a step."""
         self._steps.step()
 
     def on_train_end(self, *_: Any) -> None:
-        """End."""
+        """Stop the profiler."""
         self._steps.stop()
 
     def on_exception(self, *_: Any) -> None:
-        """End, as Lightning does."""
+        """Stop the profiler, because Lightning ends the training."""
         self._steps.stop()

@@ -21,11 +21,11 @@ LOOK_EVERY_S = 1.0
 SLOW: Final = 2.0
 """A step is slow if it takes this many times the median."""
 
-# The median of fewer steps says little. With more, it follows a change of the job late.
+# The median of fewer steps says little. A median of more steps follows changes of the job late.
 LEAST_STEPS: Final = 20
 MOST_STEPS: Final = 200
 
-# In a job with many slow steps, recording each of them would make all steps slow.
+# If a job has many slow steps, recording each of them would slow down all steps.
 AFTER_SLOW_S = 600.0
 
 logger = logging.getLogger("tb_gpudiag.training")
@@ -34,8 +34,9 @@ logger = logging.getLogger("tb_gpudiag.training")
 class OnDemand:
     """Schedule that does nothing until it is armed, then warms up and records `active` steps.
 
-    Armed by `touch FOLDER/profile-now`; by SIGUSR2, if the program does not use it; and if `slow_step`, after
-    a step that takes twice the median. Arming it while it records does nothing. folder: None for no file.
+    It is armed by `touch FOLDER/profile-now`; by SIGUSR2, if the program does not handle that; and if
+    `slow_step`, by a step that takes twice the median. Arming it during a recording does nothing.
+    folder: None for no file.
     """
 
     def __init__(self, folder: str | None, *, active: int, warmup: int, slow_step: bool) -> None:
@@ -44,14 +45,14 @@ class OnDemand:
         self._file = os.path.join(folder, ARMING_FILE) if folder is not None else ""
         self._active, self._warmup = active, warmup
         self._times = _StepTimes() if slow_step else None
-        self._touched_ns = self._modified_ns()  # a file from before is of a job before
+        self._touched_ns = self._modified_ns()  # a file that is there already was meant for an earlier job
         self._look_at_s = 0.0
         self._signaled = False
-        self._left = 0  # steps until the recording is done, with the warm-up
+        self._left = 0  # steps until the recording is done, including warm-up
         _call_on_signal(self)
 
     def __call__(self, step: int) -> Any:
-        """Return what torch.profiler does in the next step."""
+        """Return what torch.profiler is to do in the next step."""
         from torch.profiler import ProfilerAction
 
         why = self._why_armed(idle=self._left == 0)
@@ -70,7 +71,7 @@ class OnDemand:
         self._signaled = True
 
     def _why_armed(self, *, idle: bool) -> str:
-        """Return why a recording is wanted, "" if it is not."""
+        """Return why a recording is wanted; "" if none is."""
         slow = self._times.slow_step(idle=idle) if self._times is not None else ""
         if self._signaled:
             self._signaled = False
@@ -86,14 +87,14 @@ class OnDemand:
         return slow
 
     def _modified_ns(self) -> int:
-        """Return when the file was touched last, 0 if it is not there."""
+        """Return when the file was last touched; 0 if it does not exist."""
         with contextlib.suppress(OSError):
             return os.stat(self._file).st_mtime_ns
         return 0
 
 
 class _StepTimes:
-    """Durations of the steps without a profiler."""
+    """Durations of the steps that were not profiled."""
 
     def __init__(self) -> None:
         self._recent_s: deque[float] = deque(maxlen=MOST_STEPS)
@@ -101,14 +102,14 @@ class _StepTimes:
         self._not_before_s = 0.0
 
     def slow_step(self, *, idle: bool) -> str:
-        """Note that a step begins. Return how slow the one before was, "" if it was not.
+        """Note that a step begins. Return how slow the previous step was; "" if it was not slow.
 
-        idle: the step before was not recorded.
+        idle: the previous step was not recorded.
         """
         now_s = time.perf_counter()
         began_s, self._since_s = self._since_s, now_s
         if not idle:
-            # Neither this step nor the next one, which saves the recording, is a measure of the job.
+            # Neither this step nor the next one, which saves the recording, is typical of the job.
             self._since_s = None
             return ""
         if began_s is None:
@@ -123,7 +124,7 @@ class _StepTimes:
 
 
 def _call_on_signal(schedule: OnDemand) -> None:
-    """Arm the schedule on SIGUSR2, unless the program uses it. Else, the signal would end the program."""
+    """Arm the schedule on SIGUSR2, unless the program handles that signal itself."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGUSR2"):
         return
     before = signal.getsignal(signal.SIGUSR2)

@@ -10,7 +10,7 @@ from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 class ProfiledSteps:
     """A profiler whose recordings go to the handler.
 
-    options: of `torch.profiler.profile`. Without a schedule, it records on demand: see
+    options: of `torch.profiler.profile`. Without a schedule, steps are recorded on demand: see
     `DiagnosisHandler.on_demand`.
     """
 
@@ -20,7 +20,7 @@ class ProfiledSteps:
         self._profiler: Any = None
 
     def start(self) -> None:
-        """Begin with the first step."""
+        """Begin to profile, at the first step."""
         from torch.profiler import profile
 
         options = {"schedule": self._options.get("schedule") or self._handler.on_demand(), **self._options}

@@ -21,14 +21,14 @@ _UNFINISHED: Final = ".writing"
 
 _NAME: Final = re.compile(r"(?P<worker>.+)\.(?P<time_ns>[0-9]+)\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
 
-# Recordings that could not be deleted are tried again, but not without end where deleting is not allowed.
+# Recordings that could not be deleted and are tried again: bounded, because deleting may not be allowed.
 MOST_UNDELETED: Final = 100
 
-# Ranks end the same step together, but take their time to write.
+# Ranks end the same step together, but take different times to write.
 WAIT_S = 120.0
 
 MOST_RANKS: Final = 64
-"""Rank 0 reads the traces of all ranks. For more of them, this takes a machine of its own."""
+"""Rank 0 reads the traces of all ranks. For more ranks, this would need a machine of its own."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class KeptFiles:
             self._undeleted = [path for path in self._undeleted if not self._delete(path)][-MOST_UNDELETED:]
 
     def _delete(self, path: str) -> bool:
-        """Delete a recording. Return False if that failed, as it does while network storage is away."""
+        """Delete a recording. Return False if that failed, for example because network storage is away."""
         try:
             self._remove(path)
         except FileNotFoundError:  # others have deleted it
@@ -154,7 +154,7 @@ class KeptFiles:
             self._states[path] = _Kept.WAITING
 
     def settle(self, path: str, *, found: bool | None) -> None:
-        """Note whether the diagnosis found anything. None: there is no diagnosis."""
+        """Note whether the diagnosis found anything. found: None if there is no diagnosis."""
         with self._lock:
             if path in self._states:
                 self._states[path] = _Kept.UNKNOWN if found is None else _Kept.FOUND if found else _Kept.CLEAN
@@ -162,18 +162,18 @@ class KeptFiles:
 
 @dataclass
 class RankFiles:
-    """Files of all ranks of the job that rank 0's recording belongs to. paths: as far as they are there."""
+    """Files of all ranks of the job that rank 0's recording belongs to. paths: those found so far."""
 
     recording: WrittenRecording
-    earliest_ns: int  # files before it belong to the recording before
+    earliest_ns: int  # files from before this time belong to the previous recording
     since_s: float = field(default_factory=time.monotonic)
     paths: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, recording: WrittenRecording, before_ns: int) -> RankFiles | None:
-        """Return what to look for; None if this is not rank 0 of several.
+        """Return what to look for; None if this is not rank 0 of several ranks.
 
-        before_ns: when rank 0 wrote the recording before this one, 0 if there is none.
+        before_ns: when rank 0 wrote the previous recording; 0 if there is none.
         """
         if recording.rank != 0 or not 1 < recording.world_size <= MOST_RANKS:
             return None
@@ -198,7 +198,7 @@ class RankFiles:
         return len(self.paths) >= self.recording.world_size
 
     def is_late(self) -> bool:
-        """Return whether it is time to stop looking."""
+        """Return whether it is time to give up."""
         return time.monotonic() - self.since_s > WAIT_S
 
     def what_is_missing(self) -> str:

@@ -1,4 +1,4 @@
-"""Copy recordings to a store (S3 and others) through fsspec, in a helper process."""
+"""Copies recordings to a store (S3 and others) through fsspec, in a helper process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tb_gpudiag.training.helper import HelperAnswer
 if TYPE_CHECKING:
     from tb_gpudiag.service.processes.serving import Reply
 
-# Here, a file appears when all of it has arrived.
+# In these stores, a file appears only when it has arrived completely.
 _PUT_IS_ATOMIC: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "ocilake"}
 )
@@ -44,22 +44,22 @@ def _loaded(scheme: str) -> bool:
 
 
 def lives_in_this_process(url: str) -> bool:
-    """Return whether another process could not write there: it has memory and file systems of its own."""
+    """Return whether only this process can write there: to memory, or a file system that it registered."""
     from fsspec.registry import known_implementations
 
     return _scheme(url) == "memory" or _scheme(url) not in known_implementations
 
 
 def answer(request: dict[str, Any], _reply: Reply) -> ChildMessage:
-    """Do what the request asks, in a helper process: see helper.py."""
+    """Do what a request to the helper process asks: see helper.py."""
     return HelperAnswer(True, do(request)).message()
 
 
 def do(request: dict[str, Any]) -> str:
-    """Do what the request asks with the file at its `url`, and return what it asks for.
+    """Do what the request asks with the file at `url`, and return the text of the answer.
 
     Raises:
-        Unreadable: it cannot be done.
+        Unreadable: the store refuses, or does not answer.
     """
     from tb_gpudiag.trace.files.source import unreadable
 
@@ -76,7 +76,7 @@ def do(request: dict[str, Any]) -> str:
 
 
 def _put(system: Any, path: str, request: dict[str, Any]) -> str:
-    """Copy a local file. It appears whole, or not at all."""
+    """Copy a local file. The copy appears complete or not at all."""
     local = request["path"]
     if _protocols(system) & _PUT_IS_ATOMIC:
         system.put_file(local, path)

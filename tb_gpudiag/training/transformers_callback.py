@@ -11,10 +11,10 @@ from tb_gpudiag.training.profiled_steps import ProfiledSteps
 
 
 class DiagnosisCallback(TrainerCallback):
-    """`Trainer(callbacks=[DiagnosisCallback(handler, schedule=..., record_shapes=True)])`. Steps are the
-    optimizer's.
+    """`Trainer(callbacks=[DiagnosisCallback(handler, schedule=..., record_shapes=True)])`. A step is one of
+    the optimizer.
 
-    options: of `torch.profiler.profile`. Without a schedule, it records on demand: see
+    options: of `torch.profiler.profile`. Without a schedule, steps are recorded on demand: see
     `DiagnosisHandler.on_demand`.
     """
 
@@ -22,13 +22,13 @@ class DiagnosisCallback(TrainerCallback):
         self._steps = ProfiledSteps(handler, options)
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Begin."""
+        """Start the profiler."""
         self._steps.start()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """End a step."""
+        """Note the end of a step."""
         self._steps.step()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """End."""
+        """Stop the profiler."""
         self._steps.stop()

@@ -1,4 +1,4 @@
-"""Upload recordings to a store, on a thread that waits for a process. The training waits for neither."""
+"""Uploads recordings to a store, on a thread that waits for a process. The training waits for neither."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tb_gpudiag.errors import GpudiagError, without_url_secrets
 from tb_gpudiag.training import store
 from tb_gpudiag.training.helper import Helper, HelperAnswer
 
-# What waits is on the local disk.
+# Recordings that wait are on the local disk.
 MOST_WAITING: Final = 8
 MOST_WAITING_BYTES = 4 << 30
 
-# Attempts in a row, and the pause after the first one. Each pause is twice as long as the one before.
+# Attempts in a row, and the pause after the first one. Each pause is twice the one before.
 ATTEMPTS: Final = 5
 PAUSE_S = 1.0
 
-# The pause after that, unless there is a new recording. Networks are down for minutes.
+# The pause after these attempts, unless a new recording comes. Networks are down for minutes.
 LONG_PAUSE_S = 300.0
 
 # The helper takes 60 MB.
 IDLE_S = 30.0
 
-# Of one upload.
+# For one upload.
 TIME_LIMIT_S: Final = 20 * 60.0
 
 EXIT_S: Final = 30.0
@@ -41,7 +41,7 @@ logger = logging.getLogger("tb_gpudiag.training")
 
 @dataclass(eq=False)
 class _Task:
-    """Something to do in the store with the file that has the name of a local one."""
+    """What to do in the store with the file that has the same name as a local one."""
 
     kind: Literal["put", "remove"]
     path: str
@@ -52,9 +52,9 @@ class _Task:
 class Uploads:
     """Recordings on their way from a private temporary folder to a store.
 
-    A local file is deleted when it is uploaded and diagnosed. What cannot be uploaded is tried again, and
-    waits in the folder: a bounded number of recordings, the newest ones. Nothing is raised after the
-    constructor, except OSError by `folder`.
+    A local file is deleted when it is uploaded and diagnosed. Recordings that cannot be uploaded are tried
+    again, and wait in the folder: a bounded number, the newest ones. Nothing is raised after the constructor,
+    except OSError by `folder`.
 
     Raises:
         ValueError: nothing is installed that writes to this URL.
@@ -76,13 +76,13 @@ class Uploads:
         self._undiagnosed: set[str] = set()
         self._thread: threading.Thread | None = None
         self._failures = 0  # in a row
-        self._failing = False  # and it is in the log
+        self._failing = False  # and the log says so
         self._not_before_s = 0.0
         self._closing = False
         self._abandoned = False
 
     def folder(self) -> str:
-        """Return the folder to write recordings into. A fork has one of its own."""
+        """Return the folder to write recordings into. A forked process gets a folder of its own."""
         if os.getpid() != self._pid:
             if self._helper is not None:
                 self._helper.forget()
@@ -111,13 +111,13 @@ class Uploads:
         return self._url_of(path)
 
     def diagnosed(self, path: str) -> None:
-        """Note that the local file is not needed for a diagnosis any more."""
+        """Note that no diagnosis needs the local file any more."""
         with self._changed:
             self._undiagnosed.discard(path)
         self._delete_if_done(path)
 
     def remove(self, path: str) -> None:
-        """Remove a recording, here and in the store."""
+        """Remove a recording, both here and in the store."""
         with self._changed:
             self._undiagnosed.discard(path)
             waiting = [task for task in self._tasks if task.path == path and task is not self._doing]
@@ -129,7 +129,7 @@ class Uploads:
         _delete(path)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for the uploads. What is not done in time stays in the folder, and the log says where."""
+        """Wait for the uploads. Recordings that take too long stay in the folder, and the log says where."""
         if os.getpid() != self._pid or not self._folder or self._thread is threading.current_thread():
             return
         thread = self._thread
@@ -155,7 +155,7 @@ class Uploads:
         self._leave(folder, left)
 
     def _leave(self, folder: str, left: set[str]) -> None:
-        """Delete the folder, except for recordings that are nowhere else."""
+        """Delete the folder, except for recordings that are not in the store."""
         if not left:
             shutil.rmtree(folder, ignore_errors=True)
             return
@@ -177,7 +177,7 @@ class Uploads:
         return f"{self._url}/{os.path.basename(path)}"
 
     def _over_limit(self) -> list[_Task]:
-        """Take out the oldest recordings of too many that wait. The lock is held."""
+        """If too many recordings wait, remove and return the oldest ones. The lock is held."""
         waiting = [task for task in self._tasks if task.kind == "put" and task is not self._doing]
         size = sum(task.size_bytes for task in waiting)
         dropped: list[_Task] = []
@@ -188,7 +188,7 @@ class Uploads:
         return dropped
 
     def _wake(self) -> None:
-        """Start, or start again after a long pause. The lock is held."""
+        """Start the thread, or end its long pause. The lock is held."""
         if self._failures >= ATTEMPTS:
             self._failures, self._not_before_s = 0, 0.0
         if self._thread is None:
@@ -211,7 +211,7 @@ class Uploads:
                     return
 
     def _next(self) -> _Task | None:
-        """Wait for something to do. None: there was nothing for a while, or no more is wanted."""
+        """Wait for a task. None: there was none for a while, or the thread is to end."""
         idle_s = time.monotonic() + IDLE_S
         with self._changed:
             while not self._abandoned:
@@ -240,7 +240,7 @@ class Uploads:
             return HelperAnswer(False, error.what)
 
     def _settle(self, task: _Task, answer: HelperAnswer) -> None:
-        """Take a task off the list if it is done. Otherwise, it gets its next turn after a pause."""
+        """Take a task off the list if it is done. Otherwise, it is tried again after a pause."""
         task.attempts += 1
         done = answer.ok or (task.kind == "put" and not os.path.exists(task.path))  # removed meanwhile
         with self._changed:
@@ -261,18 +261,18 @@ class Uploads:
             self._delete_if_done(task.path)
 
     def _try_again(self, task: _Task) -> None:
-        """Give the task another turn. The lock is held."""
+        """Have the task tried again. The lock is held."""
         self._failures += 1
         pause_s = PAUSE_S * 2 ** (self._failures - 1) if self._failures < ATTEMPTS else LONG_PAUSE_S
         self._not_before_s = time.monotonic() + pause_s
-        # A store may refuse to remove: that is no reason to try forever.
+        # A store may refuse to remove files: do not try forever.
         if task.kind == "put" or task.attempts < ATTEMPTS:
             self._tasks.append(task)
 
     def _give_up_for_now(self, reason: str) -> None:
         if self._helper is not None:
-            self._helper.stop()  # a new one has new credentials
-        if self._failing:  # it is in the log
+            self._helper.stop()  # a new process reads credentials again
+        if self._failing:  # the log says so already
             return
         self._failing = True
         logger.warning(
@@ -284,7 +284,7 @@ class Uploads:
         )
 
     def _delete_if_done(self, path: str) -> None:
-        """Delete a local file that neither a diagnosis nor an upload needs."""
+        """Delete a local file if neither a diagnosis nor an upload needs it."""
         with self._changed:
             if path in self._undiagnosed or any(
                 task.path == path and task.kind == "put" for task in self._tasks
