@@ -68,7 +68,7 @@ NOT_SLOW = ["-m", "not slow"]
 # plugins that are installed, it has the one that pyproject.toml has settings of.
 PROGRAM = """
 import json, os, sys
-import hypothesis, pytest, pytest_timeout, tb_gpudiag.service.processes.guarded_memory
+import hypothesis, pytest, pytest_timeout, tb_gpudiag.service.processes.memory_limit
 for arguments in json.loads(sys.argv[1]):
     print("arguments", json.dumps(arguments), flush=True)
     child = os.fork()

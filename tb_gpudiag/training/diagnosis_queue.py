@@ -35,7 +35,7 @@ logger = logging.getLogger("tb_gpudiag.training")
 
 
 class DiagnosisQueue:
-    """Recordings that wait to be diagnosed. `settle(recording, answer)` is called on the thread after each one.
+    """Recordings that wait to be diagnosed. `settle(recording, answer)` is called on a thread after each one.
 
     The thread and the helper process run while there is work, and for IDLE_S afterwards.
     """
