@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
-from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
@@ -48,8 +46,3 @@ class DeviceFacts:
     def window_account(self) -> TimeAccount:
         """The step window as one slice: the verdict and every share are computed from it."""
         return self.time.of_window(self.window)
-
-
-def allocator_idle_ns(devices: Sequence[DeviceFacts]) -> dict[int, int]:
-    """Return each device's idle time in the step window under calls to the driver for memory: id -> ns."""
-    return {d.id: d.ledger.by_cause(d.window).get(Cause.ALLOCATOR, 0) for d in devices}

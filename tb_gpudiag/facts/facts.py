@@ -13,7 +13,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.busy import communication_kernels
-from tb_gpudiag.facts.core.causes import CauseSpans
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.first_run import first_run
 from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, WholeGraphs, unrecorded_graphs, whole_graphs
@@ -35,7 +35,7 @@ from tb_gpudiag.facts.core.recording import (
 )
 from tb_gpudiag.facts.core.steady import Steady, steady_part
 from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
-from tb_gpudiag.facts.device_facts import DeviceFacts, allocator_idle_ns
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
@@ -358,5 +358,5 @@ class Facts:
     def memory(self) -> list[DeviceMemory]:
         """Memory of each device, the GPU with the highest peak first, the CPU last."""
         steps = self.step_times.on_host if self.step_times is not None else None
-        idle_ns = allocator_idle_ns(self.devices)
+        idle_ns = {d.id: d.ledger.by_cause(d.window).get(Cause.ALLOCATOR, 0) for d in self.devices}
         return device_memory(self.trace, self.memory_context, steps, idle_ns)

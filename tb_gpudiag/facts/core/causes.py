@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,7 @@ class Trigger(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True)
-class CauseSpans:
+class CauseSpans(NamedTuple):
     """Stretches of time with a cause. Shape (p,) each; columns as in ledger.Ledger."""
 
     start_ns: Int64
@@ -60,14 +59,8 @@ class CauseSpans:
     thread: Int32
 
     def take(self, index: Int64 | Bool) -> CauseSpans:
-        return CauseSpans(
-            self.start_ns[index],
-            self.end_ns[index],
-            self.cause[index],
-            self.gap[index],
-            self.event[index],
-            self.thread[index],
-        )
+        """Return the spans with these indices, or of this mask."""
+        return CauseSpans._make(column[index] for column in self)
 
     def in_order(self) -> CauseSpans:
         """Return the spans in order of time; spans that start together keep their order."""
@@ -81,15 +74,8 @@ class CauseSpans:
         if not parts:
             none = np.zeros(0, np.int64)
             return CauseSpans(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
-        if len(parts) == 1:
-            return parts[0]
-        return CauseSpans(
-            np.concatenate([p.start_ns for p in parts]),
-            np.concatenate([p.end_ns for p in parts]),
-            np.concatenate([p.cause for p in parts]),
-            np.concatenate([p.gap for p in parts]),
-            np.concatenate([p.event for p in parts]),
-            np.concatenate([p.thread for p in parts]),
+        return (
+            parts[0] if len(parts) == 1 else CauseSpans._make(map(np.concatenate, zip(*parts, strict=True)))
         )
 
 

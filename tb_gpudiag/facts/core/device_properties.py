@@ -60,25 +60,17 @@ def of_architecture(properties: DeviceProperties, architecture: str) -> DevicePr
 
 def parse_properties(properties: Mapping[str, Any]) -> DeviceProperties:
     """Parse one entry of `deviceProperties`. Values of another type than expected count as not stated."""
+    version, is_amd = _version(properties), _is_amd(properties)
     return DeviceProperties(
         str(properties.get("name") or ""),
-        _compute_capability(properties),
-        _architecture(properties),
+        None if is_amd else version,
+        _AMD_ARCHITECTURES.get(version, "") if version and is_amd else "",
         _positive(properties, "totalGlobalMem"),
         _positive(properties, "numSms"),
         _positive(properties, "maxThreadsPerMultiprocessor"),
         _positive(properties, "regsPerMultiprocessor"),
         _positive(properties, "sharedMemPerMultiprocessor"),
     )
-
-
-def _compute_capability(properties: Mapping[str, Any]) -> tuple[int, int] | None:
-    return None if _is_amd(properties) else _version(properties)
-
-
-def _architecture(properties: Mapping[str, Any]) -> str:
-    version = _version(properties)
-    return _AMD_ARCHITECTURES.get(version, "") if version and _is_amd(properties) else ""
 
 
 def _version(properties: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -47,18 +47,14 @@ def first_run(host: Host, work: Work, steps: Steps) -> Bool:
         return found
     found[long[match_some(events, INITIALIZING_CALL, long)]] = True
     found[_first_allocator_calls(events, calls)] = True
-    loads = _loads(work, long)
+    # Module loads, and the first launch of a kernel.
+    loads = long[match_some(events, MODULE_LOAD_CALL, long) | work.loads_module[long]]
     if not _recurs(loads, work, steps):
         found[loads] = True
     if not found.any():
         return found
     found[_operators_around(events, np.flatnonzero(found))] = True
     return host.tree.under(found)
-
-
-def _loads(work: Work, long: Int64) -> Int64:
-    """Long calls that load GPU code: module loads, and the first launch of a kernel."""
-    return long[match_some(work.events, MODULE_LOAD_CALL, long) | work.loads_module[long]]
 
 
 def _recurs(loads: Int64, work: Work, steps: Steps) -> bool:

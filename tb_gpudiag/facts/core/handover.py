@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, union
+from tb_gpudiag.facts.core.intervals import Window, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
@@ -42,23 +40,18 @@ class HostTime:
         self.host = host
         self._events = host.events
         self._threads = _launching_threads(work, main)
-        self._blocking, self._blocking_event = _blocking_calls(work)
+        # Event indices of the calls that waited for the GPU, in order of their end.
+        self.blocking: Int64 = _blocking_calls(work)
         # A copy call that returned only when the copy ended was a wait, whatever its name says.
         self._cause = host.cause.copy()
-        waited = self._blocking_event[host.cause[self._blocking_event] == Cause.LAUNCH]
-        self._cause[waited] = Cause.SYNC
+        self._cause[self.blocking[host.cause[self.blocking] == Cause.LAUNCH]] = Cause.SYNC
         # Blocking on a full queue is not launching either: the GPU of that queue has enough work.
-        self.full_queue: FullQueue = full_queue(work, self._blocking_event)
+        self.full_queue: FullQueue = full_queue(work, self.blocking)
         held = self.full_queue.call
         self._cause[held[host.cause[held] == Cause.LAUNCH]] = Cause.QUEUED
         self.first_run = first_run
         self._cause[first_run] = Cause.INITIALIZATION
         self._loading = Cause.INITIALIZATION if first_run.any() else Cause.COMPILE
-
-    @property
-    def blocking(self) -> Int64:
-        """Event indices of the calls that waited for the GPU, in order of their end."""
-        return self._blocking_event
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
         """Cut the stretches [start, end) of these threads into spans that cover them exactly.
@@ -67,7 +60,10 @@ class HostTime:
         """
         no_event = np.full(len(start), NONE, np.int64)
         undecided = np.full(len(start), UNDECIDED, np.uint8)
-        spans = self._on_threads(CauseSpans(start, end, undecided, gap.astype(np.int64), no_event, thread))
+        asked = CauseSpans(start, end, undecided, gap.astype(np.int64), no_event, thread)
+        spans = CauseSpans.join(
+            [self._cut(asked.take(thread == one), one) for one in np.unique(thread).tolist()]
+        )
         for other in self._threads:
             asks = (spans.cause == UNDECIDED) & (spans.thread != other)
             if not asks.any():
@@ -84,18 +80,14 @@ class HostTime:
         main = np.array([self.main], np.int32)
         return self.explain(start, end, main, np.zeros(1, np.int64)).in_order()
 
-    def _on_threads(self, queries: CauseSpans) -> CauseSpans:
-        parts = [self._cut(queries.take(queries.thread == t), int(t)) for t in np.unique(queries.thread)]
-        return CauseSpans.join(parts)
-
     def _cut(self, queries: CauseSpans, thread: int) -> CauseSpans:
         """Cut queries at the borders of one thread's activities."""
         activity = self.host.activities.get(thread, NOTHING)
         borders = activity.borders_ns
         if not len(borders):
             count = len(queries.start_ns)
-            return replace(
-                queries, event=np.full(count, NONE, np.int64), thread=np.full(count, thread, np.int32)
+            return queries._replace(
+                event=np.full(count, NONE, np.int64), thread=np.full(count, thread, np.int32)
             )
         # Segment i ends at border i. Before the first border and after the last one, the thread does nothing.
         left = np.searchsorted(borders, queries.start_ns, side="right")
@@ -134,7 +126,7 @@ class HostTime:
         still = np.flatnonzero(cause == UNDECIDED)
         engine = self._waits_for_engine(spans.event[still])
         cause[still] = np.where(engine, np.uint8(Cause.DISPATCH), np.uint8(Cause.PYTHON))
-        return replace(spans, cause=cause)
+        return spans._replace(cause=cause)
 
     def _waits_for_engine(self, event: Int64) -> Bool:
         found: Bool = event != NONE
@@ -160,23 +152,19 @@ class HostTime:
 
         noise_ns: how much later than recorded a call may have ended.
         """
-        calls = self._blocking
+        begun, returned = (column[self.blocking] for column in (self._events.start_ns, self._events.end_ns))
         found, event = np.zeros(len(start), np.int64), np.full(len(start), NONE, np.int64)
-        if not len(calls.start):
+        if not len(begun):
             return event, found
-        at = np.searchsorted(calls.end, start - noise_ns, side="right")
+        at = np.searchsorted(returned, start - noise_ns, side="right")
         # An asynchronous copy that blocked and the synchronization after it are one wait: two calls.
         for step in range(2):
-            index = np.minimum(at + step, len(calls.end) - 1)
-            held = (
-                (calls.end[index] > start - noise_ns)
-                & (calls.end[index] < end)
-                & (calls.start[index] < start)
-            )
-            waited = np.minimum(calls.end[index], start + noise_ns) - calls.start[index]
+            index = np.minimum(at + step, len(begun) - 1)
+            held = (returned[index] > start - noise_ns) & (returned[index] < end) & (begun[index] < start)
+            waited = np.minimum(returned[index], start + noise_ns) - begun[index]
             longer = held & (waited > found)
             found = np.where(longer, waited, found)
-            event = np.where(longer, self._blocking_event[index], event)
+            event = np.where(longer, self.blocking[index], event)
         return event, found
 
 
@@ -207,7 +195,7 @@ def _launching_threads(work: Work, main: int) -> list[int]:
     return [main, *busiest][:_MOST_THREADS]
 
 
-def _blocking_calls(work: Work) -> tuple[Intervals, Int64]:
+def _blocking_calls(work: Work) -> Int64:
     """Find the calls that waited for the GPU, in order of their end: those that block by name, and copies
     that returned only when the copy was done (to or from pageable memory)."""
     events = work.events
@@ -218,5 +206,4 @@ def _blocking_calls(work: Work) -> tuple[Intervals, Int64]:
     waited = copies & (work.launch_end_ns >= work.end_ns)
     blocking[work.launch[waited]] = True
     calls = np.flatnonzero(blocking)
-    calls = calls[np.argsort(events.end_ns[calls], kind="stable")]
-    return Intervals(events.start_ns[calls], events.end_ns[calls]), calls
+    return calls[np.argsort(events.end_ns[calls], kind="stable")]

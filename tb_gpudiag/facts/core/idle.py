@@ -8,7 +8,6 @@ idle time to the nanosecond.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -167,7 +166,7 @@ def _mark_unrecorded(spans: CauseSpans, busy: Busy, events: Events) -> CauseSpan
     copies[copies] = match_some(events, COPY_CALL, spans.event[copies])
     waits |= copies & (spans.cause == Cause.LAUNCH)
     found = waits & (length >= UNRECORDED_NS) & (before <= LITTLE_BUSY * length)
-    return replace(spans, cause=np.where(found, np.uint8(Cause.UNRECORDED), spans.cause))
+    return spans._replace(cause=np.where(found, np.uint8(Cause.UNRECORDED), spans.cause))
 
 
 def _drained(spans: CauseSpans, gaps: Gaps) -> Int64:

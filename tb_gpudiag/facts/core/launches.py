@@ -68,8 +68,7 @@ class Work:
 
     @cached_property
     def stream_key(self) -> Int64:
-        """Device and stream in one number, so that grouping sorts plain integers."""
-        return (self.device.astype(np.int64) << 32) + self.events.stream[self.event]
+        return stream_keys(self.events, self.event)
 
     @cached_property
     def loads_module(self) -> Bool:
@@ -85,6 +84,11 @@ class Work:
     @cached_property
     def end_ns(self) -> Int64:
         return self.events.end_ns[self.event]
+
+
+def stream_keys(events: Events, some: Int64) -> Int64:
+    """Return device and stream of GPU events in one number, so that grouping sorts plain integers."""
+    return (events.device[some].astype(np.int64) << 32) + events.stream[some]
 
 
 def join_launches(events: Events) -> Work:

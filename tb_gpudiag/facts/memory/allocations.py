@@ -64,6 +64,9 @@ class Allocations:
 
     event: index of its event in Trace.memory.
     position: position of that event.
+    stack: index into MemoryEvents.stacks, or NONE. Only snapshots have stacks.
+    phase: Phase in which it was made.
+    found: mask of the allocations that a snapshot found when its history began: they were made earlier.
     freed: position of the event that ended it; NONE if it was alive at the end.
     free: positions of all frees.
     early_free: positions of the frees of memory that was allocated before the recording, shape (f,).
@@ -86,6 +89,12 @@ class Allocations:
             if self.paired
             else (np.full(len(action), NONE, np.int64), np.zeros(0, np.int64))
         )
+        self.time_ns: Int64 = memory.time_ns[self.event]
+        self.bytes: Int64 = memory.bytes[self.event]
+        self.stack: Int32 = memory.stack[self.event]
+        self.phase: UInt8 = context.phase[self.event]
+        found = memory.found
+        self.found: Bool = np.zeros(len(self), np.bool_) if found is None else found[self.event]
         self.freed: Int64 = freed[self.position]
         self.early_free: Int64 = early
         ended = self.freed[self.freed != NONE]
@@ -93,14 +102,6 @@ class Allocations:
 
     def __len__(self) -> int:
         return len(self.position)
-
-    @cached_property
-    def time_ns(self) -> Int64:
-        return self.memory.time_ns[self.event]
-
-    @cached_property
-    def bytes(self) -> Int64:
-        return self.memory.bytes[self.event]
 
     @cached_property
     def freed_ns(self) -> Int64:
@@ -133,22 +134,6 @@ class Allocations:
     def place(self) -> Int64:
         """Number of the user's frame (see Host.frame), or NONE; in backward the forward operator's."""
         return self.context.place[self.event]
-
-    @cached_property
-    def phase(self) -> UInt8:
-        """Phase in which each was made."""
-        return self.context.phase[self.event]
-
-    @cached_property
-    def found(self) -> Bool:
-        """Mask of the allocations that a snapshot found when its history began: they were made earlier."""
-        found = self.memory.found
-        return np.zeros(len(self), np.bool_) if found is None else found[self.event]
-
-    @cached_property
-    def stack(self) -> Int32:
-        """Index into MemoryEvents.stacks, or NONE. Only snapshots have stacks."""
-        return self.memory.stack[self.event]
 
     def frame(self, index: int) -> Frame | None:
         """Return the user's frame that made an allocation."""

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.frames import Frame
@@ -79,8 +78,24 @@ def find_peak(allocations: Allocations, at: int | None = None) -> Peak:
         position = NONE
     total = int(curve.before(np.array([position + 1]))[0])
     own = allocations.context.phase[curve.event]
-    if memory.purpose is not None:
-        return _by_purpose(curve, position, total, memory.purpose[curve.event], memory.bytes[curve.event])
+    known = memory.purpose is None  # a memory timeline knows neither phases nor reserved memory
+    kinds, owners = (_by_owner if known else _by_purpose)(allocations, position, total)
+    at_event = max(position, 0)
+    return Peak(
+        at_ns=int(curve.time_ns[at_event]),
+        allocated_bytes=total,
+        reserved_at_peak_bytes=int(curve.reserved[at_event]) if known else NONE,
+        phase=Phase(int(own[position])) if known and position != NONE else Phase.UNKNOWN,
+        owners=sorted(owners, key=lambda owner: -owner.bytes),
+        kinds=kinds,
+    )
+
+
+def _by_owner(
+    allocations: Allocations, position: int, total: int
+) -> tuple[dict[MemoryKind, int], list[Owner]]:
+    """Return what was alive after this position by kind, and by owner. total: of all bytes."""
+    own = allocations.context.phase[allocations.curve.event]
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
     # If more is alive than allocated, frees were not recorded. The oldest allocations are the ones that
     # ended.
@@ -96,15 +111,7 @@ def find_peak(allocations: Allocations, at: int | None = None) -> Peak:
         other = MemoryKind.BEFORE if allocations.paired else MemoryKind.UNKNOWN
         kinds[other] = kinds.get(other, 0) + rest
         owners.append(Owner(other, "", "", None, rest, 0, 0))
-    reserved = int(curve.reserved[max(position, 0)])
-    return Peak(
-        at_ns=int(curve.time_ns[max(position, 0)]),
-        allocated_bytes=total,
-        reserved_at_peak_bytes=reserved,
-        phase=Phase(int(own[position])) if position != NONE else Phase.UNKNOWN,
-        owners=sorted(owners, key=lambda owner: -owner.bytes),
-        kinds=kinds,
-    )
+    return kinds, owners
 
 
 _OF_PURPOSE = {
@@ -119,9 +126,13 @@ _OF_PURPOSE = {
 }
 
 
-def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change: Int64) -> Peak:
-    """Find the peak of a memory timeline, which says what memory is for but not who allocated it."""
-    held = np.bincount(purpose[: position + 1], weights=change[: position + 1], minlength=len(MemoryPurpose))
+def _by_purpose(
+    allocations: Allocations, position: int, total: int
+) -> tuple[dict[MemoryKind, int], list[Owner]]:
+    """The same from a memory timeline, which says what memory is for but not who allocated it."""
+    memory, event = allocations.memory, allocations.curve.event[: position + 1]
+    assert memory.purpose is not None
+    held = np.bincount(memory.purpose[event], weights=memory.bytes[event], minlength=len(MemoryPurpose))
     kinds: dict[MemoryKind, int] = {}
     for number, size in enumerate(held):
         kind = _OF_PURPOSE[MemoryPurpose(number)]
@@ -132,14 +143,7 @@ def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change:
     kinds[MemoryKind.UNKNOWN] += rest
     kinds = {kind: size for kind, size in kinds.items() if size}
     owners = [Owner(kind, "", "", None, size, 0, 0) for kind, size in kinds.items()]
-    return Peak(
-        at_ns=int(curve.time_ns[max(position, 0)]),
-        allocated_bytes=total,
-        reserved_at_peak_bytes=NONE,
-        phase=Phase.UNKNOWN,
-        owners=sorted(owners, key=lambda owner: -owner.bytes),
-        kinds=kinds,
-    )
+    return kinds, owners
 
 
 def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:

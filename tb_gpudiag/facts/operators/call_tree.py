@@ -15,6 +15,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.nesting import Descent
 from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
 from tb_gpudiag.trace.events import Events
@@ -93,36 +94,24 @@ class CallTree:
 
         chosen: mask over nodes. strictly: above it.
         """
-        own = np.where(chosen, np.arange(len(self.tree)), NONE)
-        found = own.copy()
-        above = np.full(len(own), NONE, np.int64)
-        for here in self._levels:
-            above[here] = found[self.tree.parent[here]]
-            found[here] = np.where(own[here] == NONE, above[here], own[here])
-        return above if strictly else found
+        found = np.where(chosen, np.arange(len(self.tree)), NONE)
+        parent = self.tree.parent
+        Descent(np.arange(len(parent)), self.tree.depth, parent).nearest(found)
+        return np.where(parent == NONE, NONE, found[parent]) if strictly else found
 
-    @property
-    def _levels(self) -> list[Int64]:
-        """Nodes with a parent, level by level."""
-        depth = self.tree.depth
-        order = np.argsort(depth, kind="stable")
-        borders = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
-        return [order[a:b] for a, b in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True)]
+    def _or_forwards(self, found: Int64, nothing: int = NONE) -> Int64:
+        """Fill `found` where it is `nothing` from the forward operator, shape (m,)."""
+        return np.where((found == nothing) & (self.forward != NONE), found[self.forward], found)
 
     def modules(self) -> Int64:
         """Return the nearest `nn.Module` node of each node, in backward the forward operator's, or NONE."""
         events = self._host.events
         is_module = match(events, marks.MODULE)
-        found = self.nearest((self.event != NONE) & is_module[self.event])
-        lacking = (found == NONE) & (self.forward != NONE)
-        return np.where(lacking, found[self.forward], found)
+        return self._or_forwards(self.nearest((self.event != NONE) & is_module[self.event]))
 
     def frames(self) -> Int64:
         """Return the nearest Python frame above each node, in backward the forward operator's, or NONE."""
-        python = self.category == Category.PYTHON_FUNCTION
-        found = self.nearest(python, strictly=True)
-        lacking = (found == NONE) & (self.forward != NONE)
-        return np.where(lacking, found[self.forward], found)
+        return self._or_forwards(self.nearest(self.category == Category.PYTHON_FUNCTION, strictly=True))
 
     def code_stacks(self) -> Int64:
         """Number the stack of each node: of the functions around it, without modules and built-ins, in
@@ -136,13 +125,13 @@ class CallTree:
         item = np.flatnonzero(function)
         place = np.full(len(above) + 1, NONE, np.int64)
         place[item] = np.arange(len(item))
-        depth = np.zeros(len(above), np.int64)
-        for here in self._levels:
-            depth[here] = depth[self.tree.parent[here]] + function[self.tree.parent[here]]
+        change = np.zeros(len(above) + 1, np.int64)
+        change[item + 1] = 1  # what is below a node follows it
+        np.add.at(change, self.tree.last[item], -1)
+        depth = np.cumsum(change)[:-1]
         _, code = merge(place[above[item]], depth[item], self._name[self.event[item]])
         found = np.where(above == NONE, 0, np.r_[code + 1, 0][place[above]])
-        lacking = (found == 0) & (self.forward != NONE)
-        return np.where(lacking, found[self.forward], found)
+        return self._or_forwards(found, nothing=0)
 
     def callers(self) -> Int64:
         """Return the nearest node above each that is not a Python frame, or NONE: calls of operators, ranges

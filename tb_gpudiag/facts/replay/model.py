@@ -103,11 +103,6 @@ class Streams:
             for stream in self.each
         ]
 
-    def launched_before(self, calls: Calls, time_ns: int) -> Bool:
-        """Mask of the work whose launch call began before this time, shape (g,)."""
-        found: Bool = calls.start_ns[self.call] < time_ns
-        return found
-
 
 def calls_of(work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
     """Build the line of calls, with what each call waited for.

@@ -77,7 +77,7 @@ class Replay:
         self._marks = np.r_[marks, host_end]
         self._calls: Calls = calls_of(work, blocking, full_queue, self._marks)
         self._streams: Streams = streams_of(work, self._calls)
-        self._in_steps = self._streams.launched_before(self._calls, host_end)
+        self._in_steps = self._calls.start_ns[self._streams.call] < host_end
 
     @property
     def measured(self) -> Replayed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.launches import Work, stream_keys
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.marks import STREAM_WAIT_EVENT
@@ -42,17 +42,14 @@ class StreamWaits:
             return found
         order = np.argsort(work.event, kind="stable")
         chosen = order[np.searchsorted(work.event[order], chosen)]
-        stream, device = events.stream[work.event], work.device
-        for wanted in np.unique(np.stack([device[chosen], stream[chosen]]), axis=1).T.tolist():
-            own = np.flatnonzero((device == wanted[0]) & (stream == wanted[1]) & work.linked)
-            waits = np.flatnonzero(
-                (events.device[self.event] == wanted[0]) & (events.stream[self.event] == wanted[1])
-            )
+        for stream in np.unique(work.stream_key[chosen]):
+            waits = np.flatnonzero(stream_keys(events, self.event) == stream)
             if not len(waits):
                 continue
+            own = work.linked & (work.stream_key == stream)
             waits = waits[np.argsort(self.made_ns[waits], kind="stable")]
             launched = np.sort(work.launch_start_ns[own])
-            mine = np.flatnonzero((device[chosen] == wanted[0]) & (stream[chosen] == wanted[1]))
+            mine = np.flatnonzero(work.stream_key[chosen] == stream)
             begin = work.launch_start_ns[chosen[mine]]
             before = np.searchsorted(launched, begin, side="left") - 1
             previous = np.where(before >= 0, launched[np.maximum(before, 0)], np.iinfo(np.int64).min)
