@@ -201,14 +201,6 @@ FILE_KINDS = table(
 )
 """What a file contains."""
 
-COMPARISON_VERDICTS = table(
-    Term("FASTER", "Faster", "A step of the candidate takes less time than one of the base."),
-    Term("SLOWER", "Slower", "A step of the candidate takes more time than one of the base."),
-    Term("SAME", "No difference", "Steps of both take the same time, within the share that is given."),
-    Term("CANNOT_TELL", "Cannot tell", "The traces do not show which is faster. The sentence says why."),
-)
-"""Which of two traces is faster."""
-
 MEMORY_FIGURES = table(
     Term("peak", "Allocated at the peak", "Highest allocated memory of the recording."),
     Term("reserved", "Reserved at the peak", "Highest memory that the caching allocator has reserved."),

@@ -52,7 +52,7 @@ def test_json_is_one_comparison(slow: str, fast: str, capsys: pytest.CaptureFixt
 def test_other_formats(slow: str, fast: str, format: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert main(["compare", slow, fast, "--format", format, "-o", str(out)]) == 0
-    assert "40.0% less" in out.read_text()
+    assert "Faster by 40.0%" in out.read_text()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.stepping.inferred import StepEvidence
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind
 from tb_gpudiag.jobs.compare.comparison import MEMORY_FIGURES
-from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, FASTER, SAME, SLOWER
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.host_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
@@ -47,7 +46,6 @@ ENUMS: dict[str, tuple[Terms, set[str]]] = {
     "trend states": (kinds.TREND_STATES, set(get_args(FloorState))),
     "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/rule.py, Saving
     "file kinds": (kinds.FILE_KINDS, {*get_args(FileKind), "record"}),
-    "comparison verdicts": (kinds.COMPARISON_VERDICTS, {FASTER, SLOWER, SAME, CANNOT_TELL}),
     "memory figures": (kinds.MEMORY_FIGURES, set(MEMORY_FIGURES)),
 }
 
@@ -62,7 +60,6 @@ WIRE: dict[str, set[str]] = {
     "host kinds": set(pb.HostActivity.Kind.keys()),
     "step signs": set(pb.InferredSteps.Sign.keys()),
     "file kinds": set(pb.TraceInfo.Kind.keys()) - {"job"},
-    "comparison verdicts": set(pb.Comparison.Verdict.keys()),
 }
 
 

@@ -845,29 +845,6 @@ export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline
   }
 };
 
-export const COMPARISON_VERDICTS: Readonly<Record<"FASTER" | "SLOWER" | "SAME" | "CANNOT_TELL", Term>> = {
-  "FASTER": {
-    "word": "Faster",
-    "noun": "faster",
-    "explanation": "A step of the candidate takes less time than one of the base."
-  },
-  "SLOWER": {
-    "word": "Slower",
-    "noun": "slower",
-    "explanation": "A step of the candidate takes more time than one of the base."
-  },
-  "SAME": {
-    "word": "No difference",
-    "noun": "no difference",
-    "explanation": "Steps of both take the same time, within the share that is given."
-  },
-  "CANNOT_TELL": {
-    "word": "Cannot tell",
-    "noun": "cannot tell",
-    "explanation": "The traces do not show which is faster. The sentence says why."
-  }
-};
-
 export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term>> = {
   "peak": {
     "word": "Allocated at the peak",

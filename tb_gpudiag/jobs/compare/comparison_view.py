@@ -22,7 +22,7 @@ from tb_gpudiag.report.views.document import (
 )
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import figures, one_line, size_bytes, time_us
-from tb_gpudiag.wording.kinds import COMPARISON_VERDICTS, MEMORY_FIGURES
+from tb_gpudiag.wording.kinds import MEMORY_FIGURES
 from tb_gpudiag.wording.quantity import duration, size
 from tb_gpudiag.wording.term import term
 
@@ -54,7 +54,7 @@ def comparison_document(comparison: pb.Comparison) -> Document:
         heading="Comparison",
         path=f"base: {comparison.base}",
         about=f"candidate: {comparison.candidate}",
-        limiter=COMPARISON_VERDICTS[pb.Comparison.Verdict.Name(comparison.verdict)].word,
+        limiter="",  # the sentence begins with the verdict
         verdict=comparison.sentence,
         sections=tuple(section for section in sections if section),
     )

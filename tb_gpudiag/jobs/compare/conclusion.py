@@ -108,21 +108,20 @@ def _sentence(judged: Judgement, base: Side, candidate: Side, median: Difference
         return f"Cannot tell which is faster: {'; '.join(judged.reasons)}.{known}"
     if judged.verdict == SAME:
         return f"The same within {share(judged.within)}: {both} ({medians}; {_interval(median, 95)}).{why}"
+    by = f"{judged.verdict.capitalize()}{' on average' if judged.by_mean else ''} by"
     if judged.by_mean:
         return (
-            f"The candidate is {judged.verdict.lower()} on average: the mean step takes {_moved(mean)} "
-            f"({_interval(mean, 99)}). Some steps are slow: the medians are {times[0]} and {times[1]}.{why}"
+            f"{by} {share(abs(mean.share))}: {_moved(mean)} (mean; {_interval(mean, 99)}). "
+            f"Some steps are slow: the medians are {times[0]} and {times[1]}.{why}"
         )
     return (
-        f"The candidate is {judged.verdict.lower()}: a step takes {_moved(median)} ({medians}; "
-        f"{_interval(median, 95)}).{_reasons(base, candidate)}"
+        f"{by} {share(abs(median.share))}: {_moved(median)} ({medians}; {_interval(median, 95)})."
+        f"{_reasons(base, candidate)}"
     )
 
 
 def _moved(difference: Difference) -> str:
-    moved = share(abs(difference.share))
-    direction = "more" if difference.value > 0 else "less"
-    return f"{time_ns(difference.candidate)} instead of {time_ns(difference.base)}, {moved} {direction}"
+    return f"{time_ns(difference.candidate)} per step instead of {time_ns(difference.base)}"
 
 
 def _interval(difference: Difference, percent: int) -> str:

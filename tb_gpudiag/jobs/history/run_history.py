@@ -20,6 +20,8 @@ MOST_RANKS: Final = 8
 """Ranks of a run with a History each. All ranks of a job have similar ones, because they keep in step."""
 
 _MOST_SITES: Final = 10
+# A minute: over less, no rate per hour is known.
+_LEAST_HOURS: Final = 1 / 60
 _NS_US: Final = 1e-3
 _NS_S: Final = 1e-9
 
@@ -114,12 +116,15 @@ def _drift(growth: MemoryGrowth) -> pb.Drift:
 
 
 def _sentence(growth: MemoryGrowth) -> str:
+    device, recordings = one_line(growth.device), count(len(growth.recordings), "recording")
+    if growth.hours < _LEAST_HOURS and growth.per_step:
+        per_step = size_bytes(growth.per_step)
+        return f"{device} memory grows by {per_step} per step ({recordings}; too short for a rate per hour)."
     per_step = f" ({size_bytes(growth.per_step)} per step)" if growth.per_step else ""
     low, high = size_bytes(growth.low_per_hour), size_bytes(growth.high_per_hour)
-    over = f"over {count(len(growth.recordings), 'recording')} in {_hours(growth.hours)}"
     text = (
-        f"{one_line(growth.device)} memory grows by {size_bytes(growth.per_hour)} per hour{per_step} {over}"
-        f"{f'; 95% confidence: {low} to {high} per hour' if low != high else ''}."
+        f"{device} memory grows by {size_bytes(growth.per_hour)} per hour{per_step} over {recordings} in "
+        f"{_hours(growth.hours)}{f'; 95% confidence: {low} to {high} per hour' if low != high else ''}."
     )
     if growth.hours_until_full:
         text += f" At this rate it is full {_hours(growth.hours_until_full)} after the last recording."

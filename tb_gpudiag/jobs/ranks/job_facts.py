@@ -113,8 +113,8 @@ class JobFacts:
 
     @cached_property
     def slowdown(self) -> JobSlowdown | None:
-        """What stragglers cost; None if the collectives cannot be replayed."""
-        if self.replay is None:
+        """What stragglers cost; None if that cannot be replayed, or the replay cannot be trusted."""
+        if self.replay is None or self.replay.error > TRUSTED_ERROR:
             return None
         try:
             return slowdown_of(self.work, self.replay)

@@ -12,7 +12,7 @@ import numpy as np
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.jobs.ranks.job_facts import TRUSTED_ERROR, JobFacts
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK, JobChange
 from tb_gpudiag.jobs.report.job_messages import collectives_message, rank_messages, step_messages
@@ -141,7 +141,7 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
 
 def _slowdown(facts: JobFacts) -> pb.Slowdown | None:
     found = facts.slowdown
-    if found is None or found.error > TRUSTED_ERROR:
+    if found is None:
         return None
     return pb.Slowdown(
         s=found.s,

@@ -18,6 +18,9 @@ from tb_gpudiag.wording.vocabulary import LIMITERS
 # As in the verdict on one trace: removing less would hardly be noticed.
 LEAST_SHARE = 0.10
 
+# Less is 0% in words.
+_LEAST_SAID = 0.0005
+
 _PART_LIMITERS = {
     "computing": "compute",
     "copying": "copy",
@@ -59,7 +62,8 @@ def find_job_verdict(facts: JobFacts, findings: Sequence[RuleFinding]) -> JobVer
         return JobVerdict(limiter, f"{said}. {_waiting(facts)}")
     limiter, said = _shared_limiter(facts)
     minor = f" {first.finding.title}." if first is not None and first.finding.cost_ns else ""
-    return JobVerdict(limiter, f"{said} {_waiting(facts)}{_late(findings)}{minor}")
+    waiting = _stragglers(facts) or _waiting(facts)
+    return JobVerdict(limiter, f"{said} {waiting}{_late(findings)}{minor}")
 
 
 def _start(facts: JobFacts) -> str:
@@ -100,34 +104,32 @@ def limiter_parts(facts: JobFacts) -> dict[str, float]:
 
 
 def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
+    """Return the limiter of all ranks, and a sentence about it. Shares are of a rank's time without
+    waiting."""
     parts = limiter_parts(facts)
     whole = max(1.0, sum(parts.values()))
     host = parts["python"] + parts["launch"]
     groups = {name: ns for name, ns in parts.items() if name not in _HOST} | {"host": host}
     others = {name: ns for name, ns in groups.items() if name != "compute"}
-    ranked = sorted(others, key=lambda name: -others[name])
-    first, second = ranked[0], ranked[1]
-    computing = parts["compute"]
-    start = f"Without waiting for one another, ranks compute {share(computing, whole)} of the time."
-    most_ns = others[first]
-    if computing >= COMPUTE_SHARE * whole or most_ns < LEAST_SHARE * whole:
-        return "compute", f"{start} Computing limits this job on all ranks alike."
-    if most_ns < CLEAR_LEAD * others[second]:
-        both = f"{share(most_ns, whole)} {_noun(first)} and {share(others[second], whole)} {_noun(second)}"
-        return "mixed", f"{start} No single cause limits this job: {both}."
-    limiter = first
-    if first == "host":
-        limiter = "launch" if parts["launch"] >= LAUNCH_PART * host else "python"
-    return limiter, f"{start} {_shared_sentence(first, limiter, share(most_ns, whole))}"
-
-
-def _shared_sentence(group: str, limiter: str, part: str) -> str:
-    if group == "host":
-        what = "launching many small kernels" if limiter == "launch" else "the host's own code"
-        return f"Every rank waits for its own host, {part} of the time: {what} limits this job."
-    if group == "communication":
-        return f"Transfers that nothing hides take {part}: communication limits this job."
-    return f"{capitalized(_noun(group))} takes {part} on all ranks alike, and limits this job."
+    first, second = sorted(others, key=lambda name: -others[name])[:2]
+    computing, part = share(parts["compute"], whole), share(others[first], whole)
+    if parts["compute"] >= COMPUTE_SHARE * whole or others[first] < LEAST_SHARE * whole:
+        return "compute", f"Computing limits every rank: {computing} of its time, waiting aside."
+    if others[first] < CLEAR_LEAD * others[second]:
+        both = f"{part} {_noun(first)} and {share(others[second], whole)} {_noun(second)}"
+        return "mixed", f"No single cause limits this job: waiting aside, {computing} computing, {both}."
+    if first == "communication":
+        return (
+            first,
+            f"Communication limits every rank: transfers that nothing hides take {part} of its time.",
+        )
+    if first != "host":
+        return first, f"{capitalized(_noun(first))} limits every rank: {part} of its time, waiting aside."
+    limiter = "launch" if parts["launch"] >= LAUNCH_PART * host else "python"
+    if not facts.on_gpu:
+        return limiter, f"The host's own code limits every rank: {part} of its time, waiting aside."
+    what = "Launching kernels" if limiter == "launch" else "The host's own code"
+    return limiter, f"{what} limits every rank (GPU idle {part})."
 
 
 def _noun(limiter: str) -> str:
@@ -135,25 +137,37 @@ def _noun(limiter: str) -> str:
 
 
 def _waiting(facts: JobFacts) -> str:
-    """Who waits for whom, in the collectives that can be judged."""
+    """Say who waits for whom, in the collectives that can be judged."""
     waits = facts.waits
     waiting = waits.waiting_ns.sum() / len(facts.set.members)
     transfer = int(waits.transfer_ns.sum())
+    collectives = count(len(waits), "collective")
     if waiting < LEAST_SHARE * transfer:
-        return f"Ranks hardly wait for one another: {time_ns(waiting)} each in {_collectives(len(waits))}."
+        return f"Ranks hardly wait for one another: {time_ns(waiting)} each in {collectives}."
     late = Counter(facts.set.ranks[m] for m in waits.last_member[~facts.starts.first].tolist())
-    judged = sum(late.values())
+    judged = count(sum(late.values()), "collective")
     ranked = sorted(late.items(), key=lambda one: (-one[1], one[0]))[:3]
     who = ", ".join(f"rank {numbers_text([rank])} in {times}" for rank, times in ranked)
-    last = f" Last to arrive: {who} of {_collectives(judged)} after the first." if judged else ""
+    last = f" Last to arrive: {who} of {judged} after the first." if late else ""
     return (
-        f"In {_collectives(len(waits))} each rank waits {time_ns(waiting)} for later ranks; the transfers "
+        f"In {collectives} each rank waits {time_ns(waiting)} for later ranks; the transfers "
         f"take {time_ns(transfer)} in all.{last}"
     )
 
 
-def _collectives(number: int) -> str:
-    return count(number, "collective")
+def _stragglers(facts: JobFacts) -> str:
+    """Say what waiting costs by a replay without stragglers; "" without such a replay."""
+    if facts.slowdown is None:
+        return ""
+    saved = max(0.0, 1 - 1 / facts.slowdown.s)
+    minor = saved < LEAST_SHARE
+    latest = "".join(
+        f"rank {facts.set.ranks[member]} is latest, {'but' if minor else 'and'} "
+        for member in list(facts.slowdown.by_member)[:1]
+    )
+    saves = share(saved) if saved >= _LEAST_SAID else "nothing"
+    how_much = "is minor" if minor else "costs more"
+    return f"Waiting for other ranks {how_much}: {latest}removing all stragglers saves {saves}."
 
 
 def _late(findings: Sequence[RuleFinding]) -> str:

@@ -49,7 +49,7 @@ def _report(report: ReportView) -> Iterator[str]:
     yield f"{code(report.path)}  "
     yield text(report.about)
     yield ""
-    yield f"**{text(report.limiter)}.** {text(report.verdict)}"
+    yield f"**{text(report.limiter)}.** {text(report.verdict)}" if report.limiter else text(report.verdict)
     for section in report.sections:
         yield from _section(section)
 

@@ -96,7 +96,8 @@ def _print_report(report: ReportView, console: Console) -> None:
     console.print(Text(report.path, style="dim"), soft_wrap=True)
     _say(_prose(report.about, "dim"), console)
     console.print()
-    _say(_prose(f"{report.limiter}. ", "bold").append(report.verdict, style="not bold"), console)
+    limiter = f"{report.limiter}. " if report.limiter else ""
+    _say(_prose(limiter, "bold").append(report.verdict, style="not bold"), console)
     _print_titles(report, console)
     for section in report.sections:
         console.print()

@@ -35,7 +35,7 @@ def test_a_faster_candidate() -> None:
     assert found.step_us.base == pytest.approx(1000.5)
     assert found.step_us.difference == pytest.approx(-400)
     assert -410 < found.step_us.low <= -400 <= found.step_us.high < -390
-    assert "takes 601 µs instead of 1.00 ms, 40.0% less" in found.sentence.replace("\u00a0", " ")
+    assert "Faster by 40.0%: 601 µs per step instead of 1.00 ms" in found.sentence.replace("\u00a0", " ")
     assert "data loading -440 µs" in found.sentence.replace("\u00a0", " ")
     assert (found.base, found.candidate) == ("a", "b")
 
@@ -43,7 +43,7 @@ def test_a_faster_candidate() -> None:
 def test_a_slower_candidate() -> None:
     found = compared(trace(around(600), "a"), trace(around(1000), "b"))
     assert found.verdict == pb.Comparison.SLOWER
-    assert "more (medians of 8 and 8 steps; 95% confidence: +" in found.sentence
+    assert "per step instead of 601\u00a0µs (medians of 8 and 8 steps; 95% confidence: +" in found.sentence
     assert "computing +" in found.sentence
 
 
@@ -83,7 +83,7 @@ def test_some_slow_steps_are_seen_in_the_mean() -> None:
     assert found.verdict == pb.Comparison.SLOWER
     assert abs(found.step_us.difference) < 1
     said = found.sentence.replace("\u00a0", " ")
-    assert "slower on average: the mean step takes 1.25 ms instead of 1 ms, 25.0% more (99%" in said
+    assert "Slower on average by 25.0%: 1.25 ms per step instead of 1 ms (mean; 99%" in said
     assert "Some steps are slow: the medians are 1 ms and 1" in said
 
 

@@ -10,7 +10,7 @@ import pytest
 from tb_gpudiag.facts.memory.floor import MOST_FLOORS
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report import report_pb2 as pb
-from tests.jobs.history.runs import EVERY, recording
+from tests.jobs.history.runs import EVERY, START_NS, recording
 
 MB = 1 << 20
 GB = 1 << 30
@@ -101,6 +101,16 @@ def test_the_same_leak_in_each_of_two_recordings() -> None:
     assert found.bytes_per_step == pytest.approx(6464)
     assert found.bytes_per_hour == pytest.approx(6464 * EVERY * 60)
     assert found.low_bytes_per_hour == found.high_bytes_per_hour
+
+
+def test_recordings_of_less_than_a_minute_have_no_rate_per_hour() -> None:
+    made = [
+        recording(number, floors=floors, device="CPU", at_ns=START_NS + number * 10**9)
+        for number, floors in enumerate([[0, 13_000, 19_464], [70_000, 83_000, 89_464]])
+    ]
+    (found,) = histories(made)[0].drifts
+    sentence = found.sentence.replace("\u00a0", " ")
+    assert sentence == "CPU memory grows by 6.31 KiB per step (2 recordings; too short for a rate per hour)."
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -47,6 +48,21 @@ def test_a_report_has_the_figures_of_the_contract() -> None:
     assert [step["last_rank"] for step in data["steps"]] == [2] * 5
     assert data["slowdown"]["s"] == pytest.approx(13.1 / 11.1, rel=0.02)
     assert data["findings"][0]["saving"]["basis"] == "replayed"
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "sentence"),
+    [
+        (lambda rank, step: 10.0, "Computing limits every rank: 99.1% of its time, waiting aside. "),
+        (
+            lambda rank, step: 10.0 + 0.4 * (rank == 2),
+            "Waiting for other ranks is minor: rank 2 is latest, but ",
+        ),
+    ],
+)
+def test_the_verdict_on_ranks_that_are_alike(own_ms: Callable[[int, int], float], sentence: str) -> None:
+    (report,) = build_jobs(job(4, 5, own_ms=own_ms, transfer_ms=0.05)).reports
+    assert sentence in report.verdict.sentence
 
 
 def test_every_format_says_the_same() -> None:

@@ -24,7 +24,7 @@ function finding(rule: string, title: string): Finding {
 
 const comparison: Comparison = {
   ...{ base: "b", candidate: "c", base_id: "b", candidate_id: "c", verdict: "FASTER" },
-  sentence: "The candidate is 20% faster.",
+  sentence: "Faster by 20%: 8 ms per step instead of 10 ms.",
   step_us: { ...step, base_steps: 6, candidate_steps: 7 },
   mean_step_us: { ...step, low: 0, high: 0, base_steps: 6, candidate_steps: 7 },
   causes: [
@@ -83,7 +83,14 @@ it("shows the verdict, its figures and what makes the two hard to compare", asyn
   shown({ state: "ready", comparison });
   const verdict = await screen.findByRole("region", { name: "Verdict" });
   const text = plain(verdict.textContent);
-  for (const part of ["Faster", "is 20% faster", "-2 ms", "-2.50 ms to -1.50 ms", "100 → 90", "batch size"])
+  for (const part of [
+    "Faster by 20%",
+    "8 ms per step instead of 10 ms.",
+    "-2 ms",
+    "-2.50 ms to -1.50 ms",
+    "100 → 90",
+    "batch size",
+  ])
     expect(text).toContain(part);
 });
 
