@@ -52,6 +52,9 @@ _COLLECTIVE_KIND = re.compile(
     re.I,
 )
 
+# Kernels of a backward pass or an optimizer.
+TRAINING_KERNEL = any_of(r".*(backward|_bwd|bwd_|wgrad|adamw?(?![a-z])|FusedSgd).*", flags=re.I | re.S)
+
 # A library's own changes of layout, around its convolutions and matrix products.
 LAYOUT_KERNEL = any_of(r".*(nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|[Bb]atched_transpose).*", flags=re.S)
 

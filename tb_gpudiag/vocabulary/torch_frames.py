@@ -53,6 +53,21 @@ PROFILER_FRAME = any_of(
     r"profiler::_record_function_\w+",
 )
 
+# DistributedDataParallel's own work on the host. It runs around the module's forward pass.
+DDP_FORWARD = any_of(
+    r"DistributedDataParallel\.forward", PATH + r"torch/nn/parallel/distributed\.py\(\d+\): forward"
+)
+# It packs buffers into one tensor, broadcasts it, and unpacks it,
+DDP_BROADCAST = any_of(r"aten::(un)?flatten_dense_tensors", r"c10d::broadcast_", r"nccl:broadcast")
+# and copies them back one by one.
+DDP_UNPACKING = any_of(
+    r"record_param_comms",
+    r"aten::(_foreach_)?copy_",
+    r"aten::(view|narrow|slice|detach|alias|as_strided|reshape|select|split\w*|expand|empty\w*)",
+)
+# It copies a bucket into gradients.
+DDP_BUCKET_TO_GRADIENT = any_of(r"torch\.distributed\.ddp\.reducer::copy_bucket_to_grad")
+
 # The caching allocator returns its unused memory to the driver.
 EMPTY_CACHE = any_of(
     PATH + r"torch/(cuda|accelerator)/memory\.py\(\d+\): empty_cache",

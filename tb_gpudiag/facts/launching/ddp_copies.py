@@ -10,7 +10,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.vocabulary import ddp_names
+from tb_gpudiag.vocabulary import torch_frames
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -31,8 +31,8 @@ def ddp_copies(host: Host) -> DdpCopies:
     well."""
     events, tree = host.events, host.tree
     operator = (events.category == Category.CPU_OP) & (tree.depth >= 0)
-    forward = match(events, ddp_names.FORWARD) & (tree.depth >= 0)
-    to_gradient = match(events, ddp_names.BUCKET_TO_GRADIENT) & operator
+    forward = match(events, torch_frames.DDP_FORWARD) & (tree.depth >= 0)
+    to_gradient = match(events, torch_frames.DDP_BUCKET_TO_GRADIENT) & operator
     if not forward.any() and not to_gradient.any():
         return DdpCopies(EMPTY, EMPTY)
     parent = tree.parent
@@ -41,8 +41,8 @@ def ddp_copies(host: Host) -> DdpCopies:
     outer = operator & ~forward & ((around == NONE) | forward[np.maximum(around, 0)])
     ordered = np.flatnonzero(outer)
     ordered = ordered[np.argsort(events.thread[ordered], kind="stable")]  # by thread, then start
-    broadcast = match(events, ddp_names.BROADCAST) & inside_forward
-    unpacking = match(events, ddp_names.UNPACKING) & inside_forward
+    broadcast = match(events, torch_frames.DDP_BROADCAST) & inside_forward
+    unpacking = match(events, torch_frames.DDP_UNPACKING) & inside_forward
     return DdpCopies(
         _runs(host, ordered, broadcast | unpacking, broadcast), _runs(host, ordered, to_gradient, to_gradient)
     )

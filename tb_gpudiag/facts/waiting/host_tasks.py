@@ -10,7 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.threads import HostTree
-from tb_gpudiag.vocabulary import host_libraries
+from tb_gpudiag.vocabulary import libraries
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 
 
@@ -27,12 +27,12 @@ class HostTask(IntEnum):
 
 
 _NAMES = (
-    (HostTask.GARBAGE, host_libraries.GARBAGE_COLLECTION),
-    (HostTask.LOGGING, host_libraries.LOGGING),
-    (HostTask.SAVING, host_libraries.SAVING),
-    (HostTask.TOKENIZING, host_libraries.TOKENIZING),
-    (HostTask.PREPARING, host_libraries.PREPARING),
-    (HostTask.SLEEPING, host_libraries.SLEEPING),
+    (HostTask.GARBAGE, libraries.GARBAGE_COLLECTION),
+    (HostTask.LOGGING, libraries.LOGGING),
+    (HostTask.SAVING, libraries.SAVING),
+    (HostTask.TOKENIZING, libraries.TOKENIZING),
+    (HostTask.PREPARING, libraries.PREPARING),
+    (HostTask.SLEEPING, libraries.SLEEPING),
 )
 
 

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.matching import match_some, occurs
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import api_calls, job_names, marks, operators, torch_frames
+from tb_gpudiag.vocabulary import api_calls, kernel_names, libraries, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
 
 
@@ -26,7 +26,7 @@ class JobKind:
     pipeline: bool
     loader: bool
     autograd_nodes: int
-    server: job_names.Server | None = None
+    server: libraries.Server | None = None
 
 
 def job_kind(host: Host) -> JobKind:
@@ -37,10 +37,10 @@ def job_kind(host: Host) -> JobKind:
     numbers = len(distinct(events.sequence[forward]))
     return JobKind(
         training=_training(events),
-        pipeline=occurs(events, job_names.PIPELINE),
+        pipeline=occurs(events, libraries.PIPELINE),
         loader=occurs(events, torch_frames.LOADER),
         autograd_nodes=max(0, numbers - 1),
-        server=next((server for server, names in job_names.SERVERS.items() if occurs(events, names)), None),
+        server=next((server for server, names in libraries.SERVERS.items() if occurs(events, names)), None),
     )
 
 
@@ -50,7 +50,7 @@ def _training(events: Events) -> bool | None:
     if (
         ((events.category == Category.CPU_OP) & (events.forward_thread > 0)).any()
         or any(occurs(events, pattern) for pattern in (*on_host, *frames))
-        or match_some(events, job_names.TRAINING_KERNEL, events.where(*GPU_WORK_CATEGORIES)).any()
+        or match_some(events, kernel_names.TRAINING_KERNEL, events.where(*GPU_WORK_CATEGORIES)).any()
     ):
         return True
     # A CUDA graph replays a backward pass without any operator.

@@ -19,7 +19,7 @@ from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix
 from tb_gpudiag.rules.shared.lost_time import Lost
-from tb_gpudiag.vocabulary.job_names import Server
+from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import number, share_of
 

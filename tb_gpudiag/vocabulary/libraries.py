@@ -1,11 +1,28 @@
-"""Libraries that work on the host next to the model, by the folders of their frames and by their built-ins.
-
-One table for each kind of work: logging, saving, tokenizing, preparing images, sound and video.
-"""
+"""Libraries around the model, by the folders of their frames, their built-ins and their operators: inference
+servers, pipelines, and what works on the host next to the model."""
 
 from __future__ import annotations
 
+from enum import Enum
+
 from tb_gpudiag.vocabulary.patterns import IN_FILE, PACKAGE, any_of
+
+# Hugging Face's pipelines, which make a DataLoader of their own.
+PIPELINE = any_of(PACKAGE + r"transformers/pipelines/.*" + IN_FILE)
+
+
+class Server(Enum):
+    """Inference servers, which compile and capture the model themselves. The value is the server's name."""
+
+    VLLM = "vLLM"
+    SGLANG = "SGLang"
+
+
+# The servers' own frames and operators.
+SERVERS = {
+    Server.VLLM: any_of(PACKAGE + r"vllm/(v1|worker|model_executor)/.*" + IN_FILE, r"vllm::.*"),
+    Server.SGLANG: any_of(PACKAGE + r"sglang/srt/.*" + IN_FILE, r"sglang::.*"),
+}
 
 GARBAGE_COLLECTION = any_of(r"<built-in function collect>")
 
