@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,17 +11,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-from tb_gpudiag.trace.counters import Collector, devices_by_pid
+from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
 from tb_gpudiag.trace.devices import MOST_DEVICES, of_read_devices
-from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Thread
-from tb_gpudiag.trace.kineto.columns import Part
-from tb_gpudiag.trace.kineto.messages import message_of
+from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Thread
 from tb_gpudiag.trace.stray import reach, within
+from tb_gpudiag.trace.trace_parts import MESSAGE_SEPARATOR, TracePart
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction
 
 REPAIRED_NOTE: Final = (
     "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was repaired"
 )
+# Numbers in texts, short enough for 64 bits.
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_RANK: Final = re.compile(r"[0-9]{1,9}")
 
 
 class Assembly:
@@ -31,8 +34,8 @@ class Assembly:
         self.malformed = 0
         self.repaired = False
         self.notes: list[str] = []
-        self._parts: list[Part] = []
-        self._counters = Collector()
+        self._parts: list[TracePart] = []
+        self._counters = CounterCollector()
         self._thread_index: dict[tuple[str, str], int] = {}
         self._thread_names: dict[tuple[str, str], str] = {}
         self._threads_of_part: list[Int32] = []
@@ -41,7 +44,7 @@ class Assembly:
         self._stray = 0
         self._unread_devices = 0
 
-    def add(self, part: Part) -> None:
+    def add(self, part: TracePart) -> None:
         """Add the next part in file order."""
         self.events_read += part.read
         self.malformed += part.malformed
@@ -111,7 +114,7 @@ class Assembly:
             )
 
     def _memory(
-        self, parts: list[Part], threads_of_part: list[Int32], time_ns: Int64, kept: Bool
+        self, parts: list[TracePart], threads_of_part: list[Int32], time_ns: Int64, kept: Bool
     ) -> MemoryEvents:
         order = np.argsort(time_ns, kind="stable")
         order = order[kept[order]]
@@ -139,7 +142,7 @@ class Assembly:
 
     def _events(
         self,
-        parts: list[Part],
+        parts: list[TracePart],
         threads_of_part: list[Int32],
         threads: list[Thread],
         start_ns: Int64,
@@ -201,7 +204,7 @@ class Assembly:
             input_shapes=shapes,
             input_types=kinds,
             input_settings=settings,
-            messages=[message_of(text) for text in messages],
+            messages=[_message(text) for text in messages],
         )
 
     def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:
@@ -269,3 +272,27 @@ def _without_empty(codes: Int32, texts: list[str]) -> tuple[Int32, list[str]]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("s" if number != 1 else "")
+
+
+def _message(text: str) -> Message:
+    """Return the message whose fields are joined in this text."""
+    fields = text.split(MESSAGE_SEPARATOR)
+    if len(fields) != len(Message._fields):  # a name with a separator in it
+        fields = [""] * len(Message._fields)
+    collective, group, ranks, size, sequence, inputs, outputs, kind, source, destination = fields
+    return Message(
+        collective=collective,
+        group=group,
+        ranks=tuple(int(rank) for rank in _RANK.findall(ranks)),
+        group_size=_number(size),
+        sequence=_number(sequence),
+        elements_in=_number(inputs),
+        elements_out=_number(outputs),
+        element_type=kind,
+        source=_number(source),
+        destination=_number(destination),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if _NUMBER.fullmatch(text) else NONE

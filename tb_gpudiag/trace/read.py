@@ -151,7 +151,7 @@ def _read_events(
             def tell() -> None:
                 report(_READING_SHARE * source.share, _READING)
 
-            return EventArray(stream, workers, settler, assembly, limits, path, tell).read()
+            return EventArray(stream, workers, settler, assembly, tell).read()
 
         top = TopLevel(Stream(search.through(blocks)), limits, path, read_events)
         top.walk()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -98,7 +98,8 @@ def _operators(made_ns: Int64, per_step: int) -> Events:
     )
     duration = np.repeat(np.array([600, per_step * SPACING_NS - 10]), [len(made_ns), STEPS])
     name = np.r_[np.arange(len(made_ns)) % per_step % OPERATORS, OPERATORS + np.arange(STEPS)]
-    return Events.of_spans(
+    return replace(
+        Events.blank(len(order)),
         category=category[order],
         name=name[order].astype(np.int32),
         start_ns=start[order],

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.kineto.columns import LONGEST_NS
+from tb_gpudiag.trace.trace_parts import LONGEST_NS
 from tests.trace.support import document, memory_rows, nanoseconds, read_bytes, rows, slow_read, span
 
 # Of one recording: since the profiler's base time, since boot, since 1970, and slightly negative.

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag import vocabulary
-from tb_gpudiag.trace.name_matcher import NameMatcher
+from tb_gpudiag.trace.events import NameMatcher
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tests.real_traces import FILES, real_facts
 

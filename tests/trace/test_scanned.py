@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto import scanned
-from tb_gpudiag.trace.kineto.columns import Part, part_of
+from tb_gpudiag.trace.kineto.columns import part_of
 from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.trace.trace_parts import TracePart
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.fuzz.__main__ import CORPUS
@@ -57,7 +58,7 @@ def parsers() -> list[Parser]:
         return [with_scanner, Parser()]
 
 
-def scan(text: bytes) -> Part | None:
+def scan(text: bytes) -> TracePart | None:
     """Read an array of events with the scanner alone."""
     fields = Scanner(200).scan(text)
     try:

@@ -12,8 +12,8 @@ import pytest
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace.events import Trace
-from tb_gpudiag.trace.kineto.columns import LONGEST_NAME
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.trace.trace_parts import LONGEST_NAME
 from tests.builder import SnapshotBuilder
 from tests.trace.support import document, memory_rows, names, read_bytes, span
 

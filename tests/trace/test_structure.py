@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace.kineto.structure import Scanner, elements, segmented
+from tb_gpudiag.trace.kineto.structure import BracketScanner, elements, segmented
 
 TEXTS = st.binary(max_size=80) | st.text('{}[]"\\,a', max_size=80).map(str.encode)
 
@@ -36,7 +36,7 @@ def slow_commas(text: bytes) -> list[int]:
 
 @given(TEXTS, st.lists(st.integers(0, 80), max_size=5))
 def test_scanning_in_pieces(text: bytes, cuts: list[int]) -> None:
-    scanner = Scanner()
+    scanner = BracketScanner()
     found: list[tuple[int, int]] = []
     commas: list[int] = []
     bounds = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]

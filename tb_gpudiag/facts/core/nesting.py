@@ -60,7 +60,7 @@ def _order(depth: Int64) -> Int64:
 
 
 @dataclass(frozen=True)
-class Segments:
+class ThreadSegments:
     """Threads cut where a span starts or ends, one thread after the other.
 
     borders_ns: of each thread's segments, one more than it has. innermost: event of each segment's innermost
@@ -74,7 +74,7 @@ class Segments:
 
 def segments(
     nesting: Nesting, starts_ns: Int64, closes_ns: Int64, events: Int64, thread: Int32, threads: int
-) -> Segments:
+) -> ThreadSegments:
     """Cut the threads where their spans start and end.
 
     starts_ns, closes_ns: the times of these places. events, thread: of each span; threads ascend and are
@@ -91,7 +91,7 @@ def segments(
     on = thread[span]
     same = on[1:] == on[:-1]
     keep = np.flatnonzero((time[1:] > time[:-1]) & same)
-    return Segments(
+    return ThreadSegments(
         time[np.r_[True, (time[1:] > time[:-1]) | ~same]] if count else time,
         np.where(inner[keep] == NONE, NONE, events[inner[keep]]) if count else inner,
         np.bincount(on[keep], minlength=threads),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tb_gpudiag.errors import GpudiagError
 
@@ -61,16 +62,20 @@ class Found:
     lost: bool = False
 
 
-def trace_file(
-    path: str,
-    run: str,
-    name: str,
-    size_bytes: int,
-    modified_ns: int,
-    content: tuple[object, ...],
-    folder: str = "",
-) -> TraceFile:
-    """Describe a file. content: what differs between its versions."""
+class FileVersion(Protocol):
+    """One version of a file's content: a tuple of what differs between versions."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def modified_ns(self) -> int: ...
+
+    def __iter__(self) -> Iterator[object]: ...
+
+
+def trace_file(path: str, run: str, name: str, content: FileVersion, folder: str = "") -> TraceFile:
+    """Describe a version of a file."""
     kind = kind_of(name)
     match = (_NAMES[kind] if kind else _JSON_NAME).fullmatch(name)
     worker, span = (match["worker"], match["span"] or "") if match is not None else (name, "")
@@ -78,7 +83,15 @@ def trace_file(
         repr((path, tuple(content))).encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()
     return TraceFile(
-        path, _text(run), _text(worker), span, size_bytes, modified_ns, identity, kind or "trace", folder
+        path,
+        _text(run),
+        _text(worker),
+        span,
+        content.size_bytes,
+        content.modified_ns,
+        identity,
+        kind or "trace",
+        folder,
     )
 
 

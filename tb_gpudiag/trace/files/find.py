@@ -114,7 +114,7 @@ def _find_remote(root: str, found: Found) -> None:
 @lru_cache(FILES_REMEMBERED)
 def _remote_file(url: str, run: str, name: str, content: Version) -> TraceFile:
     """Describe this version of a file. The same version is the same object: listings are repeated."""
-    return trace_file(url, run, name, content.size_bytes, content.modified_ns, content)
+    return trace_file(url, run, name, content)
 
 
 def _tells(kind: FileKind | None, name: str) -> bool:

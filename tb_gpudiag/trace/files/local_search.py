@@ -261,9 +261,7 @@ def _begins_like(kind: FileKind, path: str, folder: str, _content: tuple[object,
 @lru_cache(FILES_REMEMBERED)
 def _local_file(path: str, run: str, content: _Content, folder: str) -> TraceFile:
     """Describe this version of a file. The same version is the same object: scans are repeated."""
-    return trace_file(
-        path, run, os.path.basename(path), content.size_bytes, content.modified_ns, content, folder
-    )
+    return trace_file(path, run, os.path.basename(path), content, folder)
 
 
 class _Content(NamedTuple):

@@ -20,13 +20,12 @@ import numpy as np
 
 from tb_gpudiag.errors import TooLarge
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.kineto.columns import Part
 from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.pieces import BETWEEN
 from tb_gpudiag.trace.kineto.settle import Settled, Settler
-from tb_gpudiag.trace.kineto.structure import Scanner
+from tb_gpudiag.trace.kineto.structure import BracketScanner
 from tb_gpudiag.trace.kineto.top import Stream
+from tb_gpudiag.trace.trace_parts import TracePart
 
 # The scanner releases Python's lock: two workers keep two cores busy while this thread cuts.
 _WORKERS: Final = 2
@@ -47,7 +46,7 @@ _GAP_BYTES: Final = 1 << 10
 class _Chunk:
     text: bytes  # a JSON array: the events within brackets
     separator: bytes  # the text between its last event and the next chunk's first
-    parsing: Future[Part | None] | None  # None if it may not end after a whole event
+    parsing: Future[TracePart | None] | None  # None if it may not end after a whole event
 
     @property
     def raw(self) -> bytes:
@@ -65,7 +64,7 @@ class Workers:
         for _ in range(_WORKERS):
             self._parsers.put(Parser(columns_lock))
 
-    def parse(self, text: bytes) -> Future[Part | None]:
+    def parse(self, text: bytes) -> Future[TracePart | None]:
         """Parse a JSON array of events in another thread; the result is None if it is not JSON."""
         return self._pool.submit(self._parse, text)
 
@@ -73,7 +72,7 @@ class Workers:
         """Drop the chunks that nobody is parsing yet, and wait for the others (a fraction of a second)."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _parse(self, text: bytes) -> Part | None:
+    def _parse(self, text: bytes) -> TracePart | None:
         parser = self._parsers.get()
         try:
             return parser.parse(text)
@@ -85,7 +84,7 @@ class _Skipped:
     """An element that is too large to be read. Only what shows its end is kept of it."""
 
     def __init__(self, text: bytes) -> None:
-        self._scanner = Scanner()
+        self._scanner = BracketScanner()
         self._scanner.skip_element(text)
         self._tail = text[-_GAP_BYTES:]
 
@@ -110,16 +109,13 @@ class EventArray:
         workers: Workers,
         settler: Settler,
         assembly: Assembly,
-        limits: Limits,
-        path: str,
         progress: Callable[[], None],
     ) -> None:
         self._stream = stream
         self._workers = workers
         self._settler = settler
         self._assembly = assembly
-        self._limits = limits
-        self._path = path
+        self._limits = settler.limits
         self._progress = progress
         self._chunks: deque[_Chunk] = deque()  # being parsed, in file order
         self._carry = b""  # text after the last cut
@@ -191,12 +187,12 @@ class EventArray:
         if settled.part is not None:
             self._add(settled.part)
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: TracePart) -> None:
         self._assembly.add(part)
         if self._assembly.events_read > self._limits.max_events:
             raise TooLarge(
                 f"it has more than {self._limits.max_events:,} events",
-                where=self._path,
+                where=self._settler.path,
                 remedy="record fewer steps, or raise Limits.max_events",
             )
 

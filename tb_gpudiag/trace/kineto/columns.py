@@ -1,109 +1,63 @@
-"""Turn the parsed columns of a chunk into a Part: compact arrays of the events that are kept.
-
-So memory grows with the number of spans, not with the size of the file. Nothing here loops over events in
-Python.
-"""
+"""Turn the fields of a chunk's events into a part of the trace."""
 
 from __future__ import annotations
 
+import functools
+import json
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
-from tb_gpudiag.trace.counters import Samples, event_samples
+from tb_gpudiag.trace.counters import LONGEST_COUNTER_NAME, CounterSamples, CounterSeries
 from tb_gpudiag.trace.events import are_among
 from tb_gpudiag.trace.kineto import kineto
-from tb_gpudiag.trace.kineto.fields import Fields, all_empty
-from tb_gpudiag.trace.kineto.grids import blocks_of
-from tb_gpudiag.trace.kineto.messages import message_texts
-from tb_gpudiag.trace.memory.snapshot_segments import MOST_BYTES
-from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
+from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields, all_empty, indices
+from tb_gpudiag.trace.trace_parts import (
+    EARLIEST_NS,
+    LATEST_NS,
+    LONGEST_NAME,
+    LONGEST_NS,
+    MESSAGE_SEPARATOR,
+    MOST_BYTES,
+    MemoryColumns,
+    SpanColumns,
+    TracePart,
+)
+from tb_gpudiag.vocabulary.kernel_names import communicates
+from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 from tb_gpudiag.vocabulary.shaped_operators import has_cost, has_settings
-
-# Timestamps outside these are not times: as nanoseconds since 1970, they are the years 1938 and 2096. Between
-# them, differences of timestamps and sums of start and duration fit 64 bits.
-EARLIEST_NS: Final = -(10**18)
-LATEST_NS: Final = 4 * 10**18
-# A span that is longer than a month is not a span: recordings take seconds to minutes.
-LONGEST_NS: Final = 30 * 24 * 3_600 * 10**9
 
 _NUMBERS: Final = ("correlation", "external_id", "python_id", "python_parent", "sequence", "forward_thread")
 # A block has at most 1,024 threads.
 _MOST_WARPS: Final = 32
 # The shapes and settings of an operator's few inputs are shorter.
 _LONGEST_SHAPES: Final = 400
-# Names of kernels have up to about 5,000 characters. Of a longer name, this much is kept.
-LONGEST_NAME: Final = 8_192
 # Old traces have the whole call stack of an operator in one text, some 100 frames.
 _LONGEST_STACK: Final = 65_536
+# Grids: the fields of kernels, and of ROCm's launch calls; the longest text of one, and the largest side.
+_GRIDS: Final = (("grid", "block"), ("launch_grid", "launch_block"))
+_LONGEST_GRID: Final = 100
+_LARGEST_SIDE: Final = 2**40
+# Counters: larger values are errors of the writer. Below, sums are finite.
+_LARGEST_COUNT: Final = 1e30
+# Keys that repeat what the event's name says.
+_PLAIN_KEYS: Final = frozenset({"", " ", "value", "count", "counter"})
+_METRIC: Final = re.compile(r"[a-z]\w*__\w[\w.]*")
+# Kineto writes at most 30 ranks of a group, and names are shorter.
+_LONGEST_MESSAGE: Final = 1_000
 # With fewer values than this, a table is faster than sorting.
 _MOST_NUMBERED: Final = 1 << 16
 
 
-@dataclass(frozen=True)
-class Spans:
-    """Spans of one chunk, in file order. All arrays have shape (n,). Strings are Arrow dictionaries."""
-
-    phase_end: Bool  # an `E` that ends an earlier `B`
-    phase_begin: Bool
-    category: UInt8
-    name: pa.DictionaryArray
-    thread: Int32  # index into Part.threads
-    start_ns: Int64  # the event's own timestamp
-    duration_ns: Int64
-    device: Int32
-    stream: Int32
-    bytes: Int64
-    numbers: dict[str, Int64]  # columns that are taken as they are, by name
-    blocks_per_sm: Float32
-    blocks: Float32
-    warps_per_block: UInt8
-    registers: UInt8
-    shared_bytes: Int32
-    call_stack: pa.DictionaryArray
-    shapes: pa.DictionaryArray
-    types: pa.DictionaryArray
-    settings: pa.DictionaryArray
-    messages: pa.DictionaryArray  # texts of messages.py
-
-
-@dataclass(frozen=True)
-class Memory:
-    """`[memory]` and `[OutOfMemory]` events of one chunk, in file order. All arrays have shape (m,)."""
-
-    time_ns: Int64
-    bytes: Int64
-    address: npt.NDArray[np.uint64]
-    device_type: Int32
-    device: Int32
-    allocated: Int64
-    reserved: Int64
-    thread: Int32  # index into Part.threads
-    failed: Bool  # out of memory: nothing was allocated
-
-
-@dataclass(frozen=True)
-class Part:
-    """What was read from one chunk of events."""
-
-    read: int
-    malformed: int
-    negative_durations: int
-    missing_durations: int
-    spans: Spans
-    memory: Memory
-    threads: list[tuple[str, str]]  # (pid, tid) of this chunk
-    thread_names: dict[tuple[str, str], str]
-    counters: Samples | None = None
-
-
-def part_of(fields: Fields) -> Part:
-    """Make a Part of a chunk's events."""
+def part_of(fields: Fields) -> TracePart:
+    """Make a TracePart of a chunk's events."""
     start_ns, start_known = fields.nanoseconds("start_us")
     start_known &= (start_ns >= EARLIEST_NS) & (start_ns <= LATEST_NS)
     phase = fields.texts("phase")
@@ -121,8 +75,8 @@ def part_of(fields: Fields) -> Part:
     thread, threads = _threads(fields, np.concatenate([span_rows, memory_rows, name_rows]))
     span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
     names = fields.texts("thread_name", name_rows, cut=LONGEST_NAME).to_pylist()
-    spans, negative, missing = _spans(fields, span_rows, start_ns, begin, end, span_thread, threads)
-    return Part(
+    spans, negative, missing = _spans(fields, span_rows, start_ns, (begin, end), (span_thread, threads))
+    return TracePart(
         read=fields.count - int(malformed.sum()),
         malformed=fields.others + int(malformed.sum()),
         negative_durations=negative,
@@ -131,7 +85,7 @@ def part_of(fields: Fields) -> Part:
         memory=_memory(fields, memory_rows, start_ns, memory_thread, failed),
         threads=threads,
         thread_names={threads[t]: n for t, n in zip(name_thread.tolist(), names, strict=True) if n},
-        counters=event_samples(
+        counters=_counters(
             fields,
             _is(phase, kineto.COUNTER_PHASE) & start_known & ~fields.equal("category", kineto.QUEUE_CATEGORY),
             span & start_known & fields.equal("category", kineto.RANGE_CATEGORY),
@@ -144,11 +98,15 @@ def _spans(
     fields: Fields,
     rows: Int64,
     start_ns: Int64,
-    begin: Bool,
-    end: Bool,
-    thread: Int32,
-    threads: list[tuple[str, str]],
-) -> tuple[Spans, int, int]:
+    paired: tuple[Bool, Bool],
+    threads: tuple[Int32, list[tuple[str, str]]],
+) -> tuple[SpanColumns, int, int]:
+    """Return the spans at these rows, and how many have a negative duration and none.
+
+    paired: masks of the events that begin and end a span. threads: as from _threads.
+    """
+    begin, end = (mask[rows] for mask in paired)
+    thread, pairs = threads
     name = fields.texts("name", rows, cut=LONGEST_NAME)
     category = _categories(fields.texts("category", rows), name)
     duration_ns, duration_known = fields.nanoseconds("duration_us")
@@ -156,14 +114,13 @@ def _spans(
     duration_known &= duration_ns <= LONGEST_NS
     negative = duration_known & (duration_ns < 0)
     duration_ns = np.where(duration_known & ~negative, duration_ns, 0)
-    paired = (begin | end)[rows]
     work = are_among(category, *GPU_WORK_CATEGORIES)
     # On ROCm, the calls that start copies have bytes, too.
     copies = are_among(category, Category.MEMCPY, Category.MEMSET)
     sizes = np.full(len(rows), NONE, np.int64)
     sizes[copies] = fields.numbers("copied_bytes", rows[copies])
-    pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
-    tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
+    pids = np.array([kineto.number_of(pid) for pid, _ in pairs], np.int32)
+    tids = np.array([kineto.number_of(tid) for _, tid in pairs], np.int32)
     tids -= np.where(tids >= kineto.SYNC_TID_OFFSET, np.int32(kineto.SYNC_TID_OFFSET), np.int32(0))
     numbers = {name: fields.numbers(name, rows) for name in _NUMBERS}
     syncs = category == Category.CUDA_SYNC
@@ -172,9 +129,9 @@ def _spans(
     blocks_per_sm = _decimals(fields, "blocks_per_sm", rows, category)
     shared_bytes = _small(fields.numbers("shared_bytes", rows))
     shared_bytes[category != Category.KERNEL] = NONE
-    spans = Spans(
-        phase_end=end[rows],
-        phase_begin=begin[rows],
+    spans = SpanColumns(
+        phase_end=end,
+        phase_begin=begin,
         category=category,
         name=name,
         thread=thread,
@@ -185,7 +142,7 @@ def _spans(
         bytes=sizes,
         numbers=numbers,
         blocks_per_sm=blocks_per_sm,
-        blocks=blocks_of(fields, rows, category, name, blocks_per_sm),
+        blocks=_blocks_of(fields, rows, category, name, blocks_per_sm),
         warps_per_block=_per_block(_decimals(fields, "warps_per_sm", rows, category), blocks_per_sm),
         registers=_tiny(fields.numbers("registers", rows), category),
         shared_bytes=shared_bytes,
@@ -193,9 +150,9 @@ def _spans(
         shapes=fields.texts("input_shapes", rows, most=_LONGEST_SHAPES),
         types=_texts_where(has_cost, fields, "input_types", rows, name),
         settings=_texts_where(has_settings, fields, "settings", rows, name),
-        messages=message_texts(fields, rows, name),
+        messages=_messages(fields, rows, name),
     )
-    return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
+    return spans, int(negative.sum()), int((~duration_known & ~(begin | end)).sum())
 
 
 def _implausible(fields: Fields, rows: Int64) -> Bool:
@@ -207,8 +164,8 @@ def _implausible(fields: Fields, rows: Int64) -> Bool:
     return beyond
 
 
-def _memory(fields: Fields, rows: Int64, time_ns: Int64, thread: Int32, failed: Bool) -> Memory:
-    return Memory(
+def _memory(fields: Fields, rows: Int64, time_ns: Int64, thread: Int32, failed: Bool) -> MemoryColumns:
+    return MemoryColumns(
         time_ns=time_ns[rows],
         bytes=fields.numbers("memory_bytes", rows, 0),
         address=fields.numbers("memory_address", rows, 0).astype(np.uint64),
@@ -302,3 +259,121 @@ def _is(phases: pa.DictionaryArray, *texts: str) -> Bool:
 def _small(values: Int64) -> Int32:
     """Values as 32 bits; NONE for those that do not fit."""
     return np.where((values >= NONE) & (values < 2**31), values, NONE).astype(np.int32)
+
+
+def _blocks_of(
+    fields: Fields, rows: Int64, category: UInt8, name: pa.DictionaryArray, blocks_per_sm: Float32
+) -> Float32:
+    """Return the blocks of each event's grid, shape (n,): of kernels without `blocks_per_sm`, and of ROCm's
+    launch calls. NaN elsewhere, and where the trace does not say.
+
+    The arguments after `rows` have the shape of these, (n,).
+    """
+    blocks = np.full(len(rows), np.nan, np.float32)
+    names = name.dictionary.to_pylist()
+    call = np.array([kineto.is_hip_launch(n) for n in names] or [False], np.bool_)
+    code = name.indices.to_numpy()
+    chosen = (category == Category.KERNEL) & np.isnan(blocks_per_sm)
+    if len(rows):
+        chosen |= are_among(category, *CALL_CATEGORIES) & call[code]
+    own = np.flatnonzero(chosen)
+    if not len(own):
+        return blocks
+    threads = np.array([kineto.grid_in_threads(n) for n in names], np.bool_)[code[own]]
+    for grid, block in _GRIDS:
+        blocks[own] = np.where(
+            np.isnan(blocks[own]),
+            _blocks(fields.texts(grid, rows[own]), fields.texts(block, rows[own]), threads),
+            blocks[own],
+        )
+    return blocks
+
+
+def _blocks(grid: pa.DictionaryArray, block: pa.DictionaryArray, in_threads: Bool) -> Float32:
+    """Blocks of each pair; NaN where one of them is not three sizes above 0."""
+    grids, blocks = _sizes(grid), _sizes(block)
+    per_side = np.where(in_threads[:, None], np.ceil(grids / blocks), grids)
+    return np.asarray(per_side.prod(axis=1) * (blocks.prod(axis=1) > 0), np.float32)
+
+
+def _sizes(texts: pa.DictionaryArray) -> npt.NDArray[np.float64]:
+    """Parse texts such as `[64, 1, 1]` to floats, shape (n, 3); NaN for others."""
+    table = np.array([_three(text) for text in texts.dictionary.to_pylist()] or [[np.nan] * 3])
+    found: npt.NDArray[np.float64] = table[texts.indices.to_numpy()]
+    return found
+
+
+def _three(text: str) -> list[float]:
+    unknown = [np.nan] * 3
+    if len(text) > _LONGEST_GRID:
+        return unknown
+    try:
+        sizes = json.loads(text)
+    except (ValueError, RecursionError):
+        return unknown
+    fits = (
+        isinstance(sizes, list)
+        and len(sizes) == 3
+        and all(type(n) is int and 0 < n < _LARGEST_SIDE for n in sizes)
+    )
+    return [float(n) for n in sizes] if fits else unknown
+
+
+def _messages(fields: Fields, rows: Int64, name: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the fields of each event's message, joined to one text; "" for events without one.
+
+    name: of each of `rows`, shape (n,).
+    """
+    has = np.array([_has_message(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
+    if not has.any():
+        return all_empty(len(name))
+    own = np.flatnonzero(has[name.indices.to_numpy()])
+    columns = [fields.texts(key, rows[own]).dictionary_decode() for key in kineto.MESSAGE]
+    joined = pc.binary_join_element_wise(*columns, MESSAGE_SEPARATOR)
+    # Where all fields are empty, the text consists of separators.
+    said = pc.less(pc.binary_length(joined), _LONGEST_MESSAGE)
+    said = pc.and_(said, pc.greater(pc.binary_length(joined), len(columns) - 1))
+    different = pc.if_else(said, joined, "").dictionary_encode()
+    place = np.zeros(len(name), np.int64)
+    place[own] = 1 + different.indices.to_numpy()
+    texts = pa.concat_arrays([pa.array([""]), different.dictionary])
+    return texts.take(indices(place)).dictionary_encode()
+
+
+@functools.lru_cache(10_000)
+def _has_message(name: str) -> bool:
+    return name == COLLECTIVE_PARAMETERS or communicates(name)
+
+
+def _counters(fields: Fields, counts: Bool, ranges: Bool, time_ns: Int64) -> CounterSamples | None:
+    """Read the counter events (`counts`) and the ranges of CUPTI's range profiler (`ranges`) of a chunk.
+
+    The masks and time_ns have shape (n,), one entry per event.
+    """
+    rows = np.flatnonzero(counts | ranges)
+    if not len(rows):
+        return None
+    series: dict[CounterSeries, int] = {}
+    found: list[tuple[int, int, float]] = []
+    timed_ns = zip(counts[rows].tolist(), time_ns[rows].tolist(), strict=True)
+    for event, (timed, at_ns) in zip(fields.counters(rows), timed_ns, strict=True):
+        for key, value in event.values.items():
+            one = _series(event, key, timed=timed) if abs(value) < _LARGEST_COUNT else None
+            if one is not None:
+                found.append((series.setdefault(one, len(series)), at_ns, value))
+    code, times_ns, values = zip(*found, strict=True) if found else ((), (), ())
+    return CounterSamples(
+        list(series), np.array(code, np.int32), np.array(times_ns, np.int64), np.array(values, np.float64)
+    )
+
+
+def _series(event: CounterEvent, key: str, *, timed: bool) -> CounterSeries | None:
+    """Return the series of a value; None for an argument of a range that is not a metric."""
+    if timed:
+        name = f"{event.name} #{event.number}" if event.number else event.name
+        name = name if key == event.name or key.lower() in _PLAIN_KEYS else f"{name}: {key}"
+        return CounterSeries(name[:LONGEST_COUNTER_NAME], event.pid)
+    # Matching takes the square of the length.
+    if len(key) > LONGEST_COUNTER_NAME or not _METRIC.fullmatch(key):
+        return None
+    return CounterSeries(key, "", kineto.number_of(event.pid), timed=False)

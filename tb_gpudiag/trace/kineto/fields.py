@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +16,13 @@ import pyarrow.compute as pc
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
 
 
-class CounterValues(NamedTuple):
-    """What counter events say. All but `series` have shape (v,)."""
+class CounterEvent(NamedTuple):
+    """What a counter event says. Missing strings are ""."""
 
-    event: Int64  # which of the events
-    key: list[str]  # of the entry in `args`
-    value: Float64  # NaN if it is not a number
-    series: list[str]  # `id` of each event, or ""
+    pid: str
+    name: str
+    number: str  # its `id`
+    values: dict[str, float]  # by key of `args`; NaN for what is not a number
 
 
 class Fields(ABC):
@@ -49,8 +50,8 @@ class Fields(ABC):
         """Return the times of all events in ns, and a mask of those that are known."""
 
     @abstractmethod
-    def counters(self, rows: Int64) -> CounterValues:
-        """Return what these counter events say."""
+    def counters(self, rows: Int64) -> Iterable[CounterEvent]:
+        """Return what these events say as counters."""
 
     @abstractmethod
     def _encoded(self, name: str, rows: Int64, where: Bool | None) -> pa.DictionaryArray:

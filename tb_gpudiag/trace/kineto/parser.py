@@ -1,4 +1,4 @@
-"""Parse JSON text into a Part: with the compiled scanner, or with Python's json if that cannot."""
+"""Parse JSON text into a TracePart: with the compiled scanner, or with Python's json if that cannot."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from threading import Lock
 from typing import Final
 
 from tb_gpudiag.trace.kineto import scanned
-from tb_gpudiag.trace.kineto.columns import Part, part_of
+from tb_gpudiag.trace.kineto.columns import part_of
 from tb_gpudiag.trace.kineto.plain import read_plain
 from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
+from tb_gpudiag.trace.trace_parts import TracePart
 
 # A chunk of real events has fewer than 30,000.
 _MOST_SCANNED: Final = 1 << 16
@@ -24,7 +25,7 @@ class Parser:
         self._columns_lock = columns_lock or Lock()
         self._scanner = Scanner(_MOST_SCANNED) if scanned.available() else None
 
-    def parse(self, text: bytes) -> Part | None:
+    def parse(self, text: bytes) -> TracePart | None:
         """Parse a JSON array of events. Return None if the text is not JSON."""
         fields = None if self._scanner is None else self._scanner.scan(text)
         if fields is not None:

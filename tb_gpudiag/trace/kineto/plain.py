@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.trace.kineto import kineto
-from tb_gpudiag.trace.kineto.fields import CounterValues, Fields
+from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields
 from tb_gpudiag.trace.kineto.repair import has_lone_surrogate
 
 _NUMERAL: Final = re.compile(r"[ ]*-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][-+]?[0-9]{1,4})?[ ]*")
@@ -95,15 +96,11 @@ class PlainFields(Fields):
         known = np.array([time is not None for time in times], np.bool_)
         return np.array([time or 0 for time in times], np.int64), known
 
-    def counters(self, rows: Int64) -> CounterValues:
-        entries = [
-            (number, key, _decimal(value))
-            for number, row in enumerate(rows.tolist())
-            for key, value in self._arguments[row].items()
-        ]
-        series = [_text(self._events[row].get("id", ""), {}) for row in rows.tolist()]
-        numbers, keys, values = zip(*entries, strict=True) if entries else ((), (), ())
-        return CounterValues(np.array(numbers, np.int64), list(keys), np.array(values, np.float64), series)
+    def counters(self, rows: Int64) -> Iterable[CounterEvent]:
+        for row in rows.tolist():
+            pid, name, number = (_text(self._events[row].get(key, ""), {}) for key in ("pid", "name", "id"))
+            values = {key: _decimal(value) for key, value in self._arguments[row].items()}
+            yield CounterEvent(pid, name, number, values)
 
     def _encoded(self, name: str, rows: Int64, where: Bool | None) -> pa.DictionaryArray:
         values = self._values(name, rows)

@@ -6,6 +6,7 @@ plain.py then reads. So results do not depend on the scanner.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.trace.kineto import kineto
-from tb_gpudiag.trace.kineto.fields import CounterValues, Fields, indices32
+from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields, indices32
 from tb_gpudiag.trace.kineto.kineto import Form
 from tb_gpudiag.trace.kineto.plain import read_plain
 
@@ -113,7 +114,7 @@ class ScannedFields(Fields):
         known = self.known(name)
         return np.where(known, self._values[_COLUMN_OF[name]], 0), known
 
-    def counters(self, rows: Int64) -> CounterValues:
+    def counters(self, rows: Int64) -> Iterable[CounterEvent]:
         plain = read_plain(self._text)
         if plain is None:
             raise GivenUp

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.kineto.columns import Part
 from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.pieces import BETWEEN, broken_end, ends_array, salvage
 from tb_gpudiag.trace.kineto.repair import repaired
 from tb_gpudiag.trace.kineto.structure import Elements, elements
 from tb_gpudiag.trace.kineto.top import too_deep
+from tb_gpudiag.trace.trace_parts import TracePart
 
 _SPACE: Final = b" \t\r\n"
 
@@ -26,7 +26,7 @@ _SPACE: Final = b" \t\r\n"
 class Settled:
     """What was read from a text."""
 
-    part: Part | None  # the whole elements
+    part: TracePart | None  # the whole elements
     malformed: int = 0  # elements skipped, in addition to those that `part` counts
     repaired: bool = False  # something was not JSON and could be repaired
     leftover: bytes = b""  # the start of an element that ends after the text
@@ -38,9 +38,9 @@ class Settler:
     """Settles texts of one file."""
 
     def __init__(self, limits: Limits, path: str) -> None:
+        self.limits = limits
+        self.path = path
         self._parser = Parser()
-        self._limits = limits
-        self._path = path
 
     def settle(self, text: bytes, final: bool) -> Settled:
         """Settle text that starts between two elements. `final`: nothing follows it in the file.
@@ -77,7 +77,7 @@ class Settler:
         if not ends_array(text, end):
             if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
                 return None  # more events follow: a stray bracket
-            if not final and len(text) <= self._limits.max_element_bytes:
+            if not final and len(text) <= self.limits.max_element_bytes:
                 return Settled(None, leftover=text)  # more text shows whether events follow
         part = self._parsed(text[:end], found)
         return None if part is None else Settled(part, ended=True, rest=text[end + 1 :])
@@ -94,7 +94,7 @@ class Settler:
         self._check_depth(found.open_depth)
         return Settled(part, leftover=leftover)
 
-    def _parsed(self, whole_elements: bytes, found: Elements) -> Part | None:
+    def _parsed(self, whole_elements: bytes, found: Elements) -> TracePart | None:
         """Parse elements; return None if they are not JSON."""
         part = self._parser.parse(b"[" + whole_elements.rstrip(_SPACE + b",") + b"]")
         if part is not None:
@@ -102,8 +102,8 @@ class Settler:
         return part
 
     def _check_depth(self, depth: int) -> None:
-        if depth > self._limits.max_depth:
-            raise too_deep(self._path, self._limits)
+        if depth > self.limits.max_depth:
+            raise too_deep(self.path, self.limits)
 
     def _by_pieces(self, text: bytes, final: bool) -> Settled:
         """Settle text in which some elements are not JSON."""

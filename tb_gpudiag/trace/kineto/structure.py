@@ -79,7 +79,7 @@ def segmented(text: bytes, starts: Int64) -> Marks:
 
 @dataclass(frozen=True)
 class Scan:
-    """What a Scanner found in a piece of text: positions in that piece, in text order."""
+    """What a BracketScanner found in a piece of text: positions in that piece, in text order."""
 
     at: Int64  # brackets outside strings, shape (n,)
     depth: Int32  # after each bracket, shape (n,)
@@ -98,7 +98,7 @@ class Scan:
         return top
 
 
-class Scanner:
+class BracketScanner:
     """Scans text piece by piece and keeps the depth and string state in between."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Elements:
 
 def elements(text: bytes) -> Elements:
     """Scan the inside of an array, from just after its `[` or from between two of its elements."""
-    scanner = Scanner()
+    scanner = BracketScanner()
     last_end = depth = open_depth = 0
     array_end = -1
     for offset in range(0, len(text), _SCAN_BYTES):

@@ -14,7 +14,7 @@ from tb_gpudiag.trace.credentials.credentials import without_credentials
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.repair import repaired
-from tb_gpudiag.trace.kineto.structure import Scanner, unescaped_quotes
+from tb_gpudiag.trace.kineto.structure import BracketScanner, unescaped_quotes
 
 _SPACE: Final = re.compile(rb"[ \t\r\n\x00,]*")
 _SCALAR: Final = re.compile(rb"[^\s,:{}\[\]\"]*")
@@ -197,7 +197,7 @@ class TopLevel:
 
     def _nested(self, keep: int) -> bytes | None:
         """Pass over an object or array. Return its text if that has at most `keep` bytes."""
-        scanner = Scanner()
+        scanner = BracketScanner()
 
         def end_in(piece: bytes) -> int:
             marks = scanner.feed(piece)

@@ -27,14 +27,14 @@ from tb_gpudiag.trace.memory.snapshot_marks import LATEST_US, Mark, marks, spans
 from tb_gpudiag.trace.memory.snapshot_pickle import load_plain
 from tb_gpudiag.trace.memory.snapshot_segments import (
     MOST_ADDRESSES,
-    MOST_BYTES,
     read_segments,
     within,
     within_all,
 )
-from tb_gpudiag.trace.memory.snapshot_stacks import Stacks
+from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
 from tb_gpudiag.trace.stray import note_of, reach, settled
 from tb_gpudiag.trace.stray import within as within_times
+from tb_gpudiag.trace.trace_parts import MOST_BYTES
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction
 
 _ALLOCATE, _FREE, _GROW, _SHRINK, _OUT_OF_MEMORY = (int(action) for action in MemoryAction)
@@ -80,7 +80,7 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     progress(0.6, "reading the history")
     notes: list[str] = []
     traces = _of_read_devices(traces, notes)
-    stacks = Stacks()
+    stacks = SnapshotStacks()
     histories = [
         _history(device, entries, stacks) for device, entries in enumerate(traces) if type(entries) is list
     ]
@@ -185,7 +185,7 @@ class _History:
     unknown: int = 0
 
 
-def _history(device: int, entries: list[Any], stacks: Stacks) -> _History:
+def _history(device: int, entries: list[Any], stacks: SnapshotStacks) -> _History:
     try:
         return _columns(device, entries, stacks)
     except _MALFORMED:
@@ -193,7 +193,7 @@ def _history(device: int, entries: list[Any], stacks: Stacks) -> _History:
         return replace(_columns(device, good, stacks), malformed=len(entries) - len(good))
 
 
-def _columns(device: int, entries: list[Any], stacks: Stacks) -> _History:
+def _columns(device: int, entries: list[Any], stacks: SnapshotStacks) -> _History:
     """Turn entries into columns. Raises one of _MALFORMED if an entry is malformed."""
 
     def column(values: Iterable[Any], kind: Any, rows: list[Any]) -> npt.NDArray[Any]:
@@ -261,7 +261,7 @@ def _without_strays(
 
 
 def _no_history(device: int) -> _History:
-    return _history(device, [], Stacks())
+    return _history(device, [], SnapshotStacks())
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ def _back_from(last: int, change: Int64) -> tuple[Int64, int]:
     return before + np.cumsum(change), before
 
 
-def _joined(devices: list[_Rows], stacks: Stacks) -> MemoryEvents:
+def _joined(devices: list[_Rows], stacks: SnapshotStacks) -> MemoryEvents:
     def column(of: Callable[[_Rows], npt.NDArray[Any]], kind: Any) -> npt.NDArray[Any]:
         return np.concatenate([of(rows) for rows in devices] or [np.zeros(0)]).astype(kind)[order]
 

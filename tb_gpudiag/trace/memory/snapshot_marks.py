@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -56,7 +57,8 @@ def spans(marked: Iterable[Mark], start_us: int) -> Events:
     table = np.array(rows, np.int64).reshape(-1, 3)
     # An enclosing span comes before the spans inside it.
     table = table[np.lexsort((-table[:, 1], table[:, 0]))]
-    return Events.of_spans(
+    return replace(
+        Events.blank(len(table)),
         category=np.full(len(table), Category.USER_ANNOTATION, np.uint8),
         name=table[:, 2].astype(np.int32),
         start_ns=table[:, 0] * 1000,

@@ -11,16 +11,15 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import Int32, Int64
 from tb_gpudiag.trace.devices import MOST_DEVICES
 from tb_gpudiag.trace.events import Segments
-from tb_gpudiag.trace.memory.snapshot_stacks import Stacks
+from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
+from tb_gpudiag.trace.trace_parts import MOST_BYTES
 
-# A petabyte. Sums of many of these still fit 64 bits.
-MOST_BYTES: Final = 1 << 50
 MOST_ADDRESSES: Final = 1 << 64
 _UNUSED: Final = "inactive"
 _SHARED_POOL: Final = (0, 0)
 
 
-def read_segments(found: list[Any], stacks: Stacks) -> tuple[Segments, int]:
+def read_segments(found: list[Any], stacks: SnapshotStacks) -> tuple[Segments, int]:
     """Return the columns, and the number of malformed segments and blocks, which are skipped."""
     good = [segment for segment in found if _is_segment(segment)]
     malformed = len(found) - len(good)

@@ -44,7 +44,7 @@ _NOISE_FILES: Final = (
 )
 
 
-class Stacks:
+class SnapshotStacks:
     """Numbers stacks and renders them as text.
 
     Stacks are recognized by the identity of their lists and frames, which must therefore outlive this object.

@@ -27,15 +27,21 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.files.source import Source, is_remote
-from tb_gpudiag.trace.kineto.columns import Part
-from tb_gpudiag.trace.nsys.nsys_calls import api_calls, off_cpu, overhead, system_calls
+from tb_gpudiag.trace.nsys.nsys_calls import Covered, api_calls, off_cpu, overhead, system_calls
 from tb_gpudiag.trace.nsys.nsys_database import EXPORT_AGAIN, Database
-from tb_gpudiag.trace.nsys.nsys_gpu import GPU_TABLES, copies, graphs, kernels, memory, memsets, syncs
-from tb_gpudiag.trace.nsys.nsys_metrics import gpu_metrics
+from tb_gpudiag.trace.nsys.nsys_gpu import (
+    GPU_TABLES,
+    copies,
+    gpu_metrics,
+    graphs,
+    kernels,
+    memory,
+    memsets,
+    syncs,
+)
 from tb_gpudiag.trace.nsys.nsys_parts import Processes
 from tb_gpudiag.trace.nsys.nsys_ranges import Ranges
-from tb_gpudiag.trace.nsys.nsys_spans import Covered
-from tb_gpudiag.trace.nsys.nsys_stacks import Stacks
+from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
 from tb_gpudiag.trace.nsys.nsys_target import (
     credentials,
     devices,
@@ -45,6 +51,7 @@ from tb_gpudiag.trace.nsys.nsys_target import (
     thread_names,
     users_of_gpus,
 )
+from tb_gpudiag.trace.trace_parts import TracePart
 
 _HOST_TABLES: Final = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
 
@@ -84,8 +91,8 @@ def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
     assembly, processes, covered = Assembly(), Processes(), Covered()
     listed = properties(database)
     gpus = devices(database, listed, users_of_gpus(database, GPU_TABLES))
-    ranges, stacks = Ranges(database), Stacks(database)
-    stages: tuple[Callable[[], Iterator[Part]], ...] = (
+    ranges, stacks = Ranges(database), PythonStacks(database)
+    stages: tuple[Callable[[], Iterator[TracePart]], ...] = (
         lambda: kernels(database, gpus, processes),
         lambda: copies(database, gpus, processes),
         lambda: memsets(database, gpus, processes),

@@ -8,12 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import Int64
-from tb_gpudiag.trace.kineto.columns import Part
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.trace.nsys.nsys_database import Database
 from tb_gpudiag.trace.nsys.nsys_parts import Processes, encoded, host_part, named
-from tb_gpudiag.trace.nsys.nsys_spans import Covered
-from tb_gpudiag.trace.nsys.nsys_stacks import Stacks
+from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
+from tb_gpudiag.trace.trace_parts import TracePart
 from tb_gpudiag.vocabulary.recorded import Category
 
 _CALL: Final = ("start", "end", "globalTid", "nameId")
@@ -29,7 +28,52 @@ _OFF_UNKNOWN: Final = "off the CPU (OS)"
 _LEAST_WAIT_NS: Final = 1_000
 
 
-def api_calls(database: Database, processes: Processes, covered: Covered, stacks: Stacks) -> Iterator[Part]:
+class Covered:
+    """Times that spans of one kind cover, by thread. Spans of a thread are nested or follow one another."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Int64, Int64, Int64]] = []
+        self._joined: tuple[Int64, Int64, Int64] | None = None
+
+    def add(self, thread: Int64, start: Int64, end: Int64) -> None:
+        """Add spans, shape (n,) each."""
+        self._parts.append((thread, start, end))
+        self._joined = None
+
+    @property
+    def threads(self) -> Int64:
+        """Threads that have spans, each once."""
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *(thread for thread, _, _ in self._parts)]))
+
+    def contains(self, thread: Int64, start: Int64, end: Int64) -> Bool:
+        """Mask of the spans [start, end) that lie inside an added one of the same thread."""
+        own, first, last = self._sorted()
+        inside = np.zeros(len(thread), np.bool_)
+        for each in np.unique(thread):
+            left, right = np.searchsorted(own, [each, each + 1])
+            if left == right:
+                continue
+            asked = np.flatnonzero(thread == each)
+            at = np.searchsorted(first[left:right], start[asked], side="right") - 1
+            # The longest reach of all spans that began by then: inner spans end before outer ones.
+            reach = np.maximum.accumulate(last[left:right])
+            inside[asked] = (at >= 0) & (end[asked] <= reach[np.maximum(at, 0)])
+        return inside
+
+    def _sorted(self) -> tuple[Int64, Int64, Int64]:
+        if self._joined is None:
+            empty = np.zeros(0, np.int64)
+            thread, start, end = (
+                np.concatenate([empty, *(part[i] for part in self._parts)]) for i in range(3)
+            )
+            order = np.lexsort((start, thread))
+            self._joined = thread[order], start[order], end[order]
+        return self._joined
+
+
+def api_calls(
+    database: Database, processes: Processes, covered: Covered, stacks: PythonStacks
+) -> Iterator[TracePart]:
     """Read the calls of CUDA's runtime and driver. `covered` learns when each thread was in one."""
     for rows in database.chunks("CUPTI_ACTIVITY_KIND_RUNTIME", (*_CALL, "correlationId", "callchainId")):
         at = rows.numbers
@@ -41,16 +85,16 @@ def api_calls(database: Database, processes: Processes, covered: Covered, stacks
         correlation = processes.correlation(at["globalTid"], at["correlationId"])
         covered.add(at["globalTid"], at["start"], at["end"])
         called = stacks.of(at["globalTid"], at["start"], at["end"], at["callchainId"])
-        yield host_part(category, name, at, {"correlation": correlation}, stacks=called)
+        yield host_part(category, name, at, {"correlation": correlation}, {"call_stack": called})
 
 
-def overhead(database: Database) -> Iterator[Part]:
+def overhead(database: Database) -> Iterator[TracePart]:
     """Read the profiler's own work, such as allocating its buffers."""
     for rows in database.chunks("PROFILER_OVERHEAD", _CALL):
         yield host_part(Category.OVERHEAD, named(database, rows.numbers["nameId"]), rows.numbers)
 
 
-def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[Part]:
+def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[TracePart]:
     """Read calls of the system's libraries in which a thread waits, such as `poll (OS)`, as annotations.
 
     Only those of threads that call CUDA or have ranges (global ids), and outside of CUDA's calls and of
@@ -67,7 +111,7 @@ def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> I
             yield host_part(Category.USER_ANNOTATION, name, own)
 
 
-def off_cpu(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[Part]:
+def off_cpu(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[TracePart]:
     """Read when a thread was not running, of which nothing else says why: another process took its CPU, or it
     waited for memory, a disk or a lock. Nothing begins or ends on the thread meanwhile.
     """

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unreadable
 from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.kineto.columns import LONGEST_NAME
+from tb_gpudiag.trace.trace_parts import LONGEST_NAME
 
 MISSING: Final = -(2**63)
 """Value of a number that the table does not have. Times may be negative, so -1 is one."""

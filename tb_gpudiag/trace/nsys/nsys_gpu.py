@@ -1,7 +1,8 @@
-"""Kernels, copies, memsets, graphs and synchronization of CUPTI, as Nsight Systems exports them."""
+"""What GPUs did, as Nsight Systems exports it: kernels, copies, graphs, waits, memory and metrics."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -10,10 +11,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Float32, Int32, Int64
-from tb_gpudiag.trace.kineto.columns import Memory, Part
-from tb_gpudiag.trace.memory.snapshot_segments import MOST_BYTES
+from tb_gpudiag.trace.counters import CounterSamples, CounterSeries
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database, Rows
-from tb_gpudiag.trace.nsys.nsys_parts import Processes, encoded, gpu_threads, memory_part, named, part, small
+from tb_gpudiag.trace.nsys.nsys_parts import (
+    Processes,
+    counter_part,
+    encoded,
+    gpu_threads,
+    memory_part,
+    named,
+    part,
+    small,
+)
+from tb_gpudiag.trace.trace_parts import EARLIEST_NS, LATEST_NS, MOST_BYTES, MemoryColumns, TracePart
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH_NAME
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 
@@ -23,6 +33,7 @@ GPU_TABLES: Final = (
     "CUPTI_ACTIVITY_KIND_MEMSET",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
 )
+_MEMORY_TABLE: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _PLACE: Final = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 _GRID: Final = ("gridX", "gridY", "gridZ")
 _BLOCK: Final = ("blockX", "blockY", "blockZ")
@@ -47,6 +58,17 @@ _DEVICE_MEMORY: Final = 2
 _SYNCS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _CONTEXT: Final = 4
 _NOT_ONE: Final = 2**32 - 1
+
+# GPU metrics: the low byte of a type is the GPU's number.
+_GPU_OF_TYPE: Final = 0xFF
+# Of some fifty metrics per GPU, those that say how busy which unit was. Others slow reading down.
+_SHOWN: Final = re.compile(
+    r"(?i)GPC Clock|SYS Clock|SMs? Active|SM Issue|Tensor Active|SM Instructions/Tensor|DRAM .*Bandwidth|"
+    r"PCIe .*(Throughput|Bandwidth)|NVLink .*(Throughput|Bandwidth)|Power|Temperature"
+)
+_MOST_METRICS: Final = 32
+# Ten metrics at 10 kHz for 40 s. Later samples are not read.
+_MOST_ROWS: Final = 4_000_000
 
 
 class Devices:
@@ -74,7 +96,7 @@ class Devices:
         return np.array([self._multiprocessors.get(i) or np.nan for i in ids.tolist()], np.float32)[own]
 
 
-def kernels(database: Database, devices: Devices, processes: Processes) -> Iterator[Part]:
+def kernels(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
     """Read the kernels. Those of graphs that were recorded by node are among them."""
     columns = (
         *_PLACE, "demangledName", "shortName", *_GRID, *_BLOCK, "registersPerThread", "staticSharedMemory",
@@ -107,7 +129,7 @@ def kernels(database: Database, devices: Devices, processes: Processes) -> Itera
         )
 
 
-def copies(database: Database, devices: Devices, processes: Processes) -> Iterator[Part]:
+def copies(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
     """Read the copies."""
     for rows in database.chunks(
         "CUPTI_ACTIVITY_KIND_MEMCPY", (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")
@@ -121,7 +143,7 @@ def copies(database: Database, devices: Devices, processes: Processes) -> Iterat
         yield _work(rows, Category.MEMCPY, name, devices.of(rows), processes, {"bytes": _sizes(at["bytes"])})
 
 
-def memsets(database: Database, devices: Devices, processes: Processes) -> Iterator[Part]:
+def memsets(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
     """Read the memsets."""
     for rows in database.chunks("CUPTI_ACTIVITY_KIND_MEMSET", (*_PLACE, "bytes", "memKind")):
         kinds, own = np.unique(rows.numbers["memKind"], return_inverse=True)
@@ -131,7 +153,7 @@ def memsets(database: Database, devices: Devices, processes: Processes) -> Itera
         yield _work(rows, Category.MEMSET, name, devices.of(rows), processes, {"bytes": sizes})
 
 
-def graphs(database: Database, devices: Devices, processes: Processes) -> Iterator[Part]:
+def graphs(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
     """Read the graphs that were recorded as one event each, as kernels: what is inside is not known."""
     for rows in database.chunks("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_PLACE, "graphId")):
         ids, own = np.unique(rows.numbers["graphId"], return_inverse=True)
@@ -178,7 +200,7 @@ class _Records:
         )
 
 
-def syncs(database: Database, devices: Devices, processes: Processes) -> Iterator[Part]:
+def syncs(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
     """Read CUPTI's records of waits for the GPU. They are not work."""
     records = _Records(database, processes)
     for rows in database.chunks(
@@ -191,7 +213,6 @@ def syncs(database: Database, devices: Devices, processes: Processes) -> Iterato
         name = encoded(own.astype(np.int32), [_SYNCS.get(kind, _UNKNOWN) for kind in kinds.tolist()])
         device = devices.of(rows)
         stream = small(np.where(at["streamId"] == _NOT_ONE, NONE, at["streamId"]))
-        thread, threads = gpu_threads(device, stream)
         correlation = processes.correlation(at["globalPid"], at["correlationId"])
         record, awaited = records.before(rows, correlation)
         columns: dict[str, npt.NDArray[Any]] = {
@@ -201,10 +222,10 @@ def syncs(database: Database, devices: Devices, processes: Processes) -> Iterato
             "sequence": record,
             "forward_thread": awaited,
         }
-        yield part(Category.CUDA_SYNC, name, at["start"], at["end"], thread, threads, columns)
+        yield part(Category.CUDA_SYNC, name, at, gpu_threads(device, stream), columns)
 
 
-def memory(database: Database, devices: Devices) -> Iterator[Part]:
+def memory(database: Database, devices: Devices) -> Iterator[TracePart]:
     """Read what the driver's allocations on the GPU took and returned, in order of time.
 
     They are those of cudaMalloc and the like. torch's caching allocator makes few of them.
@@ -232,7 +253,7 @@ def memory(database: Database, devices: Devices) -> Iterator[Part]:
         # What was allocated before the recording and freed in it.
         total[own] = running - min(0, int(running.min()))
     yield memory_part(
-        Memory(
+        MemoryColumns(
             time_ns=at["start"][order],
             bytes=change,
             address=at["address"][order].astype(np.uint64),
@@ -247,7 +268,38 @@ def memory(database: Database, devices: Devices) -> Iterator[Part]:
     )
 
 
-_MEMORY_TABLE: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+def gpu_metrics(database: Database) -> Iterator[TracePart]:
+    """Read the metrics that Nsight Systems sampled (`--gpu-metrics-devices=...`) and that are shown, as
+    counters."""
+    listed = database.whole("TARGET_INFO_GPU_METRICS", ("typeId", "metricId"), ("metricName",))
+    names: dict[tuple[int, int], str] = {}
+    for kind, metric, name in zip(
+        listed.numbers["typeId"].tolist(),
+        listed.numbers["metricId"].tolist(),
+        listed.texts["metricName"].to_pylist(),
+        strict=True,
+    ):
+        if name and MISSING not in (kind, metric) and _SHOWN.search(name) and len(names) < _MOST_METRICS:
+            names.setdefault((kind, metric), name)
+    if not names or not database.has("GPU_METRICS", "timestamp", "typeId", "metricId", "value"):
+        return
+    chosen = ", ".join(map(str, sorted({metric for _, metric in names})))
+    where = f"metricId IN ({chosen}) AND rowid <= {_MOST_ROWS}"
+    for rows in database.chunks("GPU_METRICS", ("timestamp", "typeId", "metricId", "value"), (), where):
+        at = rows.numbers
+        keys, code = np.unique(np.stack([at["typeId"], at["metricId"]], axis=1), axis=0, return_inverse=True)
+        pairs = [tuple(key) for key in keys.tolist()]
+        known = np.array([pair in names for pair in pairs], np.bool_)[code.reshape(-1)]
+        known &= (at["timestamp"] >= EARLIEST_NS) & (at["timestamp"] <= LATEST_NS) & (at["value"] != MISSING)
+        series = [CounterSeries(names.get(pair, ""), "", pair[0] & _GPU_OF_TYPE) for pair in pairs]
+        yield counter_part(
+            CounterSamples(
+                series,
+                code.reshape(-1)[known].astype(np.int32),
+                at["timestamp"][known],
+                at["value"][known].astype(np.float64),
+            )
+        )
 
 
 def _work(
@@ -257,16 +309,15 @@ def _work(
     device: Int32,
     processes: Processes,
     columns: dict[str, npt.NDArray[Any]],
-) -> Part:
+) -> TracePart:
     at = rows.numbers
     stream = small(at["streamId"])
-    thread, threads = gpu_threads(device, stream)
     place: dict[str, npt.NDArray[Any]] = {
         "device": device,
         "stream": stream,
         "correlation": processes.correlation(at["globalPid"], at["correlationId"]),
     }
-    return part(category, name, at["start"], at["end"], thread, threads, {**place, **columns})
+    return part(category, name, at, gpu_threads(device, stream), {**place, **columns})
 
 
 def _product(rows: Rows, sides: tuple[str, ...]) -> npt.NDArray[np.float64]:

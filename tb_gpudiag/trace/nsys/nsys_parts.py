@@ -1,4 +1,4 @@
-"""Make parts of a trace (columns.py) of the rows of an export of Nsight Systems."""
+"""Make parts of a trace (trace_parts.py) of the rows of an export of Nsight Systems."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Int32, Int64, UInt8
-from tb_gpudiag.trace.counters import Samples
-from tb_gpudiag.trace.kineto.columns import EARLIEST_NS, LATEST_NS, LONGEST_NS, Memory, Part, Spans
+from tb_gpudiag.trace.counters import CounterSamples
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
+from tb_gpudiag.trace.trace_parts import (
+    EARLIEST_NS,
+    LATEST_NS,
+    LONGEST_NS,
+    MemoryColumns,
+    SpanColumns,
+    TracePart,
+)
 from tb_gpudiag.vocabulary.recorded import Category
 
 _UNNAMED: Final = "[unnamed]"
@@ -21,6 +28,10 @@ _ID_BITS: Final = 24
 _ID_MASK: Final = (1 << _ID_BITS) - 1
 # Correlations count the calls of one process.
 _CORRELATION_BITS: Final = 40
+
+
+Threads = tuple[Int32, list[tuple[str, str]]]
+"""The thread of each row as an index, and (pid, tid) of each thread."""
 
 
 class Processes:
@@ -49,13 +60,13 @@ class Processes:
         )
 
 
-def host_threads(global_tid: Int64) -> tuple[Int32, list[tuple[str, str]]]:
+def host_threads(global_tid: Int64) -> Threads:
     """Return the thread of each row as an index, and (pid, tid) of each thread."""
     ids, own = np.unique(global_tid, return_inverse=True)
     return own.astype(np.int32), [(str(i >> _ID_BITS & _ID_MASK), str(i & _ID_MASK)) for i in ids.tolist()]
 
 
-def gpu_threads(device: Int32, stream: Int32) -> tuple[Int32, list[tuple[str, str]]]:
+def gpu_threads(device: Int32, stream: Int32) -> Threads:
     """Return the stream of each row as an index, and (device, stream) of each, as Kineto names threads."""
     pairs, own = np.unique(np.stack([device, stream], axis=1), axis=0, return_inverse=True)
     return own.reshape(-1).astype(np.int32), [(str(d), str(s)) for d, s in pairs.tolist()]
@@ -88,20 +99,17 @@ def small(values: Int64) -> Int32:
 def part(
     category: Category | UInt8,
     name: pa.DictionaryArray,
-    start: Int64,
-    end: Int64,
-    thread: Int32,
-    threads: list[tuple[str, str]],
+    at: Mapping[str, Int64],
+    threads: Threads,
     columns: Mapping[str, npt.NDArray[Any]] | None = None,
-    *,
-    shapes: pa.DictionaryArray | None = None,
-    stacks: pa.DictionaryArray | None = None,
-    thread_names: dict[tuple[str, str], str] | None = None,
-) -> Part:
-    """Make a part of spans. Times are in ns, MISSING if unknown; rows without a start are malformed.
+    texts: Mapping[str, pa.DictionaryArray] | None = None,
+) -> TracePart:
+    """Make a part of spans.
 
-    columns: those of Spans that differ from "not stated", by name.
+    at: when they `start` and `end`, in ns; MISSING if unknown. Rows without a start are malformed. columns,
+    texts: those of SpanColumns that the table has, by name.
     """
+    start, end = at["start"], at["end"]
     good = (start >= EARLIEST_NS) & (start <= LATEST_NS)
     ends = (end >= EARLIEST_NS) & (end <= LATEST_NS)
     duration = np.where(ends & good, end - np.where(good, start, 0), 0)
@@ -113,16 +121,20 @@ def part(
     def column(key: str, value: float, kind: Any) -> npt.NDArray[Any]:
         return given[key].astype(kind, copy=False)[good] if key in given else np.full(good.sum(), value, kind)
 
-    empty = one_text("", int(good.sum()))
     keep = pa.array(good)
-    spans = Spans(
+    empty = one_text("", rows)
+    texts = {
+        key: (texts or {}).get(key, empty).filter(keep)
+        for key in ("call_stack", "shapes", "types", "settings", "messages")
+    }
+    spans = SpanColumns(
         phase_end=np.zeros(good.sum(), np.bool_),
         phase_begin=np.zeros(good.sum(), np.bool_),
         category=category[good]
         if isinstance(category, np.ndarray)
         else np.full(good.sum(), category, np.uint8),
         name=name.filter(keep),
-        thread=thread[good],
+        thread=threads[0][good],
         start_ns=start[good],
         duration_ns=np.where(timed & ~negative, duration, 0)[good],
         device=column("device", NONE, np.int32),
@@ -144,21 +156,17 @@ def part(
         warps_per_block=column("warps_per_block", 0, np.uint8),
         registers=column("registers", 0, np.uint8),
         shared_bytes=column("shared_bytes", NONE, np.int32),
-        call_stack=empty if stacks is None else stacks.filter(keep),
-        shapes=empty if shapes is None else shapes.filter(keep),
-        types=empty,
-        settings=empty,
-        messages=empty,
+        **texts,
     )
-    return Part(
+    return TracePart(
         read=int(good.sum()),
         malformed=rows - int(good.sum()),
         negative_durations=int(negative[good].sum()),
         missing_durations=int((~timed & good).sum()),
         spans=spans,
         memory=_no_memory(),
-        threads=threads,
-        thread_names=thread_names or {},
+        threads=threads[1],
+        thread_names={},
     )
 
 
@@ -167,25 +175,21 @@ def host_part(
     name: pa.DictionaryArray,
     at: Mapping[str, Int64],
     columns: Mapping[str, npt.NDArray[Any]] | None = None,
+    texts: Mapping[str, pa.DictionaryArray] | None = None,
     *,
     suffix: str = "",
-    shapes: pa.DictionaryArray | None = None,
-    stacks: pa.DictionaryArray | None = None,
-) -> Part:
-    """Make a part of spans of host threads. at: their columns start, end and globalTid.
+) -> TracePart:
+    """Make a part of spans of host threads. at: also their `globalTid`.
 
     suffix: of the names of threads that are not the program's own.
     """
     thread, threads = host_threads(at["globalTid"])
-    threads = [(pid, tid + suffix) for pid, tid in threads]
-    return part(
-        category, name, at["start"], at["end"], thread, threads, columns, shapes=shapes, stacks=stacks
-    )
+    return part(category, name, at, (thread, [(pid, tid + suffix) for pid, tid in threads]), columns, texts)
 
 
-def _no_memory() -> Memory:
+def _no_memory() -> MemoryColumns:
     none, small_none = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    return Memory(
+    return MemoryColumns(
         none,
         none,
         np.zeros(0, np.uint64),
@@ -198,16 +202,17 @@ def _no_memory() -> Memory:
     )
 
 
-def memory_part(memory: Memory, threads: list[tuple[str, str]]) -> Part:
+def memory_part(memory: MemoryColumns, threads: list[tuple[str, str]]) -> TracePart:
     """Make a part of memory events."""
     return replace(_no_spans(), read=len(memory.time_ns), memory=memory, threads=threads)
 
 
-def counter_part(samples: Samples) -> Part:
+def counter_part(samples: CounterSamples) -> TracePart:
     """Make a part of counters."""
     return replace(_no_spans(), read=len(samples.value), counters=samples)
 
 
-def _no_spans() -> Part:
+def _no_spans() -> TracePart:
     nothing = np.zeros(0, np.int64)
-    return part(Category.OTHER, one_text("", 0), nothing, nothing, np.zeros(0, np.int32), [])
+    at = {"start": nothing, "end": nothing}
+    return part(Category.OTHER, one_text("", 0), at, (np.zeros(0, np.int32), []))

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Int64, UInt8
-from tb_gpudiag.trace.kineto.columns import LONGEST_NAME, Part
+from tb_gpudiag.trace.nsys.nsys_calls import Covered
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 from tb_gpudiag.trace.nsys.nsys_parts import encoded, host_part
-from tb_gpudiag.trace.nsys.nsys_spans import Covered
-from tb_gpudiag.trace.nsys.nsys_stacks import Stacks
+from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
+from tb_gpudiag.trace.trace_parts import LONGEST_NAME, TracePart
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.vocabulary.recorded import Category
 
@@ -70,7 +70,7 @@ class Ranges:
         self._database = database
         self._marks: list[_Marks] = []
 
-    def parts(self, covered: Covered, stacks: Stacks) -> Iterator[Part]:
+    def parts(self, covered: Covered, stacks: PythonStacks) -> Iterator[TracePart]:
         """Yield the ranges, then the steps. `covered` learns which threads have ranges, and when they
         were in operators."""
         if not self._database.has(_TABLE, "start", "end", "eventType"):
@@ -93,10 +93,8 @@ class Ranges:
                 else:
                     covered.add(at["globalTid"], at["start"], last)
                 called = stacks.of(at["globalTid"], at["start"], last)
-                columns = {"sequence": found.sequence}
-                yield host_part(
-                    category, name, at, columns, suffix=suffix, shapes=found.shapes, stacks=called
-                )
+                texts = {"shapes": found.shapes, "call_stack": called}
+                yield host_part(category, name, at, {"sequence": found.sequence}, texts, suffix=suffix)
         yield from self._steps()
 
     def _domains(self) -> dict[int, str]:
@@ -129,7 +127,7 @@ class Ranges:
     def _has_steps(self) -> bool:
         return any(STEP.fullmatch(name) for marks in self._marks for name in marks.name)
 
-    def _steps(self) -> Iterator[Part]:
+    def _steps(self) -> Iterator[TracePart]:
         """Yield a step for each range of the first kind that repeats, on the thread with most of them."""
         if not self._marks or self._has_steps():
             return

@@ -25,7 +25,7 @@ _LONGEST: Final = 65_536
 _MOST_CHARACTERS = 256 << 20
 
 
-class Stacks:
+class PythonStacks:
     """Python stacks of a report. `texts` has each once: frames innermost first, as old traces write them."""
 
     def __init__(self, database: Database) -> None:

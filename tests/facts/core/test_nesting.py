@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,14 +28,15 @@ SPANS = st.lists(
 
 def events_of(spans: list[tuple[int, ...]], unit_ns: int) -> Events:
     start, duration, thread, kind, name = np.array(sorted(spans), np.int64).reshape(-1, 5).T
-    return Events.of_spans(
-        np.array([CATEGORIES[k] for k in kind], np.uint8),
-        name.astype(np.int32),
-        np.ascontiguousarray(start) * unit_ns,
-        duration * unit_ns,
-        thread.astype(np.int32),
-        NAMES,
-        [Thread("1", str(tid)) for tid in range(3)],
+    return replace(
+        Events.blank(len(start)),
+        category=np.array([CATEGORIES[k] for k in kind], np.uint8),
+        name=name.astype(np.int32),
+        start_ns=np.ascontiguousarray(start) * unit_ns,
+        duration_ns=duration * unit_ns,
+        thread=thread.astype(np.int32),
+        names=NAMES,
+        threads=[Thread("1", str(tid)) for tid in range(3)],
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.facts.core.threads import HostTree, ThreadAxis
 from tb_gpudiag.trace.events import Events, Thread
-from tb_gpudiag.trace.kineto.columns import EARLIEST_NS, LATEST_NS, LONGEST_NS
+from tb_gpudiag.trace.trace_parts import EARLIEST_NS, LATEST_NS, LONGEST_NS
 from tb_gpudiag.vocabulary.recorded import Category
 
 FURTHEST_NS = LATEST_NS - EARLIEST_NS
@@ -33,7 +33,8 @@ rows = st.lists(
 def test_each_thread_alone_gives_the_same_tree(found: list[tuple[int, int, int, int, Category]]) -> None:
     found = sorted(found, key=lambda row: row[1] + row[2])
     count = len(found)
-    events = Events.of_spans(
+    events = replace(
+        Events.blank(count),
         category=np.array([row[4] for row in found], np.uint8),
         name=np.zeros(count, np.int32),
         start_ns=np.array([row[1] + row[2] for row in found], np.int64),

@@ -23,7 +23,8 @@ def events_of(rows: list[tuple[int, int, int]], category: int = Category.CPU_OP)
     """Make events of (thread, start, duration)."""
     rows = sorted(rows, key=lambda row: row[1])
     n = len(rows)
-    return Events.of_spans(
+    return replace(
+        Events.blank(n),
         category=np.full(n, category, np.uint8),
         name=np.arange(n, dtype=np.int32),
         start_ns=np.array([r[1] for r in rows], np.int64),
