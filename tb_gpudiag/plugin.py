@@ -12,15 +12,16 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
 from tb_gpudiag.errors import GpudiagError, LimitReached, UsageError
-from tb_gpudiag.query import DEFAULT_MATCHES, MOST_FIRST_RUNS, MOST_MATCHES, Query
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.parameters import Integer, Text
+from tb_gpudiag.report.slices.slice_table import SLICES
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.analyses.pending import Pending, problem
 from tb_gpudiag.service.exports import FORMATS
@@ -28,7 +29,6 @@ from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.roots import roots_from
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import settings_from
-from tb_gpudiag.service.slices.slices import Argument
 from tb_gpudiag.training.event_records import TAG
 
 PLUGIN_NAME = "gpudiag"
@@ -67,26 +67,11 @@ _UNKNOWN = UsageError(
     "The log directory has no such trace.", remedy="It may have been deleted: choose another recording."
 )
 
-_State = TypeVar("_State", pb.ReportState, pb.JobState, pb.HistoryState, pb.ComparisonState)
-_Answer = TypeVar(
-    "_Answer",
-    pb.ReportState,
-    pb.JobState,
-    pb.HistoryState,
-    pb.ComparisonState,
-    pb.Timeline,
-    pb.MemorySlice,
-    pb.Matches,
-    pb.EventDetails,
-    pb.RangeStatistics,
-    pb.OperatorTable,
-    pb.KernelTable,
-    pb.CallDetails,
-    pb.CallTree,
-    pb.RooflinePlot,
-    pb.MemoryState,
-    pb.SegmentMap,
-)
+# Parameters of routes other than slices.
+_ID, _FORMAT, _RUN = Text("id"), Text("format"), Text("run")
+_BASE, _CANDIDATE = Text("base"), Text("candidate")
+_KNOWN = Integer("known", low=-1, high=2**32 - 1)  # the generation of a list that the page has
+_FIRST = Integer("first", low=1, high=500)  # rows of the table of runs that it asks for before the others
 
 Route = Callable[[wrappers.Request], wrappers.Response]
 
@@ -119,20 +104,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/traces": self._traces,
             "/runs": self._table_of_runs,
             "/report": self._report,
-            "/timeline": self._timeline,
-            "/memory": self._memory,
-            "/gap": self._gap,
-            "/find": self._find,
-            "/event": self._event,
-            "/range": self._range,
             "/export": self._export,
-            "/operators": self._operators,
-            "/kernels": self._kernels,
-            "/calls": self._calls,
-            "/callTree": self._call_tree,
-            "/roofline": self._roofline,
-            "/memoryState": self._memory_state,
-            "/segments": self._segments,
             "/job": self._job,
             "/history": self._history,
             "/compare": self._compare,
@@ -140,81 +112,37 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/cancel": self._cancel,
             "/status": self._status,
             "/static/*": self._static,
+            **{f"/{kind}": self._slice(kind) for kind in SLICES},
         }
         return {path: _application(route) for path, route in routes.items()}
 
     def _traces(self, request: wrappers.Request) -> wrappers.Response:
         # Each open page polls this every few seconds, and the list can be long: send what has changed. Not as
         # a 304, because TensorBoard warns about responses without a Content-Type.
-        return _json(request, to_json(self._service.traces(Query(request).known_generation())))
+        return _json(request, to_json(self._service.traces(_KNOWN.read(request.args))))
 
     def _table_of_runs(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        first = query.integer_or_none("first", low=1, high=MOST_FIRST_RUNS)
-        return _json(request, to_json(self._service.runs(query.known_generation(), first)))
+        known, first = _KNOWN.read(request.args), _FIRST.read(request.args)
+        return _json(request, to_json(self._service.runs(known, first)))
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.ReportState, self._service.report(Query(request).text("id")))
+        return _stated(request, pb.ReportState, self._service.report(_ID.read(request.args)))
 
-    def _timeline(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        start_us, end_us, width = query.span_and_width()
-        found = self._service.slice("timeline", query.text("id"), start_us, end_us, width)
-        return _sliced(request, pb.Timeline, found)
+    def _slice(self, kind: str) -> Route:
+        def answer(request: wrappers.Request) -> wrappers.Response:
+            found = self._service.slice(kind, _ID.read(request.args), request.args)
+            if isinstance(found, Pending):
+                return _json(request, to_json(_pending(SLICES[kind].message, found)))
+            return _zipped(request, found)
 
-    def _memory(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        start_us, end_us, width = query.span_and_width()
-        device = query.integer_or_none("device", low=-1, high=2**31 - 1)
-        found = self._service.slice("memory", query.text("id"), device, start_us, end_us, width)
-        return _sliced(request, pb.MemorySlice, found)
-
-    def _gap(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        device = query.integer("device", None, low=0, high=2**31 - 1)
-        gap = query.integer("gap", None, low=0, high=2**32 - 1)
-        found = self._service.slice("gap", query.text("id"), device, gap)
-        if isinstance(found, Pending):
-            error = problem(found.error) if found.error else None
-            return _json(request, to_json(pb.GapChain(state=found.state, device=device, error=error)))
-        return _zipped(request, found)
-
-    def _find(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        regex = query.integer("regex", 0, low=0, high=1) == 1
-        limit = query.integer("limit", DEFAULT_MATCHES, low=1, high=MOST_MATCHES)
-        first = query.integer_or_none("from", low=0, high=2**31 - 1)
-        text, kind = query.searched()
-        near_us = query.number("near_us")
-        found = self._service.slice("find", query.text("id"), text, regex, kind, limit, first, near_us)
-        return _sliced(request, pb.Matches, found)
-
-    def _event(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        if "event" in query:
-            number = query.integer("event", None, low=0, high=2**31 - 1)
-            found = self._service.slice("event", query.text("id"), number)
-        else:
-            lane = query.integer("lane", None, low=0, high=2**31 - 1)
-            depth = query.integer("depth", None, low=0, high=2**31 - 1)
-            start_us = query.moment("start_us")
-            previous = query.integer("previous", 0, low=0, high=1) == 1
-            found = self._service.slice("event_at", query.text("id"), lane, depth, start_us, previous)
-        return _sliced(request, pb.EventDetails, found)
-
-    def _range(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        start_us, end_us, _ = query.span_and_width()
-        found = self._service.slice("range", query.text("id"), start_us, end_us)
-        return _sliced(request, pb.RangeStatistics, found)
+        return answer
 
     def _export(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        format_ = query.text("format")
+        format_ = _FORMAT.read(request.args)
         if format_ not in FORMATS:
             raise UsageError(f"The formats are: {', '.join(FORMATS)}.", where="format")
         try:
-            found = self._service.export(query.text("id"), format_)
+            found = self._service.export(_ID.read(request.args), format_)
         except LimitReached as error:
             return _problem(request, 503, error)
         except UnknownTrace:
@@ -229,72 +157,28 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         # Streamed: http_util takes whole contents only. werkzeug closes the export after the response.
         return wrappers.Response(found, headers=headers, content_type="application/octet-stream")
 
-    def _operators(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        group, kind = query.word("group", "operator"), query.word("kind", "operator")
-        arguments = (group, kind, query.word("sort", "gpu_self"), *query.rows_wanted())
-        return self._sliced_calls(request, pb.OperatorTable, "operators", *arguments, *query.span())
-
-    def _kernels(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        group, sort = query.word("group", "kernel"), query.word("sort", "total")
-        arguments = (group, sort, *query.rows_wanted())
-        return self._sliced_calls(request, pb.KernelTable, "kernels", *arguments, *query.span())
-
-    def _calls(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        table, group = query.word("kind", "operator"), query.word("group", "operator")
-        key = query.integer("key", None, low=0, high=10**15 - 1)
-        return self._sliced_calls(request, pb.CallDetails, "calls", table, group, key, *query.span())
-
-    def _call_tree(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        root = query.integer_or_none("root", low=0, high=2**31 - 1)
-        weight = query.word("weight", "host")
-        return self._sliced_calls(request, pb.CallTree, "callTree", weight, root, *query.span())
-
-    def _roofline(self, request: wrappers.Request) -> wrappers.Response:
-        return self._sliced_calls(request, pb.RooflinePlot, "roofline")
-
-    def _memory_state(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        device = query.integer_or_none("device", low=-1, high=2**31 - 1)
-        return self._sliced_calls(request, pb.MemoryState, "memoryState", device, query.number("at_us"))
-
-    def _segments(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        device = query.integer_or_none("device", low=-1, high=2**31 - 1)
-        return self._sliced_calls(request, pb.SegmentMap, "segments", device, query.number("at_us"))
-
-    def _sliced_calls(
-        self, request: wrappers.Request, message: type[_Answer], kind: str, *arguments: Argument
-    ) -> wrappers.Response:
-        found = self._service.slice(kind, Query(request).text("id"), *arguments)
-        return _sliced(request, message, found)
-
     def _job(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.JobState, self._service.job(Query(request).text("id")))
+        return _stated(request, pb.JobState, self._service.job(_ID.read(request.args)))
 
     def _history(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.HistoryState, self._service.history(Query(request).text("run")))
+        return _stated(request, pb.HistoryState, self._service.history(_RUN.read(request.args)))
 
     def _compare(self, request: wrappers.Request) -> wrappers.Response:
-        query = Query(request)
-        found = self._service.compare(query.text("base"), query.text("candidate"))
+        found = self._service.compare(_BASE.read(request.args), _CANDIDATE.read(request.args))
         return _stated(request, pb.ComparisonState, found)
 
     def _rule(self, request: wrappers.Request) -> wrappers.Response:
         # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.
         from tb_gpudiag.jobs.rules.job_registry import find_any_rule
 
-        rule = find_any_rule(Query(request).text("id"))
+        rule = find_any_rule(_ID.read(request.args))
         if rule is None:
             raise UsageError("No rule has this id.", where="id", remedy="`gpudiag explain` lists the rules.")
         page = {"id": rule.id, "name": rule.name, "title": rule.title, "markdown": rule.page}
         return _json(request, json.dumps(page))
 
     def _cancel(self, request: wrappers.Request) -> wrappers.Response:
-        return _json(request, json.dumps({"cancelled": self._service.cancel(Query(request).text("id"))}))
+        return _json(request, json.dumps({"cancelled": self._service.cancel(_ID.read(request.args))}))
 
     def _status(self, request: wrappers.Request) -> wrappers.Response:
         built = (STATIC / ENTRY_MODULE).is_file()
@@ -360,19 +244,13 @@ def _zipped(request: wrappers.Request, gzipped_json: bytes) -> wrappers.Response
     return _respond(request, gzipped_json, "application/json", content_encoding="gzip")
 
 
-def _pending(kind: type[_Answer], found: Pending) -> _Answer:
+def _pending(kind: Any, found: Pending) -> Any:
     """Return a message without content, which says that it is not ready, or why there is none."""
     error = problem(found.error) if found.error else None
     return kind(state=found.state, progress=found.progress, error=error)
 
 
-def _sliced(request: wrappers.Request, kind: type[_Answer], found: bytes | Pending) -> wrappers.Response:
-    if isinstance(found, Pending):
-        return _json(request, to_json(_pending(kind, found)))
-    return _zipped(request, found)
-
-
-def _stated(request: wrappers.Request, kind: type[_State], found: bytes | Pending) -> wrappers.Response:
+def _stated(request: wrappers.Request, kind: Any, found: bytes | Pending) -> wrappers.Response:
     if isinstance(found, Pending):
         state = _pending(kind, found)
         state.stage = found.stage

@@ -6,7 +6,6 @@ import gzip
 import json
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from tb_gpudiag.cli.assistant_rows import (
@@ -140,16 +139,15 @@ class Assistant:
         first: int = 0,
     ) -> Answer:
         """Return the GPU's idle gaps in a time range, longest first."""
-        found = self._ready(
-            lambda: self._service.slice("timeline", trace, start_us, end_us, _TIMELINE_PIXELS)
-        )
+        span = {"start_us": start_us, "end_us": end_us}
+        found = self._slice("timeline", trace, width=_TIMELINE_PIXELS, **span)
         if "lanes" not in found:
             return found
         order, merged = longest_gaps(found["lanes"], device)
         first = max(0, first)
         rows: list[Row] = []
         for number, gap in order[first : first + _GAPS_LISTED]:
-            chain = self._ready(partial(self._service.slice, "gap", trace, number, gap))
+            chain = self._slice("gap", trace, device=number, gap=gap)
             by_cause = largest_causes(chain["by_cause"])
             rows.append(
                 {
@@ -168,7 +166,7 @@ class Assistant:
 
     def gap(self, trace: str, device: int, gap: int) -> Answer:
         """Return why the GPU was idle in one gap: the work around it, and what the host did."""
-        found = self._ready(lambda: self._service.slice("gap", trace, device, gap))
+        found = self._slice("gap", trace, device=device, gap=gap)
         if "host" not in found:
             return found
         answer: Answer = {
@@ -195,11 +193,7 @@ class Assistant:
 
     def kernels(self, trace: str, name: str = "", first: int = 0) -> Answer:
         """Return GPU work whose name contains a text, most time first."""
-        found = self._ready(
-            lambda: self._service.slice(
-                "kernels", trace, "kernel", "total", name[:LONGEST_NAME], _MOST_ROWS, None, None
-            )
-        )
+        found = self._slice("kernels", trace, filter=name[:LONGEST_NAME], limit=_MOST_ROWS)
         if "rows" not in found:
             return found
         rows = [
@@ -306,6 +300,11 @@ class Assistant:
         found = self._ready(lambda: self._service.report(trace))
         report: Answer = found.get("report", found)
         return report
+
+    def _slice(self, kind: str, trace: str, **values: float | str | None) -> Answer:
+        """Return a slice of a trace, or the state of the analysis. values: of SLICES, None by default."""
+        given = {name: str(value) for name, value in values.items() if value is not None}
+        return self._ready(lambda: self._service.slice(kind, trace, given))
 
     def _ready(self, ask: Callable[[], bytes | Pending]) -> Answer:
         """Ask until the answer is there, or for as long as a client waits. Then return the state."""

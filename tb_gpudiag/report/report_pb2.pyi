@@ -1151,7 +1151,7 @@ class StepMark(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ...) -> None: ...
 
 class GapChain(_message.Message):
-    __slots__ = ("state", "error", "device", "start_us", "end_us", "trigger", "by_cause", "before", "after", "launch", "host", "rank", "gaps", "longer", "shorter")
+    __slots__ = ("state", "error", "device", "start_us", "end_us", "trigger", "by_cause", "before", "after", "launch", "host", "rank", "gaps", "longer", "shorter", "progress")
     STATE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
@@ -1167,6 +1167,7 @@ class GapChain(_message.Message):
     GAPS_FIELD_NUMBER: _ClassVar[int]
     LONGER_FIELD_NUMBER: _ClassVar[int]
     SHORTER_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     error: Problem
     device: int
@@ -1182,7 +1183,8 @@ class GapChain(_message.Message):
     gaps: int
     longer: GapPlace
     shorter: GapPlace
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[_Union[TriggerTime.Trigger, str]] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ..., rank: _Optional[int] = ..., gaps: _Optional[int] = ..., longer: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., shorter: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ...) -> None: ...
+    progress: float
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[_Union[TriggerTime.Trigger, str]] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ..., rank: _Optional[int] = ..., gaps: _Optional[int] = ..., longer: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., shorter: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., progress: _Optional[float] = ...) -> None: ...
 
 class GapPlace(_message.Message):
     __slots__ = ("gap", "start_us", "end_us")

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from tb_gpudiag.errors import CorruptEntry, GpudiagError, LimitReached, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.parameters import Values
+from tb_gpudiag.report.slices.slice_table import SLICES
 from tb_gpudiag.service.analyses.analysis_queue import MODULE, AnalysisQueue
 from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key
 from tb_gpudiag.service.analyses.reductions import Reduced, Reductions
@@ -24,7 +26,7 @@ from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.related import ranks_of, recordings_of
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.service.slices.slices import Argument, Question, Slices, SlicesBusy
+from tb_gpudiag.service.slices.slices import Question, Slices, SlicesBusy
 from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.version import __version__
 
@@ -108,15 +110,14 @@ class Service:
         record = self._entry(id_).record
         return record.answer if record is not None else self._result(id_, self._read_report)
 
-    def slice(self, kind: str, id_: str, *arguments: Argument) -> bytes | Pending:
-        """Return a slice of the trace's timeline or memory, as gzipped JSON.
-
-        kind, arguments: a function in cutter.SLICERS, and its arguments.
+    def slice(self, kind: str, id_: str, values: Values) -> bytes | Pending:
+        """Return a slice of the trace's timeline or memory, as gzipped JSON. kind, values: of SLICES.
 
         Raises:
             UnknownTrace: there is no such trace (any more).
-            UsageError: an argument is invalid, or the trace has nothing there.
+            UsageError: a value is invalid, or the trace has nothing there.
         """
+        arguments = SLICES[kind].arguments(values)
         return self._result(id_, lambda _, path: self._slices.get(Question(str(path), kind, arguments)))
 
     def export(self, id_: str, format_: str) -> Export | Pending:

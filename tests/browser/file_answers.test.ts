@@ -28,6 +28,7 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.slices import embedded as module
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
+from tb_gpudiag.report.slices.parameters import Search
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details
 from tb_gpudiag.report.slices.timeline_range import range_statistics
@@ -59,7 +60,7 @@ def asked(path, room):
         for text, regex in (("", 0), ("A", 0), ("aten::.*m$", 1), ("(?i)^CUDA", 1), ("no such", 0)):
             for first in (0, 3):
                 query = {"text": text, "regex": regex, "kind": kind, "from": first, "limit": 100}
-                ask("find", query, find_events(prepared, text, bool(regex), kind, 100, first))
+                ask("find", query, find_events(prepared, Search(text, bool(regex), kind), 100, first))
     for number in some:
         details = event_details(prepared, number)
         ask("event", {"event": number}, details)

@@ -2,35 +2,30 @@
 
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import {
-  fetchCalls,
-  fetchCallTree,
-  fetchKernels,
-  fetchMemoryState,
-  fetchOperators,
-  fetchRoofline,
-  fetchSegments,
+  fetchSlice,
+  within,
+  type CallKey,
+  type Slices,
+  type TableQuery,
+  type TimeSpan,
 } from "../wire/client";
-import type { CallKey, TableQuery, TimeSpan } from "../wire/client";
 import type { TraceEntry } from "../wire/report";
 import { isPending } from "./queries";
 import { usePage } from "./store";
 
 const AGAIN_MS = 700;
 
-interface Answer {
-  readonly state: string;
-}
-
-function useCut<T extends Answer>(
+/** Load a slice. What `query` says is part of what it is known by. */
+function useCut<K extends keyof Slices>(
   entry: TraceEntry,
-  key: readonly unknown[],
-  fetch: (signal: AbortSignal) => Promise<T>,
+  kind: K,
+  query: Readonly<Record<string, string | number>>,
   wanted = true,
 ) {
   const visible = usePage((page) => page.visible);
   return useQuery({
-    queryKey: [...key, entry.id, entry.content],
-    queryFn: ({ signal }) => fetch(signal),
+    queryKey: [kind, query, entry.id, entry.content],
+    queryFn: ({ signal }) => fetchSlice(kind, entry.id, query, signal),
     enabled: wanted && visible,
     placeholderData: keepPreviousData,
     refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? AGAIN_MS : false),
@@ -44,27 +39,18 @@ export function useOperators(
   span: TimeSpan | null,
   wanted: boolean,
 ) {
-  return useCut(
-    entry,
-    ["operators", kind, query, span],
-    (signal) => fetchOperators(entry.id, kind, query, span, signal),
-    wanted,
-  );
+  return useCut(entry, "operators", { kind, ...query, ...within(span) }, wanted);
 }
 
 export function useKernels(entry: TraceEntry, query: TableQuery, span: TimeSpan | null, wanted: boolean) {
-  return useCut(
-    entry,
-    ["kernels", query, span],
-    (signal) => fetchKernels(entry.id, query, span, signal),
-    wanted,
-  );
+  return useCut(entry, "kernels", { ...query, ...within(span) }, wanted);
 }
 
 export function useCalls(entry: TraceEntry, row: CallKey, span: TimeSpan | null) {
-  return useCut(entry, ["calls", row, span], (signal) => fetchCalls(entry.id, row, span, signal));
+  return useCut(entry, "calls", { ...row, ...within(span) });
 }
 
+/** Load the call tree below a node, or of all threads if `root` is null. */
 export function useCallTree(
   entry: TraceEntry,
   weight: string,
@@ -72,26 +58,20 @@ export function useCallTree(
   span: TimeSpan | null,
   wanted: boolean,
 ) {
-  return useCut(
-    entry,
-    ["callTree", weight, root, span],
-    (signal) => fetchCallTree(entry.id, weight, root, span, signal),
-    wanted,
-  );
+  const below = root === null ? {} : { root };
+  return useCut(entry, "callTree", { weight, ...below, ...within(span) }, wanted);
 }
 
 export function useRoofline(entry: TraceEntry, wanted: boolean) {
-  return useCut(entry, ["roofline"], (signal) => fetchRoofline(entry.id, signal), wanted);
+  return useCut(entry, "roofline", {}, wanted);
 }
 
+/** Load what was live on a device at a time. */
 export function useMemoryState(entry: TraceEntry, device: number, at_us: number) {
-  return useCut(entry, ["memoryState", device, at_us], (signal) =>
-    fetchMemoryState(entry.id, device, at_us, signal),
-  );
+  return useCut(entry, "memoryState", { device, at_us });
 }
 
+/** Load the segments of a device's memory at a time. Only snapshots have them. */
 export function useSegments(entry: TraceEntry, device: number, at_us: number) {
-  return useCut(entry, ["segments", device, at_us], (signal) =>
-    fetchSegments(entry.id, device, at_us, signal),
-  );
+  return useCut(entry, "segments", { device, at_us });
 }

@@ -5,7 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { tileFor, tileWidth } from "../base/tiles";
 import { clamp, covers, type Viewport } from "../base/viewport";
-import { fetchMemory } from "../wire/client";
+import { fetchSlice, within } from "../wire/client";
 import type { MemorySlice, TraceEntry } from "../wire/report";
 import { columnsOf, type Columns } from "./memoryCurve";
 import { BUSY_MS, isPending, SLICE_KEPT_MS } from "./queries";
@@ -24,7 +24,8 @@ function useMemory(
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: ["memory", entry.id, entry.content, device, span?.start_us, span?.end_us, width_px],
-    queryFn: ({ signal }) => fetchMemory(entry.id, device, span, width_px, signal),
+    queryFn: ({ signal }) =>
+      fetchSlice("memory", entry.id, { device, ...within(span), width: width_px }, signal),
     enabled: wanted && visible,
     // Never show another device's curve as a placeholder.
     placeholderData: (earlier, query) => (query?.queryKey[3] === device ? earlier : undefined),

@@ -4,12 +4,12 @@ import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
 import type { Viewport } from "../base/viewport";
 import {
   fetchComparison,
-  fetchGap,
   fetchHistory,
   fetchJob,
   fetchReport,
   fetchRuns,
-  fetchTimeline,
+  fetchSlice,
+  within,
   fetchTraces,
   ServerError,
 } from "../wire/client";
@@ -80,7 +80,7 @@ export function useTimeline(entry: TraceEntry, span: Viewport | null, width_px: 
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: ["timeline", entry.id, entry.content, span?.start_us, span?.end_us, width_px],
-    queryFn: ({ signal }) => fetchTimeline(entry.id, span, width_px, signal),
+    queryFn: ({ signal }) => fetchSlice("timeline", entry.id, { ...within(span), width: width_px }, signal),
     enabled: wanted && visible,
     placeholderData: keepPreviousData,
     gcTime: SLICE_KEPT_MS,
@@ -91,7 +91,8 @@ export function useTimeline(entry: TraceEntry, span: Viewport | null, width_px: 
 export function useGap(entry: TraceEntry, key: GapKey | null) {
   return useQuery({
     queryKey: ["gap", entry.id, entry.content, key?.device, key?.gap],
-    queryFn: ({ signal }) => fetchGap(entry.id, key?.device ?? 0, key?.gap ?? 0, signal),
+    queryFn: ({ signal }) =>
+      fetchSlice("gap", entry.id, { device: key?.device ?? 0, gap: key?.gap ?? 0 }, signal),
     enabled: key !== null,
   });
 }

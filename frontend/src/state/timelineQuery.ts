@@ -5,7 +5,7 @@ import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-quer
 import { useEffect, useMemo } from "react";
 import type { Viewport } from "../base/viewport";
 import type { Depth } from "../canvas/slice";
-import { fetchEvent, fetchMatches, fetchMemory, fetchRange, type Wanted } from "../wire/client";
+import { fetchSlice, within, type Wanted } from "../wire/client";
 import type { DeviceMemory, TraceEntry } from "../wire/report";
 import { SLICE_KEPT_MS } from "./queries";
 import { usePage, type EventKey } from "./store";
@@ -17,7 +17,8 @@ export function useEvent(entry: TraceEntry, key: EventKey | null) {
   const keys = (of: EventKey | null) => ["event", entry.id, entry.content, of];
   const query = useQuery({
     queryKey: keys(key),
-    queryFn: ({ signal }) => fetchEvent(entry.id, key ?? 0, signal),
+    queryFn: ({ signal }) =>
+      fetchSlice("event", entry.id, typeof key === "number" ? { event: key } : { ...key }, signal),
     enabled: key !== null,
     gcTime: SLICE_KEPT_MS,
   });
@@ -42,7 +43,10 @@ export function useMatches(entry: TraceEntry, wanted: Wanted, at: number) {
   const from = Math.floor(Math.max(at, 0) / PAGE) * PAGE;
   const query = useQuery({
     queryKey: ["find", entry.id, entry.content, rested, from],
-    queryFn: ({ signal }) => fetchMatches(entry.id, rested, from, PAGE, signal),
+    queryFn: ({ signal }) => {
+      const search = { ...rested, regex: rested.regex ? 1 : 0 };
+      return fetchSlice("find", entry.id, { ...search, from, limit: PAGE }, signal);
+    },
     enabled: rested.text !== "",
     placeholderData: (earlier, before) => (before?.queryKey[3] === rested ? earlier : undefined),
     gcTime: SLICE_KEPT_MS,
@@ -58,7 +62,7 @@ export function useRangeStatistics(entry: TraceEntry, range: Viewport) {
   const [rested] = useDebouncedValue(range, DRAWING_MS);
   return useQuery({
     queryKey: ["range", entry.id, entry.content, rested.start_us, rested.end_us],
-    queryFn: ({ signal }) => fetchRange(entry.id, rested, signal),
+    queryFn: ({ signal }) => fetchSlice("range", entry.id, within(rested), signal),
     placeholderData: keepPreviousData,
     gcTime: SLICE_KEPT_MS,
   });
@@ -76,7 +80,8 @@ export function useMemoryCurves(
   const of = device?.device ?? 0;
   const { data } = useQuery({
     queryKey: ["memory", entry.id, entry.content, of, span?.start_us, span?.end_us, width_px],
-    queryFn: ({ signal }) => fetchMemory(entry.id, of, span, width_px, signal),
+    queryFn: ({ signal }) =>
+      fetchSlice("memory", entry.id, { device: of, ...within(span), width: width_px }, signal),
     enabled: device !== undefined && width_px > 0,
     placeholderData: keepPreviousData,
     gcTime: SLICE_KEPT_MS,

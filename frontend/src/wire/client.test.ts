@@ -1,13 +1,5 @@
 import { afterEach, expect, it, vi } from "vitest";
-import {
-  address,
-  fetchGap,
-  fetchMemory,
-  fetchReport,
-  fetchTimeline,
-  fetchTraces,
-  ServerError,
-} from "./client";
+import { address, fetchReport, fetchSlice, fetchTraces, ServerError, within } from "./client";
 
 function serve(status: number, body: unknown) {
   const fetched = vi.fn<typeof fetch>(() => Promise.resolve(new Response(JSON.stringify(body), { status })));
@@ -26,16 +18,12 @@ it("uses relative URLs, so that any path prefix works", () => {
 
 it("requests a slice or the whole trace", async () => {
   const fetched = serve(200, { state: "ready" });
-  await fetchTimeline("x", { start_us: 1.5, end_us: 2 }, 512);
-  await fetchTimeline("x", null, 512);
-  await fetchMemory("x", -1, { start_us: 1.5, end_us: 2 }, 512);
-  await fetchMemory("x", 0, null, 512);
-  await fetchGap("x", 0, 3);
+  await fetchSlice("timeline", "x", { ...within({ start_us: 1.5, end_us: 2 }), width: 512 });
+  await fetchSlice("timeline", "x", { ...within(null), width: 512 });
+  await fetchSlice("gap", "x", { device: 0, gap: 3 });
   expect(fetched.mock.calls.map(([url]) => url)).toEqual([
     "./timeline?id=x&start_us=1.5&end_us=2&width=512",
     "./timeline?id=x&width=512",
-    "./memory?id=x&device=-1&start_us=1.5&end_us=2&width=512",
-    "./memory?id=x&device=0&width=512",
     "./gap?id=x&device=0&gap=3",
   ]);
 });

@@ -151,48 +151,35 @@ export interface TimeSpan {
   readonly end_us: number;
 }
 
-/** Return a slice of the timeline at `width_px` resolution, or the whole trace if `span` is null. */
-export async function fetchTimeline(
-  id: string,
-  span: TimeSpan | null,
-  width_px: number,
-  signal?: AbortSignal,
-): Promise<Timeline> {
-  const range = span && { start_us: span.start_us, end_us: span.end_us };
-  return (await get("timeline", { id, ...range, width: width_px }, signal)) as Timeline;
+/** What each kind of slice is answered with: see tb_gpudiag/report/slices/slice_table.py. */
+export interface Slices {
+  readonly timeline: Timeline;
+  readonly memory: MemorySlice;
+  readonly memoryState: MemoryState;
+  readonly segments: SegmentMap;
+  readonly gap: GapChain;
+  readonly find: Matches;
+  readonly event: EventDetails;
+  readonly range: RangeStatistics;
+  readonly operators: OperatorTable;
+  readonly kernels: KernelTable;
+  readonly calls: CallDetails;
+  readonly callTree: CallTree;
+  readonly roofline: RooflinePlot;
 }
 
-/** Return one device's memory at `width_px` resolution, over the whole recording if `span` is null. */
-export async function fetchMemory(
+export async function fetchSlice<K extends keyof Slices>(
+  kind: K,
   id: string,
-  device: number,
-  span: TimeSpan | null,
-  width_px: number,
+  query: Query,
   signal?: AbortSignal,
-): Promise<MemorySlice> {
-  const range = span && { start_us: span.start_us, end_us: span.end_us };
-  return (await get("memory", { id, device, ...range, width: width_px }, signal)) as MemorySlice;
+): Promise<Slices[K]> {
+  return (await get(kind, { id, ...query }, signal)) as Slices[K];
 }
 
-export async function fetchGap(
-  id: string,
-  device: number,
-  gap: number,
-  signal?: AbortSignal,
-): Promise<GapChain> {
-  return (await get("gap", { id, device, gap }, signal)) as GapChain;
-}
-
-/** An event by its number, or by its lane, depth and time. */
-export async function fetchEvent(
-  id: string,
-  event:
-    | number
-    | { readonly lane: number; readonly depth: number; readonly start_us: number; readonly previous?: 1 },
-  signal?: AbortSignal,
-): Promise<EventDetails> {
-  const query = typeof event === "number" ? { event } : event;
-  return (await get("event", { id, ...query }, signal)) as EventDetails;
+/** A range as parameters; without one, the whole recording. */
+export function within(span: TimeSpan | null): Query {
+  return span ? { start_us: span.start_us, end_us: span.end_us } : {};
 }
 
 /** What to search for. */
@@ -200,26 +187,6 @@ export interface Wanted {
   readonly text: string;
   readonly regex: boolean;
   readonly kind: string;
-}
-
-/** Return the matches from the one with index `from`. */
-export async function fetchMatches(
-  id: string,
-  { text, regex, kind }: Wanted,
-  from: number,
-  limit: number,
-  signal?: AbortSignal,
-): Promise<Matches> {
-  return (await get("find", { id, text, regex: regex ? 1 : 0, kind, from, limit }, signal)) as Matches;
-}
-
-/** Return the statistics of a range. */
-export async function fetchRange(
-  id: string,
-  { start_us, end_us }: TimeSpan,
-  signal?: AbortSignal,
-): Promise<RangeStatistics> {
-  return (await get("range", { id, start_us, end_us }, signal)) as RangeStatistics;
 }
 
 /** Which rows of a table of operators or kernels, in which order. */
@@ -230,79 +197,11 @@ export interface TableQuery {
   readonly limit: number;
 }
 
-/** Return a table of calls of one kind, over the whole recording if `span` is null. */
-export async function fetchOperators(
-  id: string,
-  kind: string,
-  query: TableQuery,
-  span: TimeSpan | null,
-  signal?: AbortSignal,
-): Promise<OperatorTable> {
-  return (await get("operators", { id, kind, ...query, ...span }, signal)) as OperatorTable;
-}
-
-export async function fetchKernels(
-  id: string,
-  query: TableQuery,
-  span: TimeSpan | null,
-  signal?: AbortSignal,
-): Promise<KernelTable> {
-  return (await get("kernels", { id, ...query, ...span }, signal)) as KernelTable;
-}
-
 /** A row of a table: its kind (or `kernel`), its group, its key. */
 export interface CallKey {
   readonly kind: string;
   readonly group: string;
   readonly key: number;
-}
-
-export async function fetchCalls(
-  id: string,
-  row: CallKey,
-  span: TimeSpan | null,
-  signal?: AbortSignal,
-): Promise<CallDetails> {
-  return (await get("calls", { id, ...row, ...span }, signal)) as CallDetails;
-}
-
-/** Return the call tree below a node, or of all threads if `root` is null. */
-export async function fetchCallTree(
-  id: string,
-  weight: string,
-  root: number | null,
-  span: TimeSpan | null,
-  signal?: AbortSignal,
-): Promise<CallTree> {
-  return (await get(
-    "callTree",
-    { id, weight, ...(root === null ? {} : { root }), ...span },
-    signal,
-  )) as CallTree;
-}
-
-/** Return what was live on a device at a time. */
-export async function fetchMemoryState(
-  id: string,
-  device: number,
-  at_us: number,
-  signal?: AbortSignal,
-): Promise<MemoryState> {
-  return (await get("memoryState", { id, device, at_us }, signal)) as MemoryState;
-}
-
-/** Return the segments of a device's memory at a moment. Only snapshots have them. */
-export async function fetchSegments(
-  id: string,
-  device: number,
-  at_us: number,
-  signal?: AbortSignal,
-): Promise<SegmentMap> {
-  return (await get("segments", { id, device, at_us }, signal)) as SegmentMap;
-}
-
-export async function fetchRoofline(id: string, signal?: AbortSignal): Promise<RooflinePlot> {
-  return (await get("roofline", { id }, signal)) as RooflinePlot;
 }
 
 /** What a rule checks and how to fix what it finds, as Markdown. */

@@ -17,6 +17,13 @@ interface Part {
   readonly answer: string;
 }
 
+interface Whole {
+  /** The parameters that choose one of the answers. */
+  readonly about: readonly string[];
+  /** By the parameters' values, such as "range/operator". */
+  readonly answers: Readonly<Record<string, string>>;
+}
+
 export interface Content {
   readonly traces: TraceList;
   readonly report: string;
@@ -27,8 +34,8 @@ export interface Content {
   readonly events: PackedEvents | null;
   readonly memory: Readonly<Record<string, string>>;
   readonly gaps: string;
-  /** Tables and trees by route and what they are about, such as "operators/range/operator". */
-  readonly tables: Readonly<Record<string, string>>;
+  /** Slices of the whole recording, by route. */
+  readonly tables: Readonly<Record<string, Whole>>;
 }
 
 /** A view that asks for twice its width never needs more. */
@@ -80,15 +87,12 @@ export function embeddedSource(content: Content): Source {
     const found = gaps[`${query.get("device") ?? ""}:${query.get("gap") ?? ""}`];
     return found ?? missing("This file includes the longest gaps only, and this is not one of them.");
   };
-  /**
-   * `about` names the parameters that choose a table. Rows are filtered here; the page sorts them. A part of a call tree
-   * (`root`) is not cut out: the answer is the whole tree.
-   */
-  const table =
-    (route: string, ...about: string[]) =>
+  /** Rows are filtered here; the page sorts them. A part of a call tree (`root`) is not cut out: the answer is the whole tree. */
+  const whole =
+    ({ about, answers }: Whole) =>
     async (query: URLSearchParams): Promise<unknown> => {
       if (query.has("start_us")) return missing("This file has these figures for the whole recording only.");
-      const found = content.tables[[route, ...about.map((name) => query.get(name) ?? "")].join("/")];
+      const found = answers[about.map((name) => query.get(name) ?? "").join("/")];
       if (found === undefined) return missing("This file does not include this table.");
       return filtered(await unpack(found), (query.get("filter") ?? "").toLowerCase());
     };
@@ -113,10 +117,7 @@ export function embeddedSource(content: Content): Source {
       rangeStatistics(events, number(query, "start_us") ?? 0, number(query, "end_us") ?? 0),
     ),
     rule,
-    operators: table("operators", "kind", "group"),
-    kernels: table("kernels", "group"),
-    callTree: table("callTree", "weight"),
-    roofline: table("roofline"),
+    ...Object.fromEntries(Object.entries(content.tables).map(([route, found]) => [route, whole(found)])),
   };
   return (route, query) => {
     const answer = routes[route]?.(query);

@@ -949,6 +949,7 @@ export interface GapChain {
   /** next longer gap */
   longer: GapPlace | undefined;
   shorter: GapPlace | undefined;
+  progress: number;
 }
 
 export interface GapPlace {

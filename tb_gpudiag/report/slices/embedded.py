@@ -11,17 +11,17 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice, pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from google.protobuf.message import Message
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.embedded_events import Embedded, embedded_events
-from tb_gpudiag.report.slices.embedded_tables import embedded_tables
+from tb_gpudiag.report.slices.embedded_events import Content, Embedded, embedded_events
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.packed import packed_text
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
+from tb_gpudiag.report.slices.slice_table import SLICES
 from tb_gpudiag.report.slices.timeline import slice_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.report.wire import to_json
@@ -48,7 +48,8 @@ _LESS_DETAIL: Final = "this HTML file has no room for the whole timeline: some s
 
 _ONLY_TRACE: Final = "trace"
 
-Content = dict[str, Any]
+_MOST_ROWS: Final = 150
+"""Rows of each table of operators and kernels."""
 
 
 def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns: int) -> Content:
@@ -69,9 +70,7 @@ def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns
         "timeline": slices,
         "events": events and events.content,
         "memory": {str(device): _packed(found) for device, found in _memory(prepared)},
-        "tables": {
-            name: _packed(table) for name, table in (embedded_tables(prepared) if has_timeline else ())
-        },
+        "tables": _tables(prepared) if has_timeline else {},
         "gaps": packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
     }
 
@@ -151,6 +150,24 @@ def _gaps(prepared: Prepared) -> Iterator[tuple[str, Content]]:
         gap = row - place["first_gap"]
         chain = gap_chain(prepared, place["device"], gap)
         yield f"{place['device']}:{gap}", json.loads(to_json(chain))
+
+
+def _tables(prepared: Prepared) -> Content:
+    """Return the slices that are in a file whole, over the whole recording, by their kind. The page filters
+    and sorts the rows that are there."""
+    return {
+        kind: {
+            "about": list(slice_kind.in_file[0]),
+            "answers": {
+                "/".join(values.values()): _packed(
+                    slice_kind.build(prepared, slice_kind.arguments({**values, "limit": str(_MOST_ROWS)}))
+                )
+                for values in slice_kind.in_file
+            },
+        }
+        for kind, slice_kind in SLICES.items()
+        if slice_kind.in_file
+    }
 
 
 def _packed(message: Message) -> str:

@@ -22,12 +22,13 @@ from tb_gpudiag.facts.core.links import LinkKind
 from tb_gpudiag.report.slices.curves import unpack
 from tb_gpudiag.report.slices.packed import differences, packed_column, packed_text
 from tb_gpudiag.report.slices.prepared import FAR_NS, NS_PER_US, Prepared
+from tb_gpudiag.report.slices.slice_table import MOST_MATCHES
 from tb_gpudiag.report.slices.timeline_chains import MOST_FRAMES
 from tb_gpudiag.report.slices.timeline_events import DECIMALS, MOST_CALLS, MOST_LINKS, NUMBERS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.report.slices.timeline_levels import Boxes
 from tb_gpudiag.report.slices.timeline_range import MOST_ROWS
-from tb_gpudiag.report.slices.timeline_search import KINDS, MOST_MATCHES, PARTS
+from tb_gpudiag.report.slices.timeline_search import KINDS, PARTS
 from tb_gpudiag.report.slices.timeline_shown import Shown
 from tb_gpudiag.vocabulary.marks import MODULE_PREFIX
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category

@@ -182,6 +182,7 @@ def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
     by_cause = np.bincount(cause, length, len(Cause))
     return pb.GapChain(
         state="ready",
+        progress=1.0,
         device=device,
         start_us=start_ns / NS_PER_US,
         end_us=end_ns / NS_PER_US,

@@ -113,13 +113,24 @@ def event_at(
     return _details(shown, int(found.number[0]))
 
 
-def event_details(prepared: Prepared, number: int) -> pb.EventDetails:
-    """Return an event with its stack, its arguments and its links.
+def event_details(
+    prepared: Prepared,
+    number: int | None,
+    lane: int | None = None,
+    depth: int | None = None,
+    start_us: float | None = None,
+    previous: bool = False,
+) -> pb.EventDetails:
+    """Return an event with its stack, arguments and links: the one with this number, else that of event_at.
 
     Raises:
-        UsageError: no lane shows an event with this number.
+        UsageError: there is no such event.
     """
-    return _details(Shown(prepared), number)
+    if number is not None:
+        return _details(Shown(prepared), number)
+    if lane is None or depth is None or start_us is None:
+        raise UsageError("An event needs a number, or lane, depth and start_us.", where="event")
+    return event_at(prepared, lane, depth, start_us, previous)
 
 
 def _details(shown: Shown, number: int) -> pb.EventDetails:

@@ -16,17 +16,15 @@ from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.errors import LimitReached, UsageError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.parameters import Search
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
+from tb_gpudiag.report.slices.slice_table import LONGEST_SEARCH
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.report.slices.timeline_shown import Shown
 from tb_gpudiag.vocabulary.marks import MODULE_PREFIX
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 
-LONGEST_TEXT = 200
 LONGEST_REASON = 300
-MOST_MATCHES = 200
-"""Events of one answer."""
-
 PARTS = 800
 """Parts of the recording whose matches are counted."""
 
@@ -48,14 +46,12 @@ KINDS = {
 
 def find_events(
     prepared: Prepared,
-    text: str,
-    regex: bool,
-    kind: str,
+    search: Search,
     limit: int,
     first: int | None = None,
     near_us: float | None = None,
 ) -> pb.Matches:
-    """Return the matches from the one with index `first`, else those around a time.
+    """Return `limit` matches from the one with index `first`, else those around a time.
 
     Raises:
         UsageError: the text is too long.
@@ -63,17 +59,17 @@ def find_events(
     """
     shown = Shown(prepared)
     try:
-        names = _matching_names(shown, text, regex)
+        names = _matching_names(shown, search)
     except pa.ArrowInvalid as error:
         # Usual while somebody types: not a bad request.
         why = str(error).removeprefix("Invalid regular expression: ")
         what = f"Not a valid regular expression: {why}"[:LONGEST_REASON]
         return pb.Matches(state="failed", error=pb.Problem(what=what, where="text"))
-    if kind == "module":
+    if search.kind == "module":
         names &= _names(shown, MODULE_PREFIX, False)
     levels = shown.levels
     of_kind = np.zeros(256, np.bool_)
-    of_kind[[int(each) for each in KINDS[kind]] + [COLLECTIVE_KIND] * (kind == "any")] = True
+    of_kind[[int(each) for each in KINDS[search.kind]] + [COLLECTIVE_KIND] * (search.kind == "any")] = True
     of_name = np.zeros(len(prepared["text_first"]), np.bool_)
     of_name[len(Cause) : len(Cause) + len(names)] = names
     index = np.flatnonzero(of_name[levels.name] & of_kind[levels.kind] & shown.are_events)
@@ -83,7 +79,7 @@ def find_events(
     if first is None:
         at = 0 if near_us is None else int(np.searchsorted(start, round(near_us * NS_PER_US)))
         first = max(0, min(at, len(order) - 1) - limit // 2)
-    chosen = order[first : first + min(limit, MOST_MATCHES)]
+    chosen = order[first : first + limit]
     return pb.Matches(
         state="ready",
         progress=1.0,
@@ -102,12 +98,12 @@ def _per_part(start: Int64, low: int, high: int) -> list[int]:
     return counts
 
 
-def _matching_names(shown: Shown, text: str, regex: bool) -> Bool:
-    if len(text) > LONGEST_TEXT:
-        raise UsageError(f"The text has more than {LONGEST_TEXT} characters.", where="text")
-    if not text:
+def _matching_names(shown: Shown, search: Search) -> Bool:
+    if len(search.text) > LONGEST_SEARCH:
+        raise UsageError(f"The text has more than {LONGEST_SEARCH} characters.", where="text")
+    if not search.text:
         return np.ones(int(shown.meta["names"]), np.bool_)
-    return _names(shown, text, regex)
+    return _names(shown, search.text, search.regex)
 
 
 def _names(shown: Shown, text: str, regex: bool) -> Bool:

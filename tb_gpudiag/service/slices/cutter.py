@@ -8,26 +8,12 @@ from __future__ import annotations
 import gzip
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import Message
-
 from tb_gpudiag.errors import CorruptEntry, LimitReached, Unreadable
-from tb_gpudiag.report.slices.memory_slice import slice_memory
-from tb_gpudiag.report.slices.memory_state import slice_memory_state
-from tb_gpudiag.report.slices.operators.call_details import slice_call_details
-from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
-from tb_gpudiag.report.slices.operators.kernel_table import slice_kernels
-from tb_gpudiag.report.slices.operators.operator_table import slice_operators
-from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
-from tb_gpudiag.report.slices.segment_map import slice_segments
-from tb_gpudiag.report.slices.timeline import slice_timeline
-from tb_gpudiag.report.slices.timeline_chains import gap_chain
-from tb_gpudiag.report.slices.timeline_events import event_at, event_details
-from tb_gpudiag.report.slices.timeline_range import range_statistics
-from tb_gpudiag.report.slices.timeline_search import find_events
+from tb_gpudiag.report.slices.slice_table import SLICES
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.caches.cache_entry import Arrays, read_entry
 from tb_gpudiag.service.processes.child_messages import ChildMessage
@@ -39,24 +25,6 @@ MOST_OPEN = 8
 # The fastest: the page waits. The text has few distinct characters, so more effort would save little.
 GZIP_LEVEL = 1
 
-SLICERS: Mapping[str, Callable[..., Message]] = {
-    "timeline": slice_timeline,
-    "memory": slice_memory,
-    "gap": gap_chain,
-    "find": find_events,
-    "event": event_details,
-    "event_at": event_at,
-    "range": range_statistics,
-    "operators": slice_operators,
-    "kernels": slice_kernels,
-    "calls": slice_call_details,
-    "callTree": slice_call_tree,
-    "roofline": slice_roofline,
-    "memoryState": slice_memory_state,
-    "segments": slice_segments,
-}
-"""Functions that cut slices, by the name of the slice."""
-
 
 class Cutter:
     """Cuts slices, and keeps the entries mapped that were used last."""
@@ -67,13 +35,13 @@ class Cutter:
     def cut(self, path: str, kind: str, arguments: Sequence[object]) -> bytes:
         """Return a slice of the entry at this path, as gzipped JSON.
 
-        kind, arguments: a function in SLICERS, and its arguments.
+        kind, arguments: of SLICES.
 
         Raises:
             GpudiagError: it cannot be cut.
         """
         try:
-            found = SLICERS[kind](self._arrays(Path(path)), *arguments)
+            found = SLICES[kind].build(self._arrays(Path(path)), arguments)
             return gzip.compress(to_json(found).encode("utf-8"), GZIP_LEVEL, mtime=0)
         except FileNotFoundError as error:
             raise CorruptEntry.at(path) from error

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from tb_gpudiag.errors import ProcessFailed
+from tb_gpudiag.report.slices.parameters import Argument
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.settings import MIB
 
@@ -33,8 +34,6 @@ NICE = 5
 
 MODULE = "tb_gpudiag.service.slices.cutter"
 
-Argument = float | str | None
-
 logger = logging.getLogger("tensorboard")
 
 
@@ -44,7 +43,7 @@ class SlicesBusy(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """Which slice to cut: the path of the entry, the name of a function in cutter.SLICERS, its arguments."""
+    """Which slice to cut: the path of the entry, a kind in SLICES, the arguments of its builder."""
 
     path: str
     kind: str

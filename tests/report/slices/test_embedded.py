@@ -71,9 +71,9 @@ def test_answers_are_complete_for_a_small_trace(tmp_path: Path) -> None:
     lanes = _unpacked(whole["answer"])["lanes"]
     assert all(count == 1 for lane in lanes for count in lane["box_count"])
     gaps = next(lane for lane in lanes if lane["kind"] == "gaps")
-    operators = _unpacked(content["tables"]["operators/operator/operator"])
+    operators = _unpacked(content["tables"]["operators"]["answers"]["operator/operator"])
     assert {row["name"] for row in operators["rows"]} == {"aten::to", "aten::mm"}
-    assert _unpacked(content["tables"]["callTree/host"])["state"] == "ready"
+    assert _unpacked(content["tables"]["callTree"]["answers"]["host"])["state"] == "ready"
     assert set(_unpacked(content["gaps"])) == {f"0:{gap}" for gap in gaps["box_gap"]}
 
 

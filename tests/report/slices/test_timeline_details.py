@@ -8,12 +8,13 @@ import pytest
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.parameters import Search
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details
 from tb_gpudiag.report.slices.timeline_range import range_statistics
-from tb_gpudiag.report.slices.timeline_search import KINDS, find_events
+from tb_gpudiag.report.slices.timeline_search import find_events
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 
@@ -36,7 +37,7 @@ def prepared(facts: Facts) -> Prepared:
 
 
 def find(prepared: Prepared, text: str, kind: str = "any", *, regex: bool = False) -> pb.Matches:
-    return find_events(prepared, text, regex, kind, 10)
+    return find_events(prepared, Search(text, regex, kind), 10)
 
 
 def names(found: pb.Matches) -> list[str]:
@@ -80,16 +81,10 @@ def test_hostile_patterns_end(prepared: Prepared, text: str) -> None:
 
 
 def test_an_answer_begins_near_a_time_or_at_an_index(prepared: Prepared) -> None:
-    near = find_events(prepared, "", False, "kernel", 1, None, 300)
+    near = find_events(prepared, Search("", kind="kernel"), 1, None, 300)
     assert (near.first, names(near)) == (1, ["add"])
-    assert names(find_events(prepared, "", False, "kernel", 1, 0, None)) == ["gemm"]
-    assert names(find_events(prepared, "", False, "kernel", 1, 7, None)) == []
-
-
-def test_kinds_are_those_of_the_route() -> None:
-    from tb_gpudiag import query
-
-    assert tuple(KINDS) == query.SEARCHED
+    assert names(find_events(prepared, Search("", kind="kernel"), 1, 0, None)) == ["gemm"]
+    assert names(find_events(prepared, Search("", kind="kernel"), 1, 7, None)) == []
 
 
 def details(prepared: Prepared, text: str, kind: str) -> pb.EventDetails:
@@ -169,7 +164,7 @@ def test_gaps_are_ranked_among_those_that_the_report_counts(facts: Facts, prepar
 
 
 def test_every_number_names_one_event(facts: Facts, prepared: Prepared) -> None:
-    found = find_events(prepared, "", False, "any", 200)
+    found = find_events(prepared, Search(""), 200)
     numbers = [event.number for event in found.events]
     assert numbers == sorted(set(numbers))
     starts = facts.events.start_ns[np.array(numbers)] / 1e3

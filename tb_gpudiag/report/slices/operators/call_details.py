@@ -10,13 +10,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.intervals import heaviest
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.operators.call_groups import (
-    KINDS,
-    cell_keys,
-    cell_operators,
-    module_keys,
-    node_keys,
-)
+from tb_gpudiag.report.slices.operators.call_groups import cell_keys, cell_operators, module_keys, node_keys
 from tb_gpudiag.report.slices.operators.call_stacks import stack_of
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
@@ -67,7 +61,7 @@ def slice_call_details(
 
 
 def _call_row(data: CallData, kind: str, group: str, key: int) -> _Row:
-    nodes = node_keys(data, group, kind if kind in KINDS else "") == key
+    nodes = node_keys(data, group, kind) == key
     if group == "module":
         # The module's own calls say where it is called from and when.
         modules = module_keys(data) == key

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.vocabulary.marks import module_name
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
@@ -20,24 +19,17 @@ KINDS: Mapping[str, tuple[Category, ...]] = {
 }
 """What a table can be about."""
 
-GROUPS = ("operator", "shapes", "stack", "module")
-KERNEL_GROUPS = ("kernel", "operator")
-
 OUTSIDE = 0
 """Key of what is in no module, and of GPU work that no operator launched."""
 
 
 def of_kind(data: CallData, kind: str) -> Bool:
     """Mask of the nodes of this kind, shape (m,)."""
-    if kind not in KINDS:
-        raise UsageError(f"The parameter kind must be one of {', '.join(KINDS)}.", where="kind")
     return np.isin(data.array("call_category"), np.array(KINDS[kind], np.uint8))
 
 
 def node_keys(data: CallData, group: str, kind: str) -> Int64:
     """Return the key of each node of this kind, NONE for other nodes, shape (m,)."""
-    if group not in GROUPS:
-        raise UsageError(f"The parameter group must be one of {', '.join(GROUPS)}.", where="group")
     name = data.array("call_name").astype(np.int64)
     if group == "operator":
         key = name
@@ -94,8 +86,6 @@ def module_keys(data: CallData) -> Int64:
 
 def cell_keys(data: CallData, group: str) -> Int64:
     """Return the key of each cell of GPU work, shape (k,)."""
-    if group not in KERNEL_GROUPS:
-        raise UsageError(f"The parameter group must be one of {', '.join(KERNEL_GROUPS)}.", where="group")
     name = data.array("cell_name").astype(np.int64)
     if group == "kernel":
         return name

@@ -19,8 +19,6 @@ MOST_DEPTH = 400
 SMALLEST_SHARE = 0.0005
 """Of the width: under one pixel on a screen of 1,920."""
 
-WEIGHTS = ("host", "gpu")
-
 
 def slice_call_tree(
     prepared: Prepared, weight: str, root: float | None, start_us: float | None, end_us: float | None
@@ -28,10 +26,8 @@ def slice_call_tree(
     """Return the tree below the node `root`, None for all threads. Host time, or time of launched GPU work.
 
     Raises:
-        UsageError: there is no such node or weight.
+        UsageError: there is no such node.
     """
-    if weight not in WEIGHTS:
-        raise UsageError(f"The parameter weight must be one of {', '.join(WEIGHTS)}.", where="weight")
     data = CallData(prepared, start_us, end_us)
     parent = data.array("flame_parent").astype(np.int64)
     last, depth = data.array("flame_last"), data.array("flame_depth")

@@ -5,16 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import cell_keys, cell_operators, matching
 from tb_gpudiag.report.slices.operators.call_weights import CallData
+from tb_gpudiag.report.slices.parameters import Rows
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
-
-MOST_ROWS = 2_000
-
-ORDERS = ("total", "count", "mean", "max")
 
 _OPERATORS = 3
 """Operators of a row. The others are counted."""
@@ -23,24 +19,16 @@ _OPERATORS = 3
 def slice_kernels(
     prepared: Prepared,
     group: str,
-    sort: str,
-    text: str,
-    limit: int,
+    wanted: Rows,
     start_us: float | None,
     end_us: float | None,
 ) -> pb.KernelTable:
-    """Return the first `limit` rows in the order of `sort`, the largest first.
-
-    Raises:
-        UsageError: group or sort is none of those there are.
-    """
-    if sort not in ORDERS:
-        raise UsageError(f"The parameter sort must be one of {', '.join(ORDERS)}.", where="sort")
+    """Return rows of GPU work, the largest first."""
     data = CallData(prepared, start_us, end_us)
     weights = data.weights
     cells = np.flatnonzero(weights.cell_count > 0)
     name = data.array("cell_name").astype(np.int64)[cells]
-    shown = matching(data, name, text)
+    shown = matching(data, name, wanted.text)
     cells = cells[shown]
     key, member = np.unique(cell_keys(data, group)[cells], return_inverse=True)
     number = len(key)
@@ -49,18 +37,17 @@ def slice_kernels(
     most = np.zeros(number, np.int64)
     np.maximum.at(most, member, weights.cell_most_ns[cells])
     columns = {"total": total, "count": count, "mean": total / np.maximum(count, 1), "max": most}
-    order = np.lexsort((-total, -columns[sort]))
-    limit = min(limit, MOST_ROWS)
+    order = np.lexsort((-total, -columns[wanted.sort]))
     by_row = np.argsort(member, kind="stable")
     borders = np.searchsorted(member[by_row], np.arange(number + 1))
     operator = cell_operators(data)
     of_all = float(weights.cell_ns.sum())
     rows = []
-    for row in order[:limit].tolist():
+    for row in order[: wanted.limit].tolist():
         own = cells[by_row[borders[row] : borders[row + 1]]]
         rows.append(_row(data, own, operator[own], of_all))
         rows[-1].key = key[row]
-    others = cells[np.isin(member, order[limit:])]
+    others = cells[np.isin(member, order[wanted.limit :])]
     return pb.KernelTable(
         state="ready",
         progress=1.0,

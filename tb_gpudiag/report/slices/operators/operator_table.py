@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import (
     OUTSIDE,
@@ -24,13 +23,10 @@ from tb_gpudiag.report.slices.operators.call_groups import (
 )
 from tb_gpudiag.report.slices.operators.call_stacks import short_stack
 from tb_gpudiag.report.slices.operators.call_weights import CallData, Floats
+from tb_gpudiag.report.slices.parameters import Rows
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.vocabulary.marks import module_name
-
-MOST_ROWS = 2_000
-
-ORDERS = ("gpu_self", "gpu_total", "host_self", "host_total", "calls")
 
 _NO_MODULE = "(outside of modules)"
 
@@ -58,31 +54,23 @@ class _Table:
 
 def slice_operators(
     prepared: Prepared,
-    group: str,
     kind: str,
-    sort: str,
-    text: str,
-    limit: int,
+    group: str,
+    wanted: Rows,
     start_us: float | None,
     end_us: float | None,
 ) -> pb.OperatorTable:
-    """Return the first `limit` rows in the order of `sort`, the largest first.
-
-    Raises:
-        UsageError: group, kind or sort is none of those there are.
-    """
-    if sort not in ORDERS:
-        raise UsageError(f"The parameter sort must be one of {', '.join(ORDERS)}.", where="sort")
+    """Return rows of a table of calls of one kind, the largest first."""
     data = CallData(prepared, start_us, end_us)
     table = _table(data, group, kind)
     name = data.array("call_name").astype(np.int64)[table.node]
     if group == "module":
         module = data.array("call_module").astype(np.int64)[table.node]
         name = np.where(module == NONE, NONE, data.array("call_name").astype(np.int64)[module])
-    shown = np.flatnonzero(matching(data, name, text))
+    shown = np.flatnonzero(matching(data, name, wanted.text))
     table = _Table(**{column.name: getattr(table, column.name)[shown] for column in fields(_Table)})
-    order = table.order(sort)
-    first, others = order[: min(limit, MOST_ROWS)], order[min(limit, MOST_ROWS) :]
+    order = table.order(wanted.sort)
+    first, others = order[: wanted.limit], order[wanted.limit :]
     return pb.OperatorTable(
         state="ready",
         progress=1.0,

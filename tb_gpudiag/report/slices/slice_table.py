@@ -1,0 +1,195 @@
+"""The slices of a trace that the page asks for: the parameters of each, its message, and what builds it.
+
+Routes, the process that cuts slices, and pages in a file follow from this table. A builder takes the prepared
+arrays and the parameters, in their order. Builders are imported on use: TensorBoard starts with this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from google.protobuf.message import Message
+
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.parameters import (
+    Argument,
+    Integer,
+    Number,
+    Parameter,
+    Rows,
+    Search,
+    Text,
+    Together,
+    Values,
+)
+
+LONGEST_SEARCH = 200
+MOST_MATCHES = 200
+
+SEARCHED = ("any", "operator", "kernel", "module", "call", "range", "function")
+CALL_KINDS = ("operator", "range", "call", "python")
+CALL_GROUPS = ("operator", "shapes", "stack", "module")
+CALL_ORDERS = ("gpu_self", "gpu_total", "host_self", "host_total", "calls")
+KERNEL_GROUPS = ("kernel", "operator")
+KERNEL_ORDERS = ("total", "count", "mean", "max")
+WEIGHTS = ("host", "gpu")
+
+_START, _END = _SPAN = (Number("start_us"), Number("end_us"))
+# Wider than any screen. The cost of a slice grows with its width.
+_WIDTH = Integer("width", low=1, high=8192, default=1024)
+_MEMORY_DEVICE = Integer("device", low=-1)
+
+
+def _rows(order: Text) -> Together:
+    limit = Integer("limit", low=1, high=2000, default=200)
+    return Together(Rows, (order, Text("filter", "", longest=200), limit))
+
+
+class SliceKind(NamedTuple):
+    """A kind of slice. in_file: what a page in a file has of it, each by the parameters that choose it."""
+
+    message: type[Message]
+    module: str
+    builder: str
+    parameters: tuple[Parameter, ...] = ()
+    in_file: tuple[Values, ...] = ()
+
+    def arguments(self, values: Values) -> tuple[Argument, ...]:
+        """Return the builder's arguments. Raises UsageError."""
+        found = tuple(parameter.read(values) for parameter in self.parameters)
+        if _END in self.parameters:
+            start_us, end_us = _START.read(values), _END.read(values)
+            if start_us is not None and end_us is not None and end_us <= start_us:
+                raise UsageError("end_us must be greater than start_us.", where="end_us")
+        return found
+
+    def build(self, prepared: Mapping[str, Any], arguments: Sequence[Any]) -> Message:
+        """Build the slice. Raises GpudiagError."""
+        builder = getattr(import_module(self.module), self.builder)
+        found: Message = builder(
+            prepared,
+            *(
+                parameter.make(*argument) if isinstance(parameter, Together) else argument
+                for parameter, argument in zip(self.parameters, arguments, strict=True)
+            ),
+        )
+        return found
+
+
+SLICES: Mapping[str, SliceKind] = {
+    "timeline": SliceKind(
+        pb.Timeline, "tb_gpudiag.report.slices.timeline", "slice_timeline", (*_SPAN, _WIDTH)
+    ),
+    "memory": SliceKind(
+        pb.MemorySlice,
+        "tb_gpudiag.report.slices.memory_slice",
+        "slice_memory",
+        (_MEMORY_DEVICE, *_SPAN, _WIDTH),
+    ),
+    "memoryState": SliceKind(
+        pb.MemoryState,
+        "tb_gpudiag.report.slices.memory_state",
+        "slice_memory_state",
+        (_MEMORY_DEVICE, Number("at_us")),
+    ),
+    "segments": SliceKind(
+        pb.SegmentMap,
+        "tb_gpudiag.report.slices.segment_map",
+        "slice_segments",
+        (_MEMORY_DEVICE, Number("at_us")),
+    ),
+    "gap": SliceKind(
+        pb.GapChain,
+        "tb_gpudiag.report.slices.timeline_chains",
+        "gap_chain",
+        (Integer("device", required=True), Integer("gap", high=2**32 - 1, required=True)),
+    ),
+    "find": SliceKind(
+        pb.Matches,
+        "tb_gpudiag.report.slices.timeline_search",
+        "find_events",
+        (
+            Together(
+                Search,
+                (
+                    # One character more than is allowed, so that the search can say so.
+                    Text("text", "", longest=LONGEST_SEARCH + 1),
+                    Integer("regex", high=1, default=0),
+                    Text("kind", "any", among=SEARCHED),
+                ),
+            ),
+            Integer("limit", low=1, high=MOST_MATCHES, default=50),
+            Integer("from"),
+            Number("near_us"),
+        ),
+    ),
+    "event": SliceKind(
+        pb.EventDetails,
+        "tb_gpudiag.report.slices.timeline_events",
+        "event_details",
+        (
+            Integer("event"),
+            Integer("lane"),
+            Integer("depth"),
+            Number("start_us"),
+            Integer("previous", high=1, default=0),
+        ),
+    ),
+    "range": SliceKind(
+        pb.RangeStatistics, "tb_gpudiag.report.slices.timeline_range", "range_statistics", _SPAN
+    ),
+    "operators": SliceKind(
+        pb.OperatorTable,
+        "tb_gpudiag.report.slices.operators.operator_table",
+        "slice_operators",
+        (
+            Text("kind", "operator", among=CALL_KINDS),
+            Text("group", "operator", among=CALL_GROUPS),
+            _rows(Text("sort", "gpu_self", among=CALL_ORDERS)),
+            *_SPAN,
+        ),
+        (
+            *({"kind": "operator", "group": group} for group in CALL_GROUPS),
+            *({"kind": kind, "group": "operator"} for kind in CALL_KINDS[1:]),
+        ),
+    ),
+    "kernels": SliceKind(
+        pb.KernelTable,
+        "tb_gpudiag.report.slices.operators.kernel_table",
+        "slice_kernels",
+        (
+            Text("group", "kernel", among=KERNEL_GROUPS),
+            _rows(Text("sort", "total", among=KERNEL_ORDERS)),
+            *_SPAN,
+        ),
+        tuple({"group": group} for group in KERNEL_GROUPS),
+    ),
+    "calls": SliceKind(
+        pb.CallDetails,
+        "tb_gpudiag.report.slices.operators.call_details",
+        "slice_call_details",
+        (
+            Text("kind", "operator", among=(*CALL_KINDS, "kernel")),
+            Text("group", "operator", among=(*CALL_GROUPS, "kernel")),
+            Integer("key", high=10**15 - 1, required=True),
+            *_SPAN,
+        ),
+    ),
+    "callTree": SliceKind(
+        pb.CallTree,
+        "tb_gpudiag.report.slices.operators.call_tree_slice",
+        "slice_call_tree",
+        (Text("weight", "host", among=WEIGHTS), Integer("root"), *_SPAN),
+        tuple({"weight": weight} for weight in WEIGHTS),
+    ),
+    "roofline": SliceKind(
+        pb.RooflinePlot,
+        "tb_gpudiag.report.slices.operators.roofline_plot",
+        "slice_roofline",
+        (),
+        ({},),
+    ),
+}
