@@ -45,12 +45,11 @@ class Shape(Enum):
 class Pattern:
     """Slow steps and the others, as ascending indices of all steps.
 
-    at: the first step after the change of level, else -1. period: the distance of the slow steps, else 0."""
+    period: the distance of the slow steps; 0 unless they are periodic."""
 
     shape: Shape
     slow: Int64
     others: Int64
-    at: int = -1
     period: int = 0
 
 
@@ -107,7 +106,7 @@ def _change(length_ns: Int64, steps: Int64) -> Pattern | None:
     if not _apart(length_ns[steps], slow):
         return None
     shape = Shape.SLOWER if rises else Shape.FASTER
-    return Pattern(shape, steps[slow], steps[~slow], at=int(steps[split]))
+    return Pattern(shape, steps[slow], steps[~slow])
 
 
 def _apart(length_ns: Int64, slow: Bool) -> bool:
