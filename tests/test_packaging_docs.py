@@ -23,16 +23,6 @@ def test_a_demo_is_named_after_the_rule_that_it_must_trigger(script: Path) -> No
     assert NAME_OF[named[1]] == named[2] == script.stem
 
 
-def test_the_readme_lists_every_rule() -> None:
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    listed = dict(re.findall(r"^\| (GD\d{3}) \| (\w+) \|", readme, re.MULTILINE))
-    for id, name in NAME_OF.items():
-        if not id.startswith("GD9"):  # rules on the recording share one row
-            row = f"| {id} | {name} | what is wrong |"
-            assert listed.get(id) == name, f'README.md, "What it finds": add the row {row}'
-    assert set(listed) <= set(NAME_OF), 'README.md, "What it finds": remove rules that do not exist'
-
-
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_its_links_lead_to_files(page: str) -> None:
     for target in re.findall(r"\]\((?!https://)([^)#]+)", (REPOSITORY / page).read_text(encoding="utf-8")):

@@ -14,7 +14,7 @@ from tb_gpudiag.wording.good_recording import RECORDING, RECORDING_FOR_FIGURES
 REPOSITORY = Path(__file__).parents[2]
 
 PAGES = {
-    "README.md": RECORDING,
+    "docs/recording.md": RECORDING,
     "docs/tutorial.md": RECORDING,
     "tb_gpudiag/rules/recording/no_stacks.md": RECORDING,
     "tb_gpudiag/rules/recording/no_steps.md": RECORDING,
