@@ -1,7 +1,8 @@
 """Counters: events of phase C, metrics of CUPTI's range profiler, and GPU metrics of Nsight Systems.
 
 torch and Kineto write none by default. Tools that add them to a trace (Holistic Trace Analysis, monitors of
-power and clocks) name the series by the keys of `args`, which may be anything: all is bounded.
+power and clocks) name the series by the keys of `args`, which may be anything: their number and length are
+bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tb_gpudiag.trace.stray import within
 MOST_COUNTERS: Final = 64
 """A trace keeps this many, those with most samples. Monitors write about ten per GPU."""
 
-# More different series than this are not counters.
+# A file with more different series than this has something else in its counter events.
 _MOST_SERIES: Final = 4_096
 # Of 20 bytes each in memory.
 _MOST_SAMPLES: Final = 2_000_000
@@ -61,7 +62,7 @@ class CounterCollector:
         self._skipped = False
 
     def add(self, samples: CounterSamples) -> None:
-        """Add those of the next chunk, as long as there are not too many."""
+        """Add the counters of the next chunk, up to the limits."""
         codes = np.array([self._code(series) for series in samples.series] or [NONE], np.int32)[samples.code]
         kept = codes != NONE
         kept &= np.cumsum(kept) <= _MOST_SAMPLES - self._samples

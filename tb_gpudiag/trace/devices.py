@@ -1,7 +1,7 @@
-"""How many devices are read of a trace.
+"""How many devices of a trace are read.
 
 Facts are computed device by device. A file that names thousands of devices would take minutes, and no process
-has them.
+has so many.
 """
 
 from __future__ import annotations

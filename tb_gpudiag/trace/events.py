@@ -125,15 +125,15 @@ class Events:
     correlation: Int64  # the same for a launch call and its GPU work, or NONE
     external_id: Int64  # the same for an operator, or for a launch call, and its GPU work, or NONE
     device: Int32  # GPU index of GPU work and synchronization events; NONE elsewhere
-    stream: Int32  # of GPU work, and of a synchronization event the stream that waits; NONE if there is none
+    stream: Int32  # of GPU work; of a synchronization event, the stream that waits; NONE elsewhere
     bytes: Int64  # of copies and memsets; NONE elsewhere
     python_id: Int64  # `Python id` of a Python frame
     python_parent: Int64  # `Python parent id`
     # `Sequence number` that autograd gives an operator. Of a synchronization event: the correlation of the
-    # call that recorded the event that it waits for.
+    # call that recorded the awaited CUDA event.
     sequence: Int64
-    # `Fwd thread id` of a backward operator; 0 or NONE elsewhere. Of a synchronization event: the stream that
-    # it waits for.
+    # `Fwd thread id` of a backward operator; 0 or NONE elsewhere. Of a synchronization event: the awaited
+    # stream.
     forward_thread: Int64
     blocks_per_sm: Float32  # of a kernel: blocks of its grid / multiprocessors of the GPU; NaN elsewhere
     # Blocks of the grid of kernels without `blocks_per_sm`, and of ROCm's launch calls; NaN elsewhere.
@@ -265,11 +265,11 @@ class MemoryEvents:
 
 @dataclass(frozen=True)
 class Counter:
-    """Values of one quantity, shape (v,) each, in time order. Each is valid until the next."""
+    """Values of one quantity, shape (v,) each, in time order. A value holds until the next one."""
 
     name: str
     unit: str  # "" if the name does not say
-    device: int  # GPU index; NONE if the file does not say whose it is
+    device: int  # GPU index; NONE if the file does not say which GPU it measures
     time_ns: Int64  # since the start of the trace
     value: Float64  # finite
     timed: bool = True  # False: the file does not say when. CUPTI's range profiler spreads its ranges evenly

@@ -64,7 +64,7 @@ def read_trace(
     the middle is not an error: it is read up to its last whole event, and `status` says so.
     """
     trace = _read(path, folder, limits, progress or (lambda share, stage: None))
-    # No view, log or cache may show them.
+    # No view, log or cache may show credentials.
     events = trace.events
     for texts in (
         events.names,
@@ -163,7 +163,7 @@ def _read_events(
         raise NotATrace(
             "it is a JSON list without trace events",
             where=path,
-            remedy="name a file that torch.profiler.tensorboard_trace_handler wrote",
+            remedy="the file is damaged, or not a torch.profiler trace: delete it or record again",
         )
     status: Status = "COMPLETE"
     if not top.whole:

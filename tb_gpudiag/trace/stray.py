@@ -16,8 +16,8 @@ from tb_gpudiag.arrays import Bool, Int64
 # hours. Kineto counts time from a date that changes every three months, so 0 is nearly always further away.
 NEAR_NS: Final = 24 * 3_600 * 10**9
 
-# So are events that are at most this many times as far from the median as half of all events are. A recording
-# of many days keeps all its events, unless half of them happened within two minutes.
+# Events are also kept if they are at most this many times as far from the median as half of all events. A
+# recording of many days keeps all its events, unless half of them happened within two minutes.
 FARTHEST: Final = 1_000
 
 
@@ -56,7 +56,7 @@ def settled(times_ns: Int64, first_ns: int, last_ns: int) -> tuple[Int64, int]:
 
 
 def note_of(stray: int) -> str:
-    """Return the note that says so."""
+    """Return the note about stray timestamps."""
     return (
         f"{stray:,} timestamps far from all others were replaced by those of the entries before them"
         if stray > 1

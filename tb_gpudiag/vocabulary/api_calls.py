@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tb_gpudiag.vocabulary.patterns import any_of
 
-# Calls that return only when the device has caught up. Asynchronous copies that block all the same (to or
-# from pageable memory) show it on the GPU's side only: see facts/core/handover.py.
+# Calls that return only when the device has caught up. Asynchronous copies to or from pageable memory also
+# block, but only the GPU's side shows that: see facts/core/handover.py.
 BLOCKING_CALL = any_of(
     r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize",
     r"cu(Stream|Ctx|Event)Synchronize",
@@ -51,7 +51,7 @@ ALLOCATOR_CALL = any_of(
     r"(ur|piext)USMFree",
     r"zeMem(Alloc(Device|Host|Shared)|Free)",
 )
-# The ones among them by which the caching allocator gets device memory and returns it.
+# The calls among them with which the caching allocator gets device memory and returns it.
 DEVICE_ALLOCATION = any_of(
     r"(cuda|hip)(Malloc|MallocAsync)",
     r"cuMem(Create|Alloc(_v2)?)",

@@ -1,7 +1,7 @@
 """Names and values that look like credentials: tokens, keys, passwords.
 
 A value is judged by its name (`HF_TOKEN`, `dbPassword`) or, whatever its name, by a form that only a
-credential has (`ghp_...`, a URL with a password). Other names contain such words, too (`pad_token`, `PWD`,
+credential has (`ghp_...`, a URL with a password). Harmless names also contain such words (`pad_token`, `PWD`,
 `TOKENIZERS_PARALLELISM`, `GPG_KEY`).
 """
 
@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 MARK: Final = "[removed]"
-"""What replaces a credential. A value that contains it is not one."""
+"""Replaces a credential. A value that contains this mark is not a credential."""
 
 
 class Name(IntEnum):
@@ -172,11 +172,11 @@ FORM_START: Final = (
     rb"|[rs]k_(?:live|test)_|AKIA[0-9A-Z]|ASIA[0-9A-Z]|AIza|xox[abeoprs]-|hooks\.slack|npm_|pypi-|dckr_pat_"
     rb"|wandb_v1_|dapi[0-9a-f]|r8_[A-Za-z0-9]|eyJ[A-Za-z0-9]|AccountKey=|[Bb]earer "
 )
-"""How each of them starts, without look-around, which RE2 lacks."""
+"""How each of these values starts, without look-around, which RE2 lacks."""
 
 NAME_WORD: Final = (
     rb"token|secret|passw|passphrase|passcode|pwd|_pass|credential|key|auth|cookie|jwt|bearer"
     rb"|connection_?string|\\u00[2-7]"
 )
-"""What a name contains that `kind_of_name` takes for a credential's, ignoring case: one of its words, or a
+"""A name that `kind_of_name` takes for a credential's contains one of these, ignoring case: a word, or a
 character that is escaped for no reason."""

@@ -30,7 +30,7 @@ SITE: Final = re.compile(
     + b")",
     re.VERBOSE,
 )
-# Finds every place where SITE matches or a little before it, and few others.
+# Finds each place where SITE matches, or a place a little before it, and few others.
 MAYBE: Final = (
     _WORD
     + rb'(?:(?:[A-Za-z0-9_.\- /:]|\\u00[0-9A-Fa-f]{2})*\\*"[ \t\r\n]*:|[A-Za-z0-9_.\-]*=)'
@@ -68,4 +68,5 @@ IN_VALUES: Final = (
     *(b"xox", b"hooks.slack", b"npm_", b"pypi-", b"dckr_pat_", b"wandb_v1_", b"dapi", b"r8_", b"eyJ"),
     *(b"AccountKey=", b"bearer "),
 )
-"""Whatever MAYBE matches has one of these texts, in any case: in the word of a name, or at its start."""
+"""Whatever MAYBE matches contains one of the texts of IN_NAMES or IN_VALUES, ignoring case: in the word of a
+name, or at its start."""

@@ -47,7 +47,7 @@ _GENERIC = r"elementwise_kernel|multi_tensor_apply_kernel|pointwise_kernel|\bind
 """PyTorch's launchers of any function. Their template arguments say what they do."""
 
 _CUTLASS = r"cutlass\w*::(kernel2?|device_kernel)$|^device_kernel$"
-"""CUTLASS's launchers, likewise."""
+"""CUTLASS's launchers, whose template arguments also say what they do."""
 
 FAMILIES: tuple[FamilyRow, ...] = (
     # Inductor: the kind of kernel, then the operators that were fused into it.

@@ -58,7 +58,7 @@ TRAINING_KERNEL = any_of(r".*(backward|_bwd|bwd_|wgrad|adamw?(?![a-z])|FusedSgd)
 # A library's own changes of layout, around its convolutions and matrix products.
 LAYOUT_KERNEL = any_of(r".*(nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|[Bb]atched_transpose).*", flags=re.S)
 
-# Elements that one 16-byte load holds: tensor cores need every row to be a multiple of it.
+# Elements in one 16-byte load: tensor cores need rows whose length is a multiple of this.
 _WIDE_HALF = 8
 _WIDE_TF32 = 4
 

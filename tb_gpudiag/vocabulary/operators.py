@@ -59,9 +59,9 @@ LAYOUT_CHANGE = any_of(r"aten::(contiguous|clone|reshape|flatten|_reshape_copy|u
 COPY = any_of(r"aten::copy_")
 # c10d records each collective, with what it sends, as this.
 COLLECTIVE_PARAMETERS = "record_param_comms"
-# What all of these call in the end to launch the kernel or the copy.
+# Operators that all of these call in the end to launch the kernel or the copy.
 DATA_MOVER = any_of(r"aten::(copy_|clone|_to_copy)")
-# What may copy between host and device.
+# Operators that may copy between host and device.
 DEVICE_COPY = any_of(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_memory)")
 
 # Operators that make the host wait for a value from the GPU.

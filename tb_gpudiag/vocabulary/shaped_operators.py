@@ -1,6 +1,6 @@
 """Operators whose least operations and bytes follow from their inputs' shapes, by what they compute.
 
-Positions are places in the list of inputs. PyTorch's schemas: native_functions.yaml.
+Positions are places in the list of inputs, as in PyTorch's native_functions.yaml.
 """
 
 from __future__ import annotations

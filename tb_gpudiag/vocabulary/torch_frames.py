@@ -18,10 +18,10 @@ LOADER = any_of(
     _DATA + r"dataloader\.py\(\d+\): (__next__|__iter__|_next_data|_get_iterator)",
     r"\[pl\]\[profile\].*dataloader_next",  # Lightning
 )
-# Those of the loader's spans that fetch a batch.
+# The loader's spans that fetch a batch.
 BATCH = any_of(r".*(__next__|_next_data|dataloader_next)", flags=re.S)
 
-# Which iterator of torch.utils.data fetches: found anywhere in a name.
+# The iterator of torch.utils.data that fetches, anywhere in a name.
 SINGLE_PROCESS_ITERATOR = "_SingleProcessDataLoaderIter"
 MULTI_PROCESS_ITERATOR = "_MultiProcessingDataLoaderIter"
 
@@ -123,7 +123,7 @@ def is_optimizer_state(stack: str) -> bool:
 
 
 def in_no_grad(stack: str) -> bool:
-    """Return whether a decorator turned autograd off. An optimizer's own turns it on, for the closure."""
+    """Return whether a decorator turned autograd off. An optimizer's own one turns it on, for the closure."""
     for line in stack.split("\n"):
         if OPTIMIZER_FRAME.fullmatch(line, 0, LONGEST_MATCHED):
             return False

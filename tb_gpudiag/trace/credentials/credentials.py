@@ -342,7 +342,8 @@ def remove_credentials(texts: list[str]) -> None:
 
 @functools.lru_cache(_MOST_NAMES)
 def _shown(name: str) -> str:
-    """Return a name without the credentials in it: a key can be one. Cached: a search takes long to start."""
+    """Return a name without the credentials in it: a key can be one. Cached: starting a search is
+    slow."""
     return without_credentials(name.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 

@@ -25,7 +25,7 @@ _TIMELINE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
     re.DOTALL,
 )
-# `export_chrome_trace` takes any name, and other programs write JSON and pickles, too: the content decides.
+# `export_chrome_trace` takes any name, and other programs also write JSON and pickles: the content decides.
 ANY_JSON: Final = re.compile(r".*\.json(?:\.gz)?", re.DOTALL)
 ANY_DATABASE: Final = re.compile(r".*\.sqlite(?:\.gz)?", re.DOTALL)
 _JSON_NAME: Final = re.compile(
@@ -54,7 +54,7 @@ class TraceFile:
 class Found:
     """Trace files, sorted by run, worker and span, and the folders and files that could not be read.
 
-    lost: a store could not be asked, so that files may be there.
+    lost: a store did not answer, so there may be more files.
     """
 
     files: list[TraceFile] = field(default_factory=list)
@@ -103,7 +103,7 @@ _NAMES: Final[dict[FileKind, re.Pattern[str]]] = {
 
 
 CERTAIN: Final[frozenset[FileKind]] = frozenset({"trace", "memory_timeline"})
-"""Kinds of which no other program's files have the names."""
+"""Kinds whose file names no other program uses."""
 
 
 @lru_cache(FILES_REMEMBERED)

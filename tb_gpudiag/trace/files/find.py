@@ -46,15 +46,15 @@ def find_traces(root: str, also: Sequence[str] = (), tell: Tell = lambda _: None
 
     Traces are named `*.pt.trace.json`, memory timelines `*.raw.json.gz` or `*memory_timeline.json`, memory
     snapshots `*.pickle`; each may end in `.gz`. Pages of torch.cuda._memory_viz end in `.html`. Other
-    programs write pickles and pages, too, and traces may have any name ending in `.json`: on a local disk,
-    those that start like a snapshot, such a page or a trace of PyTorch are returned, on a remote store those
+    programs also write pickles and pages, and traces may have any name ending in `.json`. On a local disk,
+    files that start like a snapshot, such a page or a trace of PyTorch are returned; on a remote store, files
     with `snapshot` or `memory`, or with the word `trace` in their name, and no pages.
     The same goes for `*.sqlite`, which `nsys export` writes. A report that was not exported is a problem.
 
     `root` is a local path or an fsspec URL. It may be a link itself. Links below it that lead elsewhere are
     followed to the directories in `also` only, and anywhere with GPUDIAG_FOLLOW_LINKS=1; one problem counts
-    the others. A folder is visited once, under its own path if that is below `root`. `tell` is called after
-    each local folder. Raises nothing: whatever cannot be listed is in `problems`.
+    the links that were not followed. A folder is visited once, under its own path if that is below `root`.
+    `tell` is called after each local folder. Raises nothing: whatever cannot be listed is in `problems`.
     """
     found = Found()
     if is_remote(root):

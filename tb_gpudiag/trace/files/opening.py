@@ -38,15 +38,15 @@ def follows_links() -> bool:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is that of a folder or below it. Both are absolute and have no links."""
+    """Return whether a path is a folder or below it. Both are absolute and have no links."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def open_local(path: str, folder: str = "") -> IO[bytes]:
     """Open a regular file for reading, without waiting.
 
-    folder: the log directory, without links in its path: the file has to be below it, or its real path has
-    to be. Empty: it may be anywhere.
+    folder: the log directory, without links in its path. The file's real path has to be below it. Empty: the
+    file may be anywhere.
 
     Raises:
         OSError: it is not a regular file, or cannot be opened.

@@ -159,7 +159,7 @@ def _call_once(
 
     if isinstance(system, AsyncFileSystem):
         try:
-            return method(*arguments, timeout=limit_s, **options)  # ends the call, too
+            return method(*arguments, timeout=limit_s, **options)  # also ends the call
         except (TimeoutError, FSTimeoutError) as error:  # one and the same since Python 3.11
             raise TimeoutError(f"no answer in {limit_s:g} s") from error
     results: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
@@ -200,7 +200,7 @@ def listed(url: str) -> list[Listed]:
     system, inner = url_to_fs(url)
     system.invalidate_cache()
     found = call(system, system.find, inner, detail=True, limit_s=LIST_LIMIT_S)
-    if not isinstance(found, dict):  # adlfs returns a list if the URL is that of a file
+    if not isinstance(found, dict):  # adlfs returns a list for the URL of a file
         found = {path: call(system, system.info, path) for path in found}
     if not found and not call(system, system.exists, inner):
         raise FileNotFoundError(url)

@@ -38,9 +38,9 @@ _PACKED_READ_BYTES: Final = 256 << 10
 GZIP: Final = 31  # what zlib calls gzip with the largest window
 # Damaged gzip data is unpacked again in steps of this size, so that at most one step is lost.
 _DAMAGE_STEP_BYTES: Final = 64
-# The thread stops at its next block. If it hangs in a dead store, it is left behind.
+# The thread stops at its next block. If a dead store blocks it, nobody waits for it.
 _STOP_WAIT_S: Final = 1.0
-# A store that has sent nothing for this long is waited for.
+# After this long without an answer, the reader says that it waits for the store.
 _SILENT_S = 5.0
 # Stores quote patterns and whole answers.
 _ERROR_CHARACTERS: Final = 300

@@ -38,7 +38,7 @@ def number(
     """Number the different values of the rows in order of first appearance. Return how many there are.
 
     values: 0 and more, below len(places). where, shape (m,) or (0,) for all: the other rows have nothing. places: of
-    each value. numbers, shape (len(places) + 1,): filled with -1. found, likewise: the place of each different value;
+    each value. numbers, shape (len(places) + 1,): filled with -1. found, of the same shape: the place of each different value;
     -1 for nothing. codes, shape (m,): the number of each row's value.
     """
     cdef Py_ssize_t i, row

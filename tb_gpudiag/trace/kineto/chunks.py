@@ -33,7 +33,7 @@ _WORKERS: Final = 2
 _CHUNKS_AHEAD: Final = 4
 
 _CUT: Final = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
-# Probably: a list of objects in an event ends like this, too.
+# Probably: a list of objects in an event also ends like this.
 _ARRAY_END: Final = re.compile(rb"\}[ \t\r\n]*\][ \t\r\n]*(?:\}|,[ \t\r\n]*\")")
 _AFTER_ELEMENT: Final = re.compile(rb"\A[ \t\r\n]*,")
 _BRACE: Final = ord("{")
@@ -197,7 +197,7 @@ class EventArray:
             )
 
     def _cut_chunk(self) -> _Chunk:
-        """Read about `chunk_bytes` from the stream, cut them after the last whole event, and parse them."""
+        """Read about `chunk_bytes` from the stream, cut after the last whole event, and parse that part."""
         pieces = [self._carry]
         size = len(self._carry)
         target = self._limits.chunk_bytes

@@ -101,7 +101,7 @@ def _spans(
     paired: tuple[Bool, Bool],
     threads: tuple[Int32, list[tuple[str, str]]],
 ) -> tuple[SpanColumns, int, int]:
-    """Return the spans at these rows, and how many have a negative duration and none.
+    """Return the spans at these rows, how many of them have a negative duration, and how many have none.
 
     paired: masks of the events that begin and end a span. threads: as from _threads.
     """
@@ -115,7 +115,7 @@ def _spans(
     negative = duration_known & (duration_ns < 0)
     duration_ns = np.where(duration_known & ~negative, duration_ns, 0)
     work = are_among(category, *GPU_WORK_CATEGORIES)
-    # On ROCm, the calls that start copies have bytes, too.
+    # On ROCm, the calls that start copies also have bytes.
     copies = are_among(category, Category.MEMCPY, Category.MEMSET)
     sizes = np.full(len(rows), NONE, np.int64)
     sizes[copies] = fields.numbers("copied_bytes", rows[copies])
@@ -156,7 +156,7 @@ def _spans(
 
 
 def _implausible(fields: Fields, rows: Int64) -> Bool:
-    """Mask of these events: those with a size that no machine has."""
+    """Mask of the rows with a size that no machine has."""
     beyond = np.zeros(len(rows), np.bool_)
     for name in ("memory_bytes", "memory_allocated", "memory_reserved"):
         sizes = fields.numbers(name, rows, 0)
@@ -193,7 +193,7 @@ def _categories(cats: pa.DictionaryArray, name: pa.DictionaryArray) -> UInt8:
 def _texts_where(
     kept: Callable[[str], bool], fields: Fields, field: str, rows: Int64, name: pa.DictionaryArray
 ) -> pa.DictionaryArray:
-    """Read the texts of events of the names that are kept; the others are empty. For all operators, they
+    """Read the texts of events whose names are kept; the others are empty. The texts of all operators would
     take much memory."""
     keeps = np.array([kept(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
     if not keeps.any():
@@ -222,8 +222,8 @@ def _tiny(values: Int64, category: UInt8) -> UInt8:
 
 
 def _place(numbers: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:
-    """Device or stream of GPU work and synchronization events: from the arguments, or else from the event's
-    pid or tid."""
+    """Device or stream of GPU work and synchronization events: from the arguments, or if they have none, from
+    the event's pid or tid."""
     given = _small(numbers)
     if len(thread):
         given = np.where(given == NONE, by_thread[thread], given)
@@ -267,7 +267,7 @@ def _blocks_of(
     """Return the blocks of each event's grid, shape (n,): of kernels without `blocks_per_sm`, and of ROCm's
     launch calls. NaN elsewhere, and where the trace does not say.
 
-    The arguments after `rows` have the shape of these, (n,).
+    The arguments after `rows` have shape (n,), one entry per row.
     """
     blocks = np.full(len(rows), np.nan, np.float32)
     names = name.dictionary.to_pylist()

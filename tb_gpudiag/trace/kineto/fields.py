@@ -1,4 +1,4 @@
-"""What the events of a chunk have in each field, whichever parser read them. Fields have our names (see
+"""What the events of a chunk say, field by field, whichever parser read them. Fields have our names (see
 kineto.py)."""
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def indices32(codes: Int32) -> pa.Array:
 
 @functools.cache
 def _scalar(text: str) -> pa.Scalar:
-    """Return a text for Arrow. Cached: pyarrow looks for pandas here, too."""
+    """Return a text for Arrow. Cached: pyarrow also looks for pandas here."""
     return pa.scalar(text)
 
 

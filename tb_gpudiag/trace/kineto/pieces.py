@@ -31,9 +31,9 @@ _AFTER_ARRAY: Final = re.compile(rb'[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\
 _BROKEN_END: Final = re.compile(
     rb'(?P<array>\}[ \t\r\n]*\])[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}?[ \t\r\n]*\Z)'
 )
-# An event that contains a list of objects with event-like keys is split, too. Join at most this many pieces.
+# Also splits an event that contains a list of objects with event-like keys. Join at most this many pieces.
 _MOST_JOINED: Final = 64
-# If more pieces than this are bad, they are not events with such lists: do not try to join them.
+# If more pieces than this are bad, the cause is not events with such lists: do not try to join pieces.
 _MOST_BAD: Final = 10_000
 
 
@@ -114,7 +114,7 @@ class _Pieces:
         self._joined = _passing({i: text[starts[i] : stops[j]] for i, j in self._joins.items()})
 
     def _good(self, stops: dict[int, int]) -> dict[int, bytes]:
-        """Those bad pieces that are elements up to their stop."""
+        """Return the bad pieces that are elements up to their stop."""
         return _passing({i: self.texts[i][: stops[i]] for i in self.bad if i in stops})
 
     def save(self, i: int) -> _Saved:
@@ -129,7 +129,7 @@ class _Pieces:
         return _Saved(i + 1, self._first.get(i, b""), malformed=True)
 
     def _save_to_end(self, i: int, end: _ArrayEnd) -> _Saved:
-        """The array ends in the piece: no later piece is part of it."""
+        """Save the piece in which the array ends: no later piece is part of the array."""
         return _Saved(
             len(self.texts),
             self._to_end.get(i) or self._first.get(i, b""),
@@ -157,7 +157,7 @@ def ends_array(text: bytes, at: int) -> bool:
 
 
 def broken_end(text: bytes) -> int:
-    """Find the end of the array inside an element too broken for brackets to show it; -1 if there is none.
+    """Find the end of the array inside an element too broken for brackets to show it; -1 if not found.
 
     Going by the quotes and brackets before it, such an end is inside a string, or closes everything open. The
     result is the position just after it.
@@ -221,7 +221,7 @@ def _last_depths(marks: Marks, pieces: int) -> Int32:
 
 
 def _joins(depth_after: Int32, bad: Int64) -> dict[int, int]:
-    """For bad pieces that end inside brackets: the later piece at whose end all of these are closed."""
+    """Return, for bad pieces that end inside brackets, the later piece that closes all of these brackets."""
     joins: dict[int, int] = {}
     if len(bad) > _MOST_BAD:
         return joins

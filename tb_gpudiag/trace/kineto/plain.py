@@ -111,7 +111,7 @@ class PlainFields(Fields):
         return pa.array(texts, pa.string()).dictionary_encode()
 
     def _values(self, name: str, rows: Int64 | None = None) -> list[Any]:
-        """Return the values of all events, or of these."""
+        """Return the values at these rows, or of all events."""
         if name in kineto.FIELDS:
             entries, (key, _) = self._events, kineto.FIELDS[name]
         else:
@@ -144,7 +144,7 @@ def _json(value: Any) -> str:
 
 
 def _decimal(value: Any) -> float:
-    """Return a number, or one in a string; NaN for anything else."""
+    """Return a number, also if it is in a string; NaN for anything else."""
     if type(value) is int or (isinstance(value, str) and _NUMERAL.fullmatch(value)):
         try:
             return float(value)
@@ -154,7 +154,7 @@ def _decimal(value: Any) -> float:
 
 
 def _integer(value: Any, address: bool) -> int | None:
-    """Return a number that fits 64 bits, rounded, or one in a string."""
+    """Return a number, rounded, also if it is in a string; None if it does not fit 64 bits."""
     if isinstance(value, str) and _NUMERAL.fullmatch(value):
         number = Decimal(value)
         value = int(number.to_integral_value(ROUND_HALF_UP)) if abs(number) < 2 * _LARGEST else None

@@ -48,12 +48,12 @@ class Stream:
         return b""
 
     def put_back(self, text: bytes) -> None:
-        """Put text back, so that it is the next block."""
+        """Make text the next block."""
         if text:
             self._returned.append(text)
 
     def take_back(self) -> bytes:
-        """Take all text that was put back; empty if there is none."""
+        """Take all text that was put back; empty if nothing was."""
         text = b"".join(reversed(self._returned))
         self._returned.clear()
         return text
@@ -147,7 +147,7 @@ class TopLevel:
         return False
 
     def _events(self) -> None:
-        """Have the array read that starts at the next byte."""
+        """Read the array that starts at the next byte."""
         self._at += 1
         self.event_arrays += 1
         if self.event_arrays == 2:
@@ -261,7 +261,9 @@ class TopLevel:
 
     def _not_a_trace(self, what: str) -> NotATrace:
         return NotATrace(
-            what, where=self._path, remedy="name a file that torch.profiler.tensorboard_trace_handler wrote"
+            what,
+            where=self._path,
+            remedy="the file is damaged, or not a torch.profiler trace: delete it or record again",
         )
 
 

@@ -245,7 +245,7 @@ def _is_entry(entry: Any) -> bool:
 def _without_strays(
     histories: list[_History], marked: list[Mark], notes: list[str]
 ) -> tuple[list[_History], list[Mark]]:
-    """Settle times far from all others (see stray.py), and make those of each history never decrease."""
+    """Settle times far from all others (see stray.py), and make the times of each history never decrease."""
     mark_ns = np.array([time_us for _, _, time_us in marked], np.int64) * 1000
     bounds = reach(mark_ns, *(history.time_us * 1000 for history in histories))
     marks_near = within_times(mark_ns, *bounds)

@@ -11,8 +11,8 @@ import numpy as np
 from tb_gpudiag.trace.events import Events, Thread
 from tb_gpudiag.vocabulary.recorded import Category
 
-# Steps, optimizers, loaders and the user's own marks: about ten per step. Their ring buffer is as long as
-# that of the memory history.
+# Steps, optimizers, loaders and the user's own marks: about ten per step. Marks have a ring buffer of their
+# own, as long as the memory history's.
 MARKS_LIMIT: Final = 2_000_000
 _NAME_LIMIT: Final = 1_000
 # µs since 1970 take 51 bits. With twice as many µs, nanoseconds would not fit 64 bits.

@@ -95,8 +95,8 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
     memory snapshot has, and TooLarge if it would take far more memory than a snapshot of this size.
     """
     _check_instructions(data, path)
-    # Only these take much more memory than they take in the file. Counting all such bytes, whatever they
-    # mean, never gives too few.
+    # Only lists and dicts take much more memory than bytes in the file. Counting their instructions wherever
+    # such a byte stands never gives too few.
     containers = data.count(b"}") + data.count(b"]")
     most = min(limits.max_snapshot_entries, _ANY_CONTAINERS + len(data) // limits.least_bytes_per_container)
     if containers > most:

@@ -15,11 +15,11 @@ FRAMES_LIMIT: Final = 128
 NAME_LIMIT: Final = 300
 # Tens of thousands of stacks of fifty frames take about 100 MB.
 TEXT_LIMIT: Final = 256 << 20
-# A list that comes again, or that has the same frames as another one, is recognized without reading its
-# frames. This many are remembered.
+# A list that appears again, or has the same frames as another one, is recognized without reading its frames.
+# This many lists are remembered.
 _KNOWN_LISTS: Final = 200_000
 
-# C++ frames of the interpreter and of the code that captures the stack. torch's own viewer skips them, too.
+# C++ frames of the interpreter and of the code that captures the stack. torch's own viewer also skips them.
 _NOISE_NAMES: Final = (
     "unwind::unwind",
     "CapturedTraceback::gather",

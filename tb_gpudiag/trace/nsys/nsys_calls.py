@@ -24,7 +24,7 @@ _LEAST_OFF_NS: Final = 10_000
 # States of a thread that leaves the CPU.
 _OFF: Final = {1: "preempted (OS)", 2: "waiting (OS)", 3: "page fault or disk (OS)"}
 _OFF_UNKNOWN: Final = "off the CPU (OS)"
-# Calls shorter than this are not waits, and the profiler itself makes many of them.
+# Shorter calls are not waits, and the profiler itself makes many of them.
 _LEAST_WAIT_NS: Final = 1_000
 
 
@@ -97,8 +97,8 @@ def overhead(database: Database) -> Iterator[TracePart]:
 def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[TracePart]:
     """Read calls of the system's libraries in which a thread waits, such as `poll (OS)`, as annotations.
 
-    Only those of threads that call CUDA or have ranges (global ids), and outside of CUDA's calls and of
-    operators: inside, they are how those wait. `covered` learns of them.
+    threads_kept: global ids of the threads that call CUDA or have ranges. Only their calls count, and only
+    outside of CUDA's calls and of operators, which wait by such calls themselves. `covered` learns of them.
     """
     for rows in database.chunks("OSRT_API", _CALL):
         at = rows.numbers
@@ -112,7 +112,7 @@ def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> I
 
 
 def off_cpu(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[TracePart]:
-    """Read when a thread was not running, of which nothing else says why: another process took its CPU, or it
+    """Read when a thread was not running and nothing else says why: another process took its CPU, or it
     waited for memory, a disk or a lock. Nothing begins or ends on the thread meanwhile.
     """
     at = database.whole("SCHED_EVENTS", ("start", "isSchedIn", "globalTid", "threadState")).numbers

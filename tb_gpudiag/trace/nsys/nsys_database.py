@@ -1,4 +1,4 @@
-"""Read tables of an SQLite file that Nsight Systems exported, or somebody who says so, into arrays."""
+"""Read tables of an SQLite file into arrays. Nsight Systems exported the file, or so it says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LEAST_BYTES_PER_S: Final = 2 << 20
 _LONGEST_TEXT: Final = 64 << 20
 _IDS_AT_ONCE: Final = 500
 _COMPUTED: Final = re.compile(r"\bAS\s*\(", re.IGNORECASE)
-# A column is a number of ours or a call of one of these.
+# The functions in our own queries.
 _FUNCTIONS: Final = frozenset({"coalesce", "substr", "like", "instr"})
 # A process has a few kilobytes of environment.
 _LONGEST_SETTING: Final = 64 << 10
@@ -45,7 +45,7 @@ _MOST_TABLES: Final = 1_000
 
 
 class Rows(NamedTuple):
-    """Rows of a table: columns of whole numbers (MISSING where there is none), and of text."""
+    """Rows of a table: columns of whole numbers (MISSING where a row has none), and of text."""
 
     numbers: dict[str, Int64]
     texts: dict[str, pa.Array]

@@ -1,4 +1,4 @@
-"""Files of Nsight Systems: which one a path is. Reading one is in nsys.py, which imports much more."""
+"""Files of Nsight Systems: how to tell them apart. nsys.py reads them, and imports much more."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_export(head: bytes) -> bool:
 
 
 def is_report(path: str) -> bool:
-    """Return whether the name is that of a report of Nsight Systems."""
+    """Return whether a report of Nsight Systems has such a name."""
     return path.endswith(REPORT_SUFFIXES)
 
 

@@ -228,7 +228,7 @@ def syncs(database: Database, devices: Devices, processes: Processes) -> Iterato
 def memory(database: Database, devices: Devices) -> Iterator[TracePart]:
     """Read what the driver's allocations on the GPU took and returned, in order of time.
 
-    They are those of cudaMalloc and the like. torch's caching allocator makes few of them.
+    cudaMalloc and the like make these allocations. torch's caching allocator makes few of them.
     """
     where = f"memKind = {_DEVICE_MEMORY}" if "memKind" in database.tables.get(_MEMORY_TABLE, ()) else ""
     rows = database.whole(

@@ -43,7 +43,7 @@ class Processes:
     def number(self, global_id: Int64) -> Int64:
         """Return the number of each process, from the global id of the process or of a thread of it.
 
-        GPU work of old versions has none: it is of the first process.
+        In old versions, GPU work has no global id: it belongs to the first process.
         """
         ids, own = np.unique(global_id >> _ID_BITS, return_inverse=True)
         numbers = [
@@ -53,7 +53,7 @@ class Processes:
         return np.array(numbers, np.int64)[own]
 
     def correlation(self, global_id: Int64, correlation: Int64) -> Int64:
-        """Return correlations that are different in different processes; NONE where there is none."""
+        """Return correlations that differ between processes; NONE where a row has none."""
         known = (correlation > 0) & (correlation < 1 << _CORRELATION_BITS)
         return np.where(
             known, (self.number(global_id) << _CORRELATION_BITS) | np.where(known, correlation, 0), NONE
@@ -107,7 +107,7 @@ def part(
     """Make a part of spans.
 
     at: when they `start` and `end`, in ns; MISSING if unknown. Rows without a start are malformed. columns,
-    texts: those of SpanColumns that the table has, by name.
+    texts: the fields of SpanColumns that the table has, by name.
     """
     start, end = at["start"], at["end"]
     good = (start >= EARLIEST_NS) & (start <= LATEST_NS)

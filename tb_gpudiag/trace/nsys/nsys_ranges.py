@@ -1,4 +1,4 @@
-"""NVTX ranges: those of `emit_nvtx` as operators, all others as annotations, and steps among them."""
+"""NVTX ranges: operators (of `emit_nvtx`), annotations (all others), and the steps among these."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Ranges:
                 last = np.where(found.category == Category.CPU_OP, at["end"], at["start"])
                 category, suffix = found.category, ""
                 if types == _START_END:
-                    # They need not be nested, so that they are not what a thread was doing.
+                    # These ranges need not be nested, so they do not say what a thread was doing.
                     category, suffix = np.full(len(rows), Category.OTHER, np.uint8), " ranges"
                 else:
                     covered.add(at["globalTid"], at["start"], last)
