@@ -13,8 +13,8 @@ from tb_gpudiag.trace.files import local_search
 from tb_gpudiag.trace.files.find import Found, find_traces
 from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, open_local
 from tb_gpudiag.trace.read import read_trace
+from tests.trace.files.test_find import keys, put
 from tests.trace.support import document, span
-from tests.trace.test_find import keys, put
 
 SECRET = document(span(), span())
 
