@@ -10,8 +10,8 @@ from typing import Final
 
 from tb_gpudiag.cli.assistant_rows import (
     LONGEST_NAME,
-    Answer,
-    Row,
+    AnswerData,
+    AnswerRow,
     device_row,
     fitted,
     largest_causes,
@@ -50,7 +50,7 @@ class Assistant:
         self._service = service
         self._wait_s = wait_s
 
-    def list_runs(self, first: int = 0) -> Answer:
+    def list_runs(self, first: int = 0) -> AnswerData:
         """List the traces, with the verdicts of those that were diagnosed."""
         self._service.has_traces(FIRST_SCAN_S)
         rows = [
@@ -69,7 +69,7 @@ class Assistant:
         ]
         return fitted({"next": "diagnose(trace)"}, "traces", rows, first)
 
-    def diagnose(self, trace: str, first: int = 0) -> Answer:
+    def diagnose(self, trace: str, first: int = 0) -> AnswerData:
         """Return verdict, idle time by cause and the findings, most worthwhile first."""
         report = self._report(trace)
         if "state" in report:
@@ -98,7 +98,7 @@ class Assistant:
         }
         return fitted(answer, "findings", rows, first)
 
-    def explain_finding(self, trace: str, finding: int) -> Answer:
+    def explain_finding(self, trace: str, finding: int) -> AnswerData:
         """Return a finding with its evidence, places, fix and time ranges."""
         report = self._report(trace)
         if "state" in report:
@@ -119,7 +119,7 @@ class Assistant:
         }
         return fitted(answer, "places", [{"place": place_text(place)} for place in one["places"]])
 
-    def explain_rule(self, rule: str, first: int = 0) -> Answer:
+    def explain_rule(self, rule: str, first: int = 0) -> AnswerData:
         """Return a part of the rule's page: what it means, how it is measured, and the fix."""
         found = find_any_rule(rule)
         if found is None:
@@ -137,7 +137,7 @@ class Assistant:
         end_us: float | None = None,
         device: int | None = None,
         first: int = 0,
-    ) -> Answer:
+    ) -> AnswerData:
         """Return the GPU's idle gaps in a time range, longest first."""
         span = {"start_us": start_us, "end_us": end_us}
         found = self._slice("timeline", trace, width=_TIMELINE_PIXELS, **span)
@@ -145,7 +145,7 @@ class Assistant:
             return found
         order, merged = longest_gaps(found["lanes"], device)
         first = max(0, first)
-        rows: list[Row] = []
+        rows: list[AnswerRow] = []
         for number, gap in order[first : first + _GAPS_LISTED]:
             chain = self._slice("gap", trace, device=number, gap=gap)
             by_cause = largest_causes(chain["by_cause"])
@@ -164,12 +164,12 @@ class Assistant:
         more = {"next_first": end, "of": len(order)} if end < len(order) else {}
         return {**answer, **more}
 
-    def gap(self, trace: str, device: int, gap: int) -> Answer:
+    def gap(self, trace: str, device: int, gap: int) -> AnswerData:
         """Return why the GPU was idle in one gap: the work around it, and what the host did."""
         found = self._slice("gap", trace, device=device, gap=gap)
         if "host" not in found:
             return found
-        answer: Answer = {
+        answer: AnswerData = {
             "start_us": rounded(found["start_us"]),
             "us": rounded(found["end_us"] - found["start_us"]),
             "trigger": found["trigger"],
@@ -191,7 +191,7 @@ class Assistant:
         ]
         return fitted(answer, "host", rows)
 
-    def kernels(self, trace: str, name: str = "", first: int = 0) -> Answer:
+    def kernels(self, trace: str, name: str = "", first: int = 0) -> AnswerData:
         """Return GPU work whose name contains a text, most time first."""
         found = self._slice("kernels", trace, filter=name[:LONGEST_NAME], limit=_MOST_ROWS)
         if "rows" not in found:
@@ -211,7 +211,7 @@ class Assistant:
         ]
         return fitted({"all": found["total_rows"]}, "kernels", rows, first)
 
-    def launches(self, trace: str, name: str = "", first: int = 0) -> Answer:
+    def launches(self, trace: str, name: str = "", first: int = 0) -> AnswerData:
         """Return launch hotspots (operators, modules, lines, kernels) whose name contains a text."""
         report = self._report(trace)
         if "state" in report:
@@ -233,7 +233,7 @@ class Assistant:
         ]
         return fitted({}, "launches", rows, first)
 
-    def memory(self, trace: str, first: int = 0) -> Answer:
+    def memory(self, trace: str, first: int = 0) -> AnswerData:
         """Return the memory of each device: its peak, and the places that grow or hold the peak."""
         report = self._report(trace)
         if "state" in report:
@@ -259,7 +259,7 @@ class Assistant:
                 ]
         return fitted({"devices": devices[:8]}, "sites", rows, first)
 
-    def compare(self, base: str, candidate: str, first: int = 0) -> Answer:
+    def compare(self, base: str, candidate: str, first: int = 0) -> AnswerData:
         """Compare two traces: which is faster, and where the difference went."""
         found = self._ready(lambda: self._service.compare(base, candidate))
         if "comparison" not in found:
@@ -275,7 +275,7 @@ class Assistant:
         }
         return fitted(answer, "causes", comparison["causes"], first)
 
-    def job(self, trace: str, first: int = 0) -> Answer:
+    def job(self, trace: str, first: int = 0) -> AnswerData:
         """Return the job that a trace is a rank of: who waits for whom, and a row for each rank."""
         found = self._ready(lambda: self._service.job(trace))
         if "job" not in found:
@@ -295,18 +295,18 @@ class Assistant:
         ]
         return fitted(answer, "ranks", rows, first)
 
-    def _report(self, trace: str) -> Answer:
+    def _report(self, trace: str) -> AnswerData:
         """Return the report, or the state of the analysis."""
         found = self._ready(lambda: self._service.report(trace))
-        report: Answer = found.get("report", found)
+        report: AnswerData = found.get("report", found)
         return report
 
-    def _slice(self, kind: str, trace: str, **values: float | str | None) -> Answer:
+    def _slice(self, kind: str, trace: str, **values: float | str | None) -> AnswerData:
         """Return a slice of a trace, or the state of the analysis. values: of SLICES, None by default."""
         given = {name: str(value) for name, value in values.items() if value is not None}
         return self._ready(lambda: self._service.slice(kind, trace, given))
 
-    def _ready(self, ask: Callable[[], bytes | Pending]) -> Answer:
+    def _ready(self, ask: Callable[[], bytes | Pending]) -> AnswerData:
         """Ask until the answer is there, or for as long as a client waits. Then return the state."""
         self._service.has_traces(FIRST_SCAN_S)
         until = time.monotonic() + self._wait_s
@@ -331,9 +331,9 @@ def _asked(ask: Callable[[], bytes | Pending]) -> bytes | Pending:
         ) from None
 
 
-def _read(content: bytes) -> Answer:
+def _read(content: bytes) -> AnswerData:
     """Read what the service returns. Raises GpudiagError if that is an error."""
-    answer: Answer = json.loads(gzip.decompress(content))
+    answer: AnswerData = json.loads(gzip.decompress(content))
     if answer.get("error", {}).get("what"):
         raise GpudiagError(answer["error"]["what"], remedy=answer["error"]["remedy"])
     return {key: value for key, value in answer.items() if key != "state"}

@@ -10,12 +10,12 @@ from tb_gpudiag.report.wire import dump
 from tb_gpudiag.wording.format import NAME_LIMIT, one_line
 
 ANSWER_BYTES: Final = 4_000
-"""Most bytes of an answer. Rows that do not fit are counted, with where to go on."""
+"""Most bytes of an answer. It counts the rows that do not fit, and says where the next answer continues."""
 
 LONGEST_NAME: Final = 120
 
-Row = dict[str, Any]
-Answer = dict[str, Any]
+AnswerRow = dict[str, Any]
+AnswerData = dict[str, Any]
 Gap = tuple[int, int]
 """Device and number."""
 
@@ -23,7 +23,7 @@ Gap = tuple[int, int]
 def longest_gaps(lanes: Sequence[Mapping[str, Any]], device: int | None) -> tuple[list[Gap], int]:
     """Return (device, number) of the gaps in the timeline, longest first, and how many segments are merged.
 
-    Segments of a gap that are too short for the timeline have no number. They count for none.
+    Segments that are too short for the timeline have no gap number, so they count for no gap.
     """
     length: Counter[Gap] = Counter()
     merged = 0
@@ -39,11 +39,11 @@ def longest_gaps(lanes: Sequence[Mapping[str, Any]], device: int | None) -> tupl
     return [gap for gap, _ in length.most_common()], merged
 
 
-def fitted(answer: Mapping[str, Any], key: str, rows: Sequence[Row], first: int = 0) -> Answer:
-    """Add as many rows as fit, from the one with index `first`, and where to go on."""
+def fitted(answer: Mapping[str, Any], key: str, rows: Sequence[AnswerRow], first: int = 0) -> AnswerData:
+    """Add as many rows as fit, beginning with row `first`, and where the next answer continues."""
     first = max(0, first)
     size = len(dump(answer).encode()) + 100
-    taken: list[Row] = []
+    taken: list[AnswerRow] = []
     for row in rows[first:]:
         size += len(dump(row).encode()) + 1
         if size > ANSWER_BYTES:
@@ -54,8 +54,8 @@ def fitted(answer: Mapping[str, Any], key: str, rows: Sequence[Row], first: int 
     return {**answer, key: taken, **more}
 
 
-def short(row: Row) -> Row:
-    """Leave out what is empty, and shorten texts: names in traces have thousands of characters."""
+def short(row: AnswerRow) -> AnswerRow:
+    """Leave out empty values, and shorten strings: names in traces can have thousands of characters."""
     shown = {
         key: one_line(value, NAME_LIMIT if key in ("title", "verdict") else LONGEST_NAME)
         if isinstance(value, str)
@@ -67,7 +67,7 @@ def short(row: Row) -> Row:
     }
 
 
-def device_row(device: Mapping[str, Any]) -> Row:
+def device_row(device: Mapping[str, Any]) -> AnswerRow:
     """Return the step window of a device and its idle time."""
     window = device["window_us"]
     return {

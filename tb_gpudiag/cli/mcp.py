@@ -10,7 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 from tb_gpudiag.cli.assistant import Assistant
-from tb_gpudiag.cli.assistant_rows import Answer
+from tb_gpudiag.cli.assistant_rows import AnswerData
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report.wire import dump
 from tb_gpudiag.service.index.roots import roots_from
@@ -56,7 +56,7 @@ def _require_sdk() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpudiag mcp",
-        description="Answer a coding assistant's questions about traces, over standard input and output "
+        description="AnswerData a coding assistant's questions about traces, over standard input and output "
         "(Model Context Protocol). It reads only what is below DIR, and changes nothing there. Needs the "
         "extra `mcp`.",
         epilog="Exit status: 0 the client has left, 2 invalid usage, or the SDK is not installed.",
@@ -91,7 +91,7 @@ def server(assistant: Assistant, path: str) -> MCPServer[Any]:
     return made
 
 
-def _as_text(answer: Callable[_Parameters, Answer], path: str) -> Callable[_Parameters, str]:
+def _as_text(answer: Callable[_Parameters, AnswerData], path: str) -> Callable[_Parameters, str]:
     """Return a function that returns the answer as compact JSON, and reports errors as the SDK expects.
 
     Errors name files relative to the path.

@@ -18,10 +18,10 @@ ROWS_COMPARED: Final = 400
 
 _NOT_COMPUTING: Final = frozenset({"collective", "copy", "set"})
 
-# Inputs of an operator that are looked at: those that follow are scalars and options.
+# The first inputs of an operator. Later ones are scalars and options.
 _INPUTS: Final = 6
 
-# Ranks whose operators all differ would have as many as rows.
+# If the operators of all ranks differ, there is a column for each row.
 _MOST_CELLS: Final = 4_000_000
 
 
@@ -31,11 +31,12 @@ _Cell = tuple[int, int, int, int, tuple[float, ...] | None]
 
 @dataclass(frozen=True)
 class KernelsCompared:
-    """Each rank's kernels by those of its peers, shape (members,) each; NaN if they cannot be compared.
+    """Each rank's kernels relative to its peers' kernels, shape (members,) each; NaN if they cannot be
+    compared.
 
-    time: how many times as long they take. work: how many times as much they do, by the number of kernels and
-    the sizes of their inputs. slower: how many times as long the same work takes, median over the operators.
-    shaped: share of the time of kernels with known shapes.
+    time: how many times as long they take. work: how many times as much work they do, by the number of
+    kernels and the sizes of their inputs. slower: how many times as long the same work takes, median over the
+    operators. shaped: share of the time that is in kernels with known shapes.
     """
 
     time: Float64
@@ -79,7 +80,7 @@ def _cells(members: Sequence[Digest]) -> tuple[list[_Cell], int]:
             zip(*columns, strict=True), counts, times, strict=True
         ):
             if family not in _NOT_COMPUTING and name not in ("", REST):
-                # The kernel of an operator depends on the shapes; that of none is its own.
+                # Which kernel an operator runs depends on the shapes; without an operator, the name is all.
                 key = (operator, family) if operator else ("", name)
                 cells.append((index, names.setdefault(key, len(names)), count, time, _elements(shapes)))
     return cells, len(names)
@@ -116,7 +117,7 @@ def _lower_median(values: Float64) -> Float64:
 
 
 def _ratio(values: Float64, usual: Float64) -> Float64:
-    """Values by the usual ones; 1 where one of the two is 0."""
+    """Return values divided by the usual values; 1 where either is 0."""
     known = (values > 0) & (usual[None] > 0)
     found: Float64 = np.where(known, values / np.where(usual[None] > 0, usual[None], 1.0), 1.0)
     return found

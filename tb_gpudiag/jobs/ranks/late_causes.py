@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
 
-# How many operations before a collective its lateness is looked for.
+# How many operations to look back for the cause of a late arrival.
 _BACK: Final = (1, 2, 3, 5, 8, 13)
 
 # A part that explains less of the lateness than this is not its cause.
@@ -20,9 +20,12 @@ _LEAST_EXPLAINED: Final = 0.4
 
 @dataclass(frozen=True)
 class LateCause:
-    """part: computing, copying or a cause of idle time, "" if no part explains it. place: where the rank's
-    host was most of the idle time, or "". waited_for: collective (index in Waits) in which the rank itself
-    waited more than the others, so that its lateness began there; NONE if it did not."""
+    """Why a rank was late.
+
+    part: computing, copying or a cause of idle time; "" if no part explains the lateness. place: where the
+    rank's host was most of the idle time, or "". waited_for: the earlier collective (index in Waits) in which
+    the rank waited more than the others, so that its lateness began there; NONE without one.
+    """
 
     part: str
     time_ns: int
@@ -45,8 +48,8 @@ class LateCauses:
         self._found: dict[int, LateCause] = {}
 
     def cause(self, collective: int) -> LateCause:
-        """Compare the rank that came last with the median of the others, over as many operations before this
-        one as explain the lateness best."""
+        """Compare the last rank with the median of the others, over the number of operations that explains
+        the lateness best."""
         if collective not in self._found:
             self._found[collective] = self._cause(collective)
         return self._found[collective]
@@ -83,7 +86,8 @@ class LateCauses:
         )
 
     def _waited_for(self, row: int, others: Int64, late_ns: int) -> int:
-        """The rank's previous collective if it waited there longer than the others did in theirs."""
+        """Return the rank's previous collective if the rank waited longer there than the others did in
+        theirs."""
         before = row - 1
         if before < 0 or self._operations.member[before] != self._operations.member[row]:
             return NONE
@@ -91,7 +95,7 @@ class LateCauses:
         return int(self._of[before]) if self._waiting[before] - usual >= _LEAST_EXPLAINED * late_ns else NONE
 
     def chain(self, collective: int, most: int = 8) -> list[int]:
-        """Collectives from this one back to where the lateness began."""
+        """Return the collectives from this one back to where the lateness began."""
         found = [collective]
         while len(found) < most:
             before = self.cause(found[-1]).waited_for

@@ -1,4 +1,5 @@
-"""Which digests are ranks of one job, recorded at the same time. What does not fit is said and left out."""
+"""Find the digests that are ranks of one job, recorded at the same time. Notes say which digests are left
+out."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _SAME_TIME: Final = 0.5
 
 @dataclass(frozen=True)
 class JobSet:
-    """Recordings of one job at one time, one per rank, by rank. world_size: 0 if no trace says."""
+    """Recordings of one job at one time, one per rank, sorted by rank. world_size: 0 if no trace says it."""
 
     run: str
     world_size: int
@@ -98,7 +99,7 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
 
 
 def _no_rank(about: About) -> str:
-    """Return why a recording is not that of a rank, "" if it is."""
+    """Return why a recording is not of a rank; "" if it is."""
     if about.rank == NONE and about.recorder == "nsys":
         return " does not say which rank it is: set RANK and WORLD_SIZE in the environment of nsys profile"
     if about.rank == NONE:
@@ -128,7 +129,7 @@ def _sort_by_time(run: str, world_size: int, members: list[Digest], notes: list[
 
 
 def _told_apart(rank: int, own: list[Digest], notes: list[str]) -> list[Digest]:
-    """Return a rank's recordings in the order of time, without those of the same time."""
+    """Return a rank's recordings in time order, without those that overlap."""
     own.sort(key=lambda digest: digest.about.origin_ns)
     twice = _overlapping(own)
     if twice:
@@ -141,7 +142,7 @@ def _told_apart(rank: int, own: list[Digest], notes: list[str]) -> list[Digest]:
 
 
 def _overlapping(own: Sequence[Digest]) -> list[Digest]:
-    """Recordings of one rank that share most of their time with another one of them."""
+    """Return the recordings of one rank that share most of their time with another one."""
     found = []
     for i, digest in enumerate(own):
         if any(_shared(digest.about, other.about) for j, other in enumerate(own) if i != j):
@@ -164,9 +165,9 @@ def _shared(one: About, other: About) -> bool:
 
 
 def _simultaneous(members: Sequence[Digest]) -> bool:
-    """Return whether each rank has one recording, and those of one host overlap.
+    """Return whether each rank has one recording, and the recordings of each host overlap.
 
-    Clocks of different hosts may differ by hours: then the numbers of shared collectives have to agree.
+    Clocks of hosts may differ by hours. Then the sequence numbers of shared collectives have to agree.
     """
     if len({member.about.rank for member in members}) < len(members) or len(members) < 2:
         return False
@@ -238,7 +239,7 @@ def _lacks_collectives(about: About) -> bool:
 
 
 def _recorder_notes(members: Sequence[Digest]) -> list[str]:
-    """Say which ranks were recorded in which way, if they differ in that."""
+    """Say which recorder recorded which ranks, if there are several recorders."""
     found = {name: [m for m in members if m.about.recorder == key] for key, name in RECORDERS.items()}
     if not all(found.values()):
         return []
@@ -249,7 +250,7 @@ def _recorder_notes(members: Sequence[Digest]) -> list[str]:
 
 
 def _group_notes(members: Sequence[Digest]) -> list[str]:
-    """Say which process groups the ranks do not agree on."""
+    """Say on which process groups the ranks disagree."""
     first: dict[tuple[str, int], tuple[int, list[int]]] = {}
     said: list[str] = []
     for member in members:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 
 LATE_RECORDING = "late_recording"
-"""Why the last rank was late, if its recording started late. Other reasons are parts of its time."""
+"""Why the last rank was late: its recording started late. All other reasons are parts of the rank's time."""
 
 RECORD_STEPS = (
     "Record at least five steps on all ranks at once: schedule(wait=5, warmup=2, active=6), begun in the "
@@ -61,12 +61,12 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def ranks_evidence(facts: JobFacts, members: Int64) -> Evidence:
-    """The ranks that a finding is about."""
+    """Return the ranks that a finding is about."""
     return Evidence("Ranks", numbers_text(facts.ranks(members)))
 
 
 def culprits_text(facts: JobFacts, members: Int64) -> str:
-    """Ranks, and their host if these are all of its ranks and there are others."""
+    """Name the ranks, and their host if they are all of its ranks and the job has other hosts."""
     text = ranks_text(facts.ranks(members))
     abouts = [member.about for member in facts.set.members]
     hosts = {abouts[member].host for member in members.tolist()}

@@ -42,7 +42,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         return _confirmed(facts, uneven, window_ns)
     if PIPELINE in facts.parallelism and (stages := _stages(facts, window_ns)) is not None:
         return stages
-    # A router of experts never is quite even.
+    # A router of experts is never quite even.
     if not uneven.found and EXPERT not in facts.parallelism and (taking_turns := _in_turn(facts, window_ns)):
         return taking_turns
     if uneven.found:
@@ -55,8 +55,8 @@ def check(facts: JobFacts) -> RuleAnswer:
 
 
 def _confirmed(facts: JobFacts, uneven: Uneven, window_ns: int) -> RuleAnswer:
-    """A finding, unless a replay shows that a job whose slowest rank varies loses nothing by it: in a
-    pipeline, ranks that are slow now and then are hidden behind the others."""
+    """Return a finding, unless the slowest rank varies and a replay shows that this costs nothing: in a
+    pipeline, other ranks hide those that are slow now and then."""
     saved_ns = facts.saved_ns(EVEN_WORK) if uneven.pattern == "varying" else None
     if saved_ns is not None and saved_ns < LEAST_SHARE * window_ns:
         return Clear(f"with even work, the replayed steps are {share(saved_ns, window_ns)} shorter")
@@ -64,7 +64,7 @@ def _confirmed(facts: JobFacts, uneven: Uneven, window_ns: int) -> RuleAnswer:
 
 
 def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
-    """A finding if ranks take turns in being slow, so that only a replay shows what it costs: two ranks from
+    """Return a finding if ranks take turns being slow, so that only a replay shows the cost: two ranks from
     step to step, or replicas of a pipeline from microbatch to microbatch."""
     steps = len(facts.own_time.steps)
     if not steps or _spread(facts) < LEAST_SPREAD:
@@ -88,7 +88,8 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
 
 
 def _spread(facts: JobFacts) -> float:
-    """How much longer the slowest rank of a usual step is than its peers, as a share of their own time."""
+    """Return how much longer than its peers the slowest rank of a usual step takes, as a share of their own
+    time."""
     usual = np.maximum(1, facts.own_time.usual_ns)
     return float(np.median((facts.own_time.excess_ns / usual).max(axis=0)))
 
@@ -134,8 +135,8 @@ def _more_work(facts: JobFacts, members: Int64) -> list[Evidence]:
 
 
 def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
-    """A finding if the slowest stage computes much longer than the others. Of each stage, the rank that
-    computes least counts: a slow one among its replicas is not the stage's."""
+    """Return a finding if the slowest stage computes much longer than the others. The rank that computes
+    least stands for its stage: a slow replica does not make the stage slow."""
     own = facts.own_time
     if own.staged:
         return None
