@@ -1,4 +1,4 @@
-"""`gpudiag schema`: print the JSON Schema of `gpudiag diagnose --format json`."""
+"""`gpudiag schema`: print the JSON Schema of `gpudiag diagnose --format json`, made from report.proto."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from tb_gpudiag.report.json_schema import diagnosis_schema
+from google.protobuf.descriptor import FieldDescriptor
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import is_repeated
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -19,3 +23,71 @@ def run(arguments: Sequence[str]) -> int:
     json.dump(diagnosis_schema(), sys.stdout, indent=1)
     sys.stdout.write("\n")
     return 0
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_MOST_UINT32 = 2**32 - 1
+_SCALARS: dict[int, dict[str, Any]] = {
+    FieldDescriptor.TYPE_DOUBLE: {"type": "number"},
+    FieldDescriptor.TYPE_FLOAT: {"type": "number"},
+    FieldDescriptor.TYPE_INT32: {"type": "integer"},
+    FieldDescriptor.TYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": _MOST_UINT32},
+    FieldDescriptor.TYPE_BOOL: {"type": "boolean"},
+    FieldDescriptor.TYPE_STRING: {"type": "string"},
+}
+
+
+def diagnosis_schema() -> dict[str, Any]:
+    """Return the schema of the whole document.
+
+    Fields with default values are there, too: only messages that were never set are missing. Newer versions
+    may add fields.
+    """
+    definitions: dict[str, Any] = {}
+    reports, jobs, error = (
+        _reference(message.DESCRIPTOR, definitions) for message in (pb.Report, pb.JobReport, pb.Problem)
+    )
+    return {
+        "$schema": DIALECT,
+        "title": "gpudiag diagnose --format json",
+        "type": "object",
+        "properties": {
+            "reports": {"type": "array", "items": reports},
+            "jobs": {"type": "array", "items": jobs},
+            "errors": {"type": "array", "items": error},
+        },
+        "required": ["reports", "jobs"],
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _reference(message: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Define the message and those in it, once."""
+    name = message.full_name.partition(".")[2]
+    if name not in definitions:
+        definitions[name] = {}  # messages may contain themselves
+        definitions[name] = {
+            "type": "object",
+            "properties": {field.name: _field(field, definitions) for field in message.fields},
+            "required": [
+                field.name for field in message.fields if field.message_type is None or is_repeated(field)
+            ],
+        }
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _field(field: FieldDescriptor, definitions: dict[str, Any]) -> dict[str, Any]:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        value = _one(field.message_type.fields_by_name["value"], definitions)
+        return {"type": "object", "additionalProperties": value}
+    one = _one(field, definitions)
+    return {"type": "array", "items": one} if is_repeated(field) else one
+
+
+def _one(field: FieldDescriptor, definitions: dict[str, Any]) -> dict[str, Any]:
+    if field.message_type is not None:
+        return _reference(field.message_type, definitions)
+    if field.enum_type is not None:
+        return {"type": "string", "enum": [value.name for value in field.enum_type.values]}
+    return _SCALARS[field.type]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tb_gpudiag.errors import CorruptEntry, GpudiagError, LimitReached, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.parameters import Values
+from tb_gpudiag.report.slices.parameters import QueryValues
 from tb_gpudiag.report.slices.slice_table import SLICES
 from tb_gpudiag.service.analyses.analysis_queue import MODULE, AnalysisQueue
 from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key
@@ -110,7 +110,7 @@ class Service:
         record = self._entry(id_).record
         return record.answer if record is not None else self._result(id_, self._read_report)
 
-    def slice(self, kind: str, id_: str, values: Values) -> bytes | Pending:
+    def slice(self, kind: str, id_: str, values: QueryValues) -> bytes | Pending:
         """Return a slice of the trace's timeline or memory, as gzipped JSON. kind, values: of SLICES.
 
         Raises:

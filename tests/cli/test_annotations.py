@@ -13,8 +13,8 @@ import pytest
 
 from tb_gpudiag.cli.annotations import github_annotations, sarif
 from tb_gpudiag.cli.main import main
+from tb_gpudiag.cli.schema import diagnosis_schema
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.json_schema import diagnosis_schema
 from tests.jobs.compare.sides import finding, trace
 from tests.report.reports import slow_loader
 from tests.simulator import simulate

@@ -30,7 +30,7 @@ from tb_gpudiag.report.slices.operators.kernel_table import slice_kernels
 from tb_gpudiag.report.slices.operators.operator_table import slice_operators
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
-from tb_gpudiag.report.slices.parameters import Rows, Search
+from tb_gpudiag.report.slices.parameters import Search, WantedRows
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_events import event_details
 from tb_gpudiag.report.slices.timeline_range import range_statistics
@@ -143,8 +143,8 @@ def _diagnose(content: bytes, name: str) -> None:
         shown = slice_timeline(arrays, start_us, end_us, 500)
         assert sum(len(lane.box_start_us) for lane in shown.lanes) <= MOST_BOXES
         assert to_json(range_statistics(arrays, start_us, end_us))
-        assert to_json(slice_operators(arrays, "operator", "stack", Rows("gpu_self"), start_us, end_us))
-        assert to_json(slice_kernels(arrays, "operator", Rows("total"), start_us, end_us))
+        assert to_json(slice_operators(arrays, "operator", "stack", WantedRows("gpu_self"), start_us, end_us))
+        assert to_json(slice_kernels(arrays, "operator", WantedRows("total"), start_us, end_us))
         assert to_json(slice_call_tree(arrays, "gpu", None, start_us, end_us))
     for match in find_events(arrays, Search(""), 20).events:
         assert to_json(event_details(arrays, match.number))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.jobs.history.history_view import history_document
-from tb_gpudiag.jobs.report.job_view import job_document
+from tb_gpudiag.jobs.report.job_view import job_document, run_table
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.sections.run_table import run_table
 from tb_gpudiag.report.views.sections.trace_header import limiter
 
 GPU = "NVIDIA H100"

@@ -15,7 +15,7 @@ from tb_gpudiag.facts.stepping.inferred import StepEvidence
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind
 from tb_gpudiag.jobs.compare.comparison import MEMORY_FIGURES
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.host_messages import KINDS as HOST_KINDS
+from tb_gpudiag.report.building.time_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.rules.shared.leak_state import FloorState
 from tb_gpudiag.rules.verdict import WindowParts

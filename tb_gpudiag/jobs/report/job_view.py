@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tb_gpudiag.jobs.part_words import part_noun
@@ -25,10 +25,9 @@ from tb_gpudiag.report.views.document import (
 from tb_gpudiag.report.views.sections.finding_sections import findings
 from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
-from tb_gpudiag.report.views.sections.run_table import run_table, worst_first
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
-from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
+from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tb_gpudiag.wording.vocabulary import limiter_word
 
 RANKS_SHOWN: Final = 32
@@ -304,3 +303,50 @@ def _notes(report: pb.JobReport) -> Lines:
     if report.missing and not any("missing" in note for note in report.notes):
         said.append(f"Missing: ranks {numbers_text(report.missing_ranks)}")
     return lines("notes", "Notes on the recordings", [*report.notes, *said])
+
+
+_RUN_COLUMNS = (
+    Column("Run"),
+    Column("Step", Kind.NUMBER, "Median duration of a step."),
+    Column("GPU busy", Kind.NUMBER, "Share of the step window in which the busiest GPU worked."),
+    Column("Limited by"),
+    Column("First finding"),
+    Column("Saves up to", Kind.NUMBER, "Share of the step window that the first fix saves, at most."),
+)
+
+
+def worst_first(rows: Iterable[pb.RunRow]) -> list[pb.RunRow]:
+    """Sort by severity, then by what fixing the first finding saves."""
+    return sorted(rows, key=lambda row: (-row.severity, -row.saving_share, row.run, row.worker))
+
+
+def run_table(rows: Sequence[pb.RunRow]) -> Table:
+    """Return the table of these rows, in their order."""
+    jobs = sum(row.kind == pb.TraceInfo.job for row in rows)
+    recordings = len(rows) - jobs
+    parts = [count(jobs, "job")] * bool(jobs) + [count(recordings, "recording")] * bool(recordings)
+    return table("overview", " and ".join(parts), _RUN_COLUMNS, map(_run_row, rows))
+
+
+def _run_row(row: pb.RunRow) -> tuple[Cell, ...]:
+    measured = row.kind in (pb.TraceInfo.trace, pb.TraceInfo.job)
+    return (
+        _run_name(row),
+        duration(row.step_us * 1_000) if row.step_us else "",
+        share_of(row.busy_share, 1) if measured and row.busy_share else "",
+        limiter_word(pb.Verdict.Limiter.Name(row.limiter), on_gpu=row.busy_share > 0),
+        _first_finding(row),
+        share_of(row.saving_share, 1) if row.saving_share else "",
+    )
+
+
+def _run_name(row: pb.RunRow) -> str:
+    run = "" if row.run in ("", ".") else row.run
+    who = f"job of {count(row.ranks, 'rank')}" if row.kind == pb.TraceInfo.job else row.worker
+    return " · ".join(part for part in (run, who) if part)
+
+
+def _first_finding(row: pb.RunRow) -> str:
+    if not row.first_rule:
+        return "none"
+    return f"{pb.Finding.Severity.Name(row.severity)} {row.first_rule} {row.first_title}"

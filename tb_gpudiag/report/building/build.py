@@ -14,13 +14,15 @@ from tb_gpudiag.report.building.finding_messages import (
     plan_message,
     unchecked_messages,
 )
-from tb_gpudiag.report.building.host_messages import host_messages
-from tb_gpudiag.report.building.kernel_messages import family_messages
-from tb_gpudiag.report.building.launch_messages import hotspot_messages, queue_messages
 from tb_gpudiag.report.building.memory_messages import memory_messages
-from tb_gpudiag.report.building.recording_message import counter_messages, recording_cost_message
-from tb_gpudiag.report.building.sync_messages import sync_site_messages
-from tb_gpudiag.report.building.trace_message import trace_message
+from tb_gpudiag.report.building.time_messages import (
+    family_messages,
+    host_messages,
+    hotspot_messages,
+    queue_messages,
+    sync_site_messages,
+)
+from tb_gpudiag.report.building.trace_message import counter_messages, recording_cost_message, trace_message
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import Verdict, find_verdict

@@ -1,19 +1,23 @@
-"""The trace: its file, its recording and notes from reading it."""
+"""The trace: its file, notes from reading it, what recording it cost, and the counters in it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import without_url_secrets
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.intervals import Intervals, Window
 from tb_gpudiag.facts.core.recording import Recorded
+from tb_gpudiag.facts.waiting.overhead import RecorderCost
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import UINT32_MAX, us
-from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS
+from tb_gpudiag.trace.events import Counter, Trace
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.wording.format import one_line
 
@@ -79,3 +83,39 @@ def _number(metadata: Mapping[str, Any], key: str, missing: int) -> int:
     """A small count in the trace's metadata, which may contain anything."""
     value = metadata.get(key)
     return value if type(value) is int and 0 <= value < 2**31 else missing
+
+
+def recording_cost_message(cost: RecorderCost, window: Window) -> pb.RecordingCost | None:
+    """Estimate what recording frames and operators took of the step window; None without frames."""
+    whole = Intervals(np.array([window.start_ns]), np.array([window.end_ns]))
+    frames = cost.frames(whole)
+    if not frames or not window.duration_ns:
+        return None
+    low_ns = cost.spent_ns(whole, cost.frame_ns or LEAST_NS)
+    high_ns = max(low_ns, cost.spent_ns(whole, MOST_NS))
+    return pb.RecordingCost(
+        frames=frames,
+        operators=cost.operators(whole),
+        frame_us=us(cost.frame_ns or 0),
+        low_us=us(low_ns),
+        high_us=us(high_ns),
+        low_share=low_ns / window.duration_ns,
+        high_share=high_ns / window.duration_ns,
+    )
+
+
+def counter_messages(counters: Sequence[Counter]) -> list[pb.Counter]:
+    """Summarize the values of each counter."""
+    return [
+        pb.Counter(
+            name=one_line(counter.name),
+            unit=counter.unit,
+            device=counter.device,
+            samples=len(counter.value),
+            least=float(counter.value.min()),
+            mean=float(counter.value.mean()),
+            most=float(counter.value.max()),
+            timed=counter.timed,
+        )
+        for counter in counters
+    ]

@@ -49,7 +49,7 @@ _LESS_DETAIL: Final = "this HTML file has no room for the whole timeline: some s
 _ONLY_TRACE: Final = "trace"
 
 _MOST_ROWS: Final = 150
-"""Rows of each table of operators and kernels."""
+"""WantedRows of each table of operators and kernels."""
 
 
 def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns: int) -> Content:

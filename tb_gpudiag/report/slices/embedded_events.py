@@ -47,7 +47,7 @@ _TEXTS: Final = ("stack", "shapes", "types", "settings")
 Content = dict[str, Any]
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A part of the recording. The events that reach into it are in the file."""
 
     start_ns: int
@@ -65,8 +65,8 @@ class Embedded:
 
     content: Content
     size: int  # of the content, in characters
-    gpu: Part
-    host: Part
+    gpu: FilePart
+    host: FilePart
     start_ns: Int64  # of all events of the trace, ascending
 
     def count(self, start_us: float, end_us: float) -> float:
@@ -78,8 +78,8 @@ class Embedded:
         return float(stop - first)
 
 
-WHOLE: Final = Part(-FAR_NS, FAR_NS)
-NOTHING: Final = Part(0, 0)
+WHOLE: Final = FilePart(-FAR_NS, FAR_NS)
+NOTHING: Final = FilePart(0, 0)
 
 
 def embedded_events(prepared: Prepared, room: int) -> Embedded:
@@ -110,7 +110,7 @@ class _Events:
         self.boxes = found.take(np.lexsort((found.start_ns, found.row)))
         self.is_work = self.shown.rows_of("stream")[self.boxes.row]
 
-    def largest(self, of: Bool, room: int, used: int, pack: Callable[[Part], Content]) -> Part:
+    def largest(self, of: Bool, room: int, used: int, pack: Callable[[FilePart], Content]) -> FilePart:
         """Return a part of the recording whose events have room. of: mask of those that the part limits;
         used: room that others take."""
         start = np.sort(self.boxes.start_ns[of])
@@ -125,7 +125,7 @@ class _Events:
         for _ in range(_TRIES):
             if count <= 0:
                 break
-            part = Part(self._begin_ns, int(start[count]))
+            part = FilePart(self._begin_ns, int(start[count]))
             size = _size(pack(part))
             if size <= room:
                 return part
@@ -139,7 +139,7 @@ class _Events:
         steps = self.prepared["step_start_ns"]
         return int(steps[1]) if len(steps) > 2 else WHOLE.start_ns
 
-    def packed(self, gpu: Part, host: Part) -> Content:
+    def packed(self, gpu: FilePart, host: FilePart) -> Content:
         """Return what reaches into these parts."""
         starts, ends = self.boxes.start_ns, self.boxes.start_ns + self.boxes.duration_ns
         kept = np.where(self.is_work, gpu.overlaps(starts, ends), host.overlaps(starts, ends))
@@ -222,7 +222,7 @@ class _Events:
             "link_kind": np.asarray(self.prepared["link_kind"])[kept].astype(np.int64),
         }
 
-    def _idle(self, part: Part) -> dict[str, Int64]:
+    def _idle(self, part: FilePart) -> dict[str, Int64]:
         """Return gaps and the segments of the idle ledger. A chain is a device's place in `chains`. Gaps are
         numbered through all devices."""
         found: dict[str, Int64] = {}
@@ -237,7 +237,7 @@ class _Events:
                 found["cut_cause"] = np.asarray(self.prepared["cut_cause"])[kept].astype(np.int64)
         return found
 
-    def _queues(self, part: Part) -> dict[str, Int64]:
+    def _queues(self, part: FilePart) -> dict[str, Int64]:
         """Return the points of the launch queues' curves, one curve after another, and how many each has."""
         times, depths, counts = [], [], []
         for lane in self.shown.lanes:
@@ -296,12 +296,12 @@ _CONSTANTS: Final[Content] = {
 }
 
 
-def _described(part: Part) -> list[int] | None:
+def _described(part: FilePart) -> list[int] | None:
     """Return start and end of a part; None for the whole recording."""
     return None if part == WHOLE else list(part)
 
 
-def _in_us(part: Part) -> dict[str, float] | None:
+def _in_us(part: FilePart) -> dict[str, float] | None:
     if part == WHOLE:
         return None
     return {"start_us": part.start_ns / NS_PER_US, "end_us": part.end_ns / NS_PER_US}

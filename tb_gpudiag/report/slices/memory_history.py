@@ -32,8 +32,8 @@ _ALLOCATION_ARRAYS = ("made_ns", "freed_ns", "bytes", "group")
 _FREE_ARRAYS = ("free_ns", "free_bytes")
 
 
-class Steps(NamedTuple):
-    """Steps that the chart marks; shape (s,) each."""
+class MarkedSteps(NamedTuple):
+    """The steps that the chart marks, shape (s,) each."""
 
     names: Sequence[str]
     start_ns: Int64
@@ -92,12 +92,12 @@ def device_index(meta: Mapping[str, Any], device: int | None) -> int:
     return 0 if device is None else devices.index(device)
 
 
-def _steps(devices: Sequence[DeviceMemory]) -> Steps:
+def _steps(devices: Sequence[DeviceMemory]) -> MarkedSteps:
     periods = devices[0].floors.periods if devices else None
     if periods is None or periods.unit != "step":
         none = np.zeros(0, np.int64)
-        return Steps([], none, none)
-    return Steps(periods.names, periods.start_ns, periods.end_ns)
+        return MarkedSteps([], none, none)
+    return MarkedSteps(periods.names, periods.start_ns, periods.end_ns)
 
 
 def _span(recording: Window, histories: Sequence[History]) -> Window:
@@ -143,7 +143,7 @@ def _grouped(allocations: Allocations, groups: dict[Group, int]) -> Int64:
 
 
 def prepare_histories(
-    histories: Sequence[History], groups: Sequence[Group], steps: Steps, start_ns: int, end_ns: int
+    histories: Sequence[History], groups: Sequence[Group], steps: MarkedSteps, start_ns: int, end_ns: int
 ) -> dict[str, npt.NDArray[Any]]:
     """Pack histories into plain arrays. Start and end are the recording's."""
     texts = TextTable()

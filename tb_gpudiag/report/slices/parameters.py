@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tb_gpudiag.errors import UsageError
 
-Values = Mapping[str, str]
+QueryValues = Mapping[str, str]
 """The parameters as they were sent, by name."""
 
 
@@ -24,7 +24,7 @@ class Integer:
     default: int | None = None
     required: bool = False
 
-    def read(self, values: Values) -> int | None:
+    def read(self, values: QueryValues) -> int | None:
         text = values.get(self.name)
         if text is None and not self.required:
             return self.default
@@ -42,7 +42,7 @@ class Number:
 
     name: str
 
-    def read(self, values: Values) -> float | None:
+    def read(self, values: QueryValues) -> float | None:
         text = values.get(self.name)
         if text is None:
             return None
@@ -64,7 +64,7 @@ class Text:
     among: tuple[str, ...] = ()  # anything if empty
     longest: int | None = None
 
-    def read(self, values: Values) -> str:
+    def read(self, values: QueryValues) -> str:
         value = values.get(self.name, self.default)
         if value is None or (not value and self.default is None):
             raise UsageError(f"The parameter {self.name} is missing.", where=self.name)
@@ -82,7 +82,7 @@ class Together:
     make: Callable[..., Any]
     parts: tuple[Integer | Number | Text, ...]
 
-    def read(self, values: Values) -> tuple[float | str | None, ...]:
+    def read(self, values: QueryValues) -> tuple[float | str | None, ...]:
         return tuple(part.read(values) for part in self.parts)
 
 
@@ -90,7 +90,7 @@ Parameter = Integer | Number | Text | Together
 Argument = float | str | None | tuple[float | str | None, ...]
 
 
-class Rows(NamedTuple):
+class WantedRows(NamedTuple):
     """Which rows of a table: the first `limit` in an order, of those whose name contains a text."""
 
     sort: str

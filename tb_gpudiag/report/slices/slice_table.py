@@ -19,11 +19,11 @@ from tb_gpudiag.report.slices.parameters import (
     Integer,
     Number,
     Parameter,
-    Rows,
+    QueryValues,
     Search,
     Text,
     Together,
-    Values,
+    WantedRows,
 )
 
 LONGEST_SEARCH = 200
@@ -45,7 +45,7 @@ _MEMORY_DEVICE = Integer("device", low=-1)
 
 def _rows(order: Text) -> Together:
     limit = Integer("limit", low=1, high=2000, default=200)
-    return Together(Rows, (order, Text("filter", "", longest=200), limit))
+    return Together(WantedRows, (order, Text("filter", "", longest=200), limit))
 
 
 class SliceKind(NamedTuple):
@@ -55,9 +55,9 @@ class SliceKind(NamedTuple):
     module: str
     builder: str
     parameters: tuple[Parameter, ...] = ()
-    in_file: tuple[Values, ...] = ()
+    in_file: tuple[QueryValues, ...] = ()
 
-    def arguments(self, values: Values) -> tuple[Argument, ...]:
+    def arguments(self, values: QueryValues) -> tuple[Argument, ...]:
         """Return the builder's arguments. Raises UsageError."""
         found = tuple(parameter.read(values) for parameter in self.parameters)
         if _END in self.parameters:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Document, ReportView, Section
-from tb_gpudiag.report.views.sections.account_section import accounts, inferred_steps
 from tb_gpudiag.report.views.sections.finding_sections import findings, plan
 from tb_gpudiag.report.views.sections.memory_sections import (
     growing_sites,
@@ -16,7 +15,9 @@ from tb_gpudiag.report.views.sections.memory_sections import (
 )
 from tb_gpudiag.report.views.sections.rule_sections import clear, notes, unchecked
 from tb_gpudiag.report.views.sections.time_sections import (
+    accounts,
     host_time,
+    inferred_steps,
     kernel_families,
     launch_hotspots,
     launch_queues,

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import ClassVar, NamedTuple
 
 from tb_gpudiag.wording.column_titles import COLUMNS
+from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import Quantity
 
 
@@ -35,6 +36,11 @@ def numbers(id: str) -> Column:
     """Make a column of numbers with the header of wording/column_titles.py."""
     return Column(COLUMNS[id].word, Kind.NUMBER, COLUMNS[id].explanation)
 
+
+WINDOW = "step window"
+"""Label of an account's last row."""
+
+WHOLE = share(1.0)
 
 Cell = Quantity | str
 """A value of a table. "" is an empty cell. str() gives what a reader sees."""
@@ -75,24 +81,26 @@ class Lines:
         return bool(self.items)
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of an account: computing, copying, communicating, or an idle cause."""
+class AccountRow(NamedTuple):
+    """Computing, copying, communicating, or an idle cause. `fraction`, of the step window, is the length of
+    its bar."""
 
     id: str
     label: str
-    us: float
+    time: str
+    share: str
+    fraction: float
 
 
 @dataclass(frozen=True)
 class Account:
-    """Where a device's step window went. The parts add up to the window."""
+    """Where a device's step window went. The printed times add up to the printed total."""
 
     kind: ClassVar[str] = "account"
     id: str
     title: str
-    parts: tuple[Part, ...]
-    window_us: float
+    rows: tuple[AccountRow, ...]
+    total: str
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.account_figures import WHOLE, WINDOW, account_rows, account_total
 from tb_gpudiag.report.views.compose import compose
-from tb_gpudiag.report.views.document import Document
+from tb_gpudiag.report.views.document import WHOLE, WINDOW, Document
 from tb_gpudiag.wording.palette import FILLS, PALETTE, Scheme, css_variables
 
 
@@ -82,8 +81,6 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.globals |= {
-        "account_rows": account_rows,
-        "account_total": account_total,
         "WINDOW": WINDOW,
         "WHOLE": WHOLE,
         "css_variables": _css_variables,

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.account_figures import WHOLE, WINDOW, account_rows, account_total
 from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.document import (
+    WHOLE,
+    WINDOW,
     Account,
     Column,
     Document,
@@ -68,9 +69,9 @@ def _section(section: Section) -> Iterator[str]:
 
 def _account(account: Account) -> Iterator[str]:
     yield from ["", f"### {text(account.title)}", "", "| Part | Time | Share |", "| --- | ---: | ---: |"]
-    for row in account_rows(account):
+    for row in account.rows:
         yield f"| {text(row.label)} | {text(row.time)} | {text(row.share)} |"
-    yield f"| **{text(WINDOW)}** | **{text(account_total(account))}** | **{text(WHOLE)}** |"
+    yield f"| **{text(WINDOW)}** | **{text(account.total)}** | **{text(WHOLE)}** |"
 
 
 def _findings(section: Findings) -> Iterator[str]:

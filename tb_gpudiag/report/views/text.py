@@ -14,10 +14,12 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.account_figures import WHOLE, WINDOW, Row, account_rows, account_total
 from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.document import (
+    WHOLE,
+    WINDOW,
     Account,
+    AccountRow,
     Document,
     FindingCard,
     Findings,
@@ -133,13 +135,13 @@ def _print_account(account: Account, console: Console) -> None:
     rows = RichTable.grid(padding=(0, 2, 0, 0))
     for justify in ("left", "right", "right", "left"):
         rows.add_column(justify=justify, no_wrap=justify == "right")
-    for row in account_rows(account):
+    for row in account.rows:
         rows.add_row(_prose(row.label), _prose(row.time), _prose(row.share), _bar(row))
-    rows.add_row(_prose(WINDOW, "bold"), _prose(account_total(account), "bold"), _prose(WHOLE))
+    rows.add_row(_prose(WINDOW, "bold"), _prose(account.total, "bold"), _prose(WHOLE))
     console.print(Padding(rows, (0, 0, 0, 2)))
 
 
-def _bar(row: Row) -> Text:
+def _bar(row: AccountRow) -> Text:
     blocks = "█" * round(row.fraction * _BAR_WIDTH) or ("▏" if row.fraction > 0 else "")
     return Text(blocks, style=_PART_STYLES.get(row.id, _IDLE_STYLE), no_wrap=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building import launch_messages as launches
+from tb_gpudiag.report.building import time_messages as launches
 from tb_gpudiag.wording.format import time_us
 from tests.builder import TraceBuilder
 from tests.facts.core.test_queue_depth import full_queue

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.account_figures import account_rows, account_total
 from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.document import Account, Document, Findings, Lines, Section, Table
 from tests.report.reports import hostile, report_at
@@ -25,8 +24,8 @@ def texts(section: Section) -> Iterator[str]:
         case Lines():
             yield from (text for item in section.items for text in (item.label, item.text))
         case Account():
-            yield from (text for row in account_rows(section) for text in (row.label, row.time, row.share))
-            yield account_total(section)
+            yield from (text for row in section.rows for text in (row.label, row.time, row.share))
+            yield section.total
         case Findings():
             for card in section.cards:
                 yield from (f"{card.number}.", card.severity, card.rule, card.name, card.title, card.summary)

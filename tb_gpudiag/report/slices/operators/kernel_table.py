@@ -8,7 +8,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import cell_keys, cell_operators, matching
 from tb_gpudiag.report.slices.operators.call_weights import CallData
-from tb_gpudiag.report.slices.parameters import Rows
+from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 
@@ -19,7 +19,7 @@ _OPERATORS = 3
 def slice_kernels(
     prepared: Prepared,
     group: str,
-    wanted: Rows,
+    wanted: WantedRows,
     start_us: float | None,
     end_us: float | None,
 ) -> pb.KernelTable:

@@ -23,7 +23,7 @@ from tb_gpudiag.report.slices.operators.call_groups import (
 )
 from tb_gpudiag.report.slices.operators.call_stacks import short_stack
 from tb_gpudiag.report.slices.operators.call_weights import CallData, Floats
-from tb_gpudiag.report.slices.parameters import Rows
+from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.vocabulary.marks import module_name
@@ -56,7 +56,7 @@ def slice_operators(
     prepared: Prepared,
     kind: str,
     group: str,
-    wanted: Rows,
+    wanted: WantedRows,
     start_us: float | None,
     end_us: float | None,
 ) -> pb.OperatorTable:

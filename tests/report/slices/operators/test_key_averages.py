@@ -9,7 +9,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report.slices.operators.operator_table import slice_operators
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
-from tb_gpudiag.report.slices.parameters import Rows
+from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.read import read_trace
 
@@ -60,7 +60,7 @@ def _ours(facts: Facts, group: str) -> Times:
     arrays = prepare_timeline(facts) | prepare_calls(facts)
     found = {}
     for kind in ("operator", "range"):
-        for row in slice_operators(arrays, kind, group, Rows("calls", "", 2000), None, None).rows:
+        for row in slice_operators(arrays, kind, group, WantedRows("calls", "", 2000), None, None).rows:
             found[row.name, row.shapes.replace(" ", "")] = (row.calls, row.host_self_us, row.host_total_us)
     return found
 

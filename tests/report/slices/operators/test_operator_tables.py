@@ -14,7 +14,7 @@ from tb_gpudiag.report.slices.operators.kernel_table import slice_kernels
 from tb_gpudiag.report.slices.operators.operator_table import slice_operators
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
-from tb_gpudiag.report.slices.parameters import Rows
+from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.read import read_trace
@@ -39,7 +39,7 @@ def operators(
     limit: int = 100,
     span: tuple[float, float] | tuple[None, None] = (None, None),
 ) -> pb.OperatorTable:
-    return slice_operators(arrays, kind, group, Rows(sort, text, limit), *span)
+    return slice_operators(arrays, kind, group, WantedRows(sort, text, limit), *span)
 
 
 def model() -> TraceBuilder:
@@ -108,7 +108,7 @@ def test_a_range_counts_what_runs_in_it(tmp_path: Path) -> None:
     found = {row.name: row for row in operators(arrays, span=(100, 130)).rows}
     assert (found["aten::linear"].calls, found["aten::linear"].host_total_us) == (1, 20)
     assert (found["aten::mm"].host_total_us, found["aten::mm"].gpu_self_us) == (10, 0)
-    kernels = slice_kernels(arrays, "kernel", Rows("total"), 50, 65)
+    kernels = slice_kernels(arrays, "kernel", WantedRows("total"), 50, 65)
     assert [(row.count, row.total_us, row.min_us, row.max_us) for row in kernels.rows] == [(2, 15, 5, 10)]
 
 
@@ -123,7 +123,7 @@ def test_rows_beyond_the_limit_are_added_up(tmp_path: Path) -> None:
 
 def test_kernels(tmp_path: Path) -> None:
     arrays = prepared(model(), tmp_path)
-    (row,) = slice_kernels(arrays, "kernel", Rows("total"), None, None).rows
+    (row,) = slice_kernels(arrays, "kernel", WantedRows("total"), None, None).rows
     assert (row.name, row.count, row.total_us, row.mean_us, row.min_us, row.max_us) == (
         "gemm",
         4,
@@ -182,7 +182,7 @@ def test_small_nodes_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_a_trace_without_calls_has_empty_tables(tmp_path: Path) -> None:
     arrays = prepared(TraceBuilder().kernel("stray", at=0, us=10), tmp_path)
     assert operators(arrays).total_rows == 0
-    assert slice_kernels(arrays, "kernel", Rows("total"), None, None).rows[0].total_us == 10
+    assert slice_kernels(arrays, "kernel", WantedRows("total"), None, None).rows[0].total_us == 10
     assert slice_call_tree(arrays, "host", None, None, None).total_us == 0
     assert not slice_roofline(arrays).points
 
@@ -192,7 +192,7 @@ def test_real_traces_add_up(shared_traces: Path, folder: str) -> None:
     facts = first_in(folder)
     arrays = arrays_of(facts)
     work = facts.events.duration_ns[facts.work.event].sum() / 1e3
-    kernels = slice_kernels(arrays, "kernel", Rows("total", "", 20), None, None)
+    kernels = slice_kernels(arrays, "kernel", WantedRows("total", "", 20), None, None)
     assert sum(row.total_us for row in [*kernels.rows, kernels.rest]) == pytest.approx(work)
     sums = [operators(arrays, group, limit=2000).all for group in ("operator", "shapes", "stack", "module")]
     assert len({row.calls for row in sums[:3]}) == 1  # a module's calls are its own

@@ -1,0 +1,187 @@
+"""Where time went: on the host, by kernel family, in launches and in synchronizations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window, longest, numbered
+from tb_gpudiag.facts.core.queue_depth import Queue
+from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.launching.launch_costs import Hotspot, LaunchCosts
+from tb_gpudiag.facts.waiting.sync_sites import SyncSite, sync_sites
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us
+from tb_gpudiag.rules.rule import place_at
+from tb_gpudiag.rules.shared.lost_time import places
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
+from tb_gpudiag.wording.format import one_line
+
+HOST_LIMIT = 20
+
+KINDS = ("input", "operator", "call", "python")
+_INPUT, _OPERATOR, _CALL, _PYTHON = range(len(KINDS))
+
+
+def host_messages(host: Host, spans: CauseSpans) -> list[pb.HostActivity]:
+    """Group the main thread's time by operator, call and Python frame, most time first.
+
+    All of data loading is one activity. spans: the main thread's time in the step window.
+    """
+    if not len(spans.start_ns):
+        return []
+    length_ns = spans.end_ns - spans.start_ns
+    kind, name = _kinds_and_names(host, spans.cause == Cause.INPUT, spans.event)
+    # Both numbers in one, so that grouping sorts plain integers.
+    groups, member = numbered((name + 1) * len(KINDS) + kind)
+    total = np.zeros(len(groups), np.int64)
+    np.add.at(total, member, length_ns)
+    activities = []
+    for i in np.argsort(-total, kind="stable")[:HOST_LIMIT]:
+        own = np.flatnonzero(member == i)
+        group_name, group_kind = divmod(int(groups[i]), len(KINDS))
+        mostly_in = places(host, spans.event[own], length_ns[own])[:1]
+        activities.append(
+            pb.HostActivity(
+                kind=KINDS[group_kind],
+                name=one_line(_label(host, group_kind, group_name - 1)),
+                us=us(total[i]),
+                ranges=time_ranges(longest(spans.start_ns[own], spans.end_ns[own])),
+                place=place(mostly_in[0]) if mostly_in else None,
+            )
+        )
+    return activities
+
+
+def _kinds_and_names(host: Host, is_input: Bool, event: Int64) -> tuple[Int64, Int64]:
+    """Kind of each span, and the number of the name under which it is listed; NONE where nothing was
+    recorded. Shape (s,) each."""
+    events = host.events
+    known = event != NONE
+    safe = np.maximum(event, 0)
+    category = np.where(known, events.category[safe], Category.OTHER)
+    kind = np.full(len(event), _PYTHON, np.int64)
+    kind[category == Category.CPU_OP] = _OPERATOR
+    kind[np.isin(category, CALL_CATEGORIES)] = _CALL
+    kind[is_input] = _INPUT
+    # Python is listed under the nearest frame of the user's own, not under the built-in that ran. Numbers of
+    # frames come after those of names.
+    name = np.where(known, events.name[safe], NONE).astype(np.int64)
+    frame = np.where(known & (kind == _PYTHON), host.place[safe], NONE)
+    name = np.where(frame == NONE, name, frame + len(events.names))
+    name[is_input] = NONE
+    return kind, name
+
+
+def _label(host: Host, kind: int, name: int) -> str:
+    if kind == _INPUT:
+        return "data loading"
+    if name == NONE:
+        return "(nothing recorded)"
+    names = host.events.names
+    return names[name] if name < len(names) else str(host.frame(name - len(names)))
+
+
+def family_messages(devices: Iterable[DeviceFacts], window: Window) -> list[pb.KernelFamily]:
+    """Kernel families of each device over the step window, most time first."""
+    return [
+        pb.KernelFamily(
+            device=device.id,
+            family=family.family.label,
+            us=us(family.time_ns),
+            share=family.covered_ns / window.duration_ns,
+            kernels=family.kernels,
+            tensor_core_us=us(family.tensor_core_ns),
+            ranges=time_ranges(family.ranges),
+        )
+        for device in devices
+        for family in device.kernels.by_family()
+    ]
+
+
+HOTSPOTS_LIMIT = 100
+"""Hotspots of each kind. The page sorts and searches them."""
+
+QUEUES_LIMIT = 64
+
+
+def hotspot_messages(by_kind: Iterable[list[Hotspot]], steps: int) -> list[pb.LaunchHotspot]:
+    """Hotspots of each kind, most idle time first. `steps` is the number of recorded steps."""
+    return [_hotspot(spot, steps) for spots in by_kind for spot in spots[:HOTSPOTS_LIMIT]]
+
+
+def _hotspot(spot: Hotspot, steps: int) -> pb.LaunchHotspot:
+    return pb.LaunchHotspot(
+        key=one_line(spot.key),
+        kind=spot.kind,
+        launches=spot.launches,
+        host_us=us(spot.host_ns),
+        kernel_us=us(spot.kernel_ns),
+        empty_queue_share=spot.empty_queue_share,
+        idle_us=us(spot.idle_ns),
+        dispatch_us=us(spot.dispatch_ns),
+        python_us=us(spot.python_ns),
+        idle_per_step_us=us(spot.idle_ns / steps) if steps else 0.0,
+        full_queue_launches=spot.full_queue_launches,
+        full_queue_us=us(spot.full_queue_ns),
+        ranges=time_ranges(spot.ranges),
+    )
+
+
+def queue_messages(queues: Iterable[Queue], costs: LaunchCosts, window: Window) -> list[pb.LaunchQueue]:
+    """Queues of the streams that were used in the step window, most launches first."""
+    if not window.duration_ns:
+        return []
+    messages = [_queue(queue, costs, window) for queue in queues]
+    used = [message for message in messages if message.launches or message.most_depth]
+    return sorted(used, key=lambda message: -message.launches)[:QUEUES_LIMIT]
+
+
+def _queue(queue: Queue, costs: LaunchCosts, window: Window) -> pb.LaunchQueue:
+    figures = queue.figures(window)
+    # Costs are those of the launches in the step window, so this finds the queue's launches there.
+    _, _, launched = np.intersect1d(queue.call, costs.event, return_indices=True)
+    blocked_ns = costs.full_queue_ns[launched]
+    return pb.LaunchQueue(
+        device=queue.device,
+        stream=queue.stream,
+        launches=len(launched),
+        mean_depth=figures.mean,
+        median_depth=min(figures.median, UINT32_MAX),
+        most_depth=min(figures.most, UINT32_MAX),
+        empty_share=figures.empty_share,
+        full_queue_launches=int((blocked_ns > 0).sum()),
+        full_queue_us=us(blocked_ns.sum()),
+        not_launched_here=min(queue.not_launched_here, UINT32_MAX),
+    )
+
+
+SITES_LIMIT = 20
+
+
+def sync_site_messages(
+    device: DeviceFacts, host: Host, transfers: Transfers, blocking: Int64, window: Window
+) -> list[pb.SyncSite]:
+    """Call sites that block the host in the step window, most idle time of the device first.
+
+    blocking: indices of the blocking calls.
+    """
+    sites = sync_sites(host, transfers, blocking, device.id, device.ledger, window)
+    return [_site(site, host) for site in sites[:SITES_LIMIT]]
+
+
+def _site(site: SyncSite, host: Host) -> pb.SyncSite:
+    where = place_at(host.frame(site.place), operator=site.operator, time_ns=site.refill_ns)
+    return pb.SyncSite(
+        kind=site.kind.label,
+        place=place(where),
+        count=min(site.count, UINT32_MAX),
+        held_us=us(site.held_ns),
+        refill_us=us(site.refill_ns),
+        ranges=time_ranges(site.ranges),
+    )
