@@ -130,9 +130,10 @@ docs: .make/venv
 lint-frontend: .make/npm
 	cd frontend && npm run --silent check
 
-# Unit tests of the Python code: neither slow ones nor those on real traces.
+# Unit tests of the Python code: neither slow ones nor those on real traces. A machine that stands still for minutes
+# must not fail a test of milliseconds: the time limit only ends what hangs.
 quick: .make/venv
-	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick
+	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick --timeout=900
 
 # One worker more than cores: many tests wait for processes.
 test-python: .make/venv $(FOR_PYTHON_TESTS)
