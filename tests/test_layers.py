@@ -253,6 +253,21 @@ def test_no_two_modules_have_one_name() -> None:
     assert not twice
 
 
+BOTH_PUBLIC = {"DiagnosisCallback"}
+"""Callbacks of two libraries: users import one of them, by its module."""
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """Whoever reads `Change` knows which one is meant."""
+    seen: dict[str, list[str]] = {}
+    for module, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                seen.setdefault(node.name, []).append(module)
+    twice = {name: found for name, found in seen.items() if len(found) > 1 and name not in BOTH_PUBLIC}
+    assert not twice
+
+
 RAW = {"events", "memory", "segments"}
 """What `trace/` reads. Facts are made of it; a rule that looked at it would count what no other sees."""
 

@@ -1,0 +1,12 @@
+"""All jobs: importing them registers them."""
+
+from tests.truth.jobs import (  # noqa: F401
+    collectives,
+    compilation,
+    healthy,
+    host,
+    loading,
+    operators,
+    ranks,
+    small_changes,
+)

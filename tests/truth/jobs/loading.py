@@ -1,0 +1,217 @@
+"""Jobs that wait for their data, each for another reason."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from tests.truth.job import job
+from tests.truth.parts import endless, mlp, rows, trainer
+
+Sample = tuple[torch.Tensor, torch.Tensor]
+
+BATCH, WIDTH, SAMPLES = 32, 512, 4_096
+
+
+class Rows(Dataset[Sample]):
+    """Samples in memory."""
+
+    def __init__(self) -> None:
+        self.inputs, self.targets = rows(SAMPLES)
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.inputs[index], self.targets[index]
+
+
+class ParsedRows(Rows):
+    """Samples that are parsed from text each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts = [" ".join(f"{value:.4f}" for value in row.tolist()) for row in self.inputs[:64]]
+
+    def __getitem__(self, index: int) -> Sample:
+        values = []
+        for word in self.texts[index % 64].split():
+            values.append(float(word))
+        for _ in range(3):
+            values = [
+                0.5 * value + 0.5 * other for value, other in zip(values, reversed(values), strict=True)
+            ]
+        return torch.tensor(values), self.targets[index]
+
+
+@job(limiters="input", rules="GD101", functions="__getitem__")
+def slow_getitem(fixed: bool) -> Iterator[None]:
+    """Samples are parsed from text in `__getitem__`, in the training process."""
+    train = trainer(mlp())
+    loader = DataLoader(Rows() if fixed else ParsedRows(), batch_size=BATCH)
+    for inputs, targets in endless(loader):
+        train(inputs, targets)
+        yield
+
+
+def collate_by_hand(samples: list[Sample]) -> list[torch.Tensor]:
+    table = []
+    for inputs, _ in samples:
+        table.append([float(value) for value in inputs])
+    return [torch.tensor(table), torch.tensor([int(target) for _, target in samples])]
+
+
+@job(limiters="input", rules="GD101", functions="collate_by_hand")
+def slow_collate(fixed: bool) -> Iterator[None]:
+    """A collate function that goes through the values one by one."""
+    train = trainer(mlp())
+    collate = default_collate if fixed else collate_by_hand
+    for inputs, targets in endless(DataLoader(Rows(), batch_size=BATCH, collate_fn=collate)):
+        train(inputs, targets)
+        yield
+
+
+class AugmentedRows(Rows):
+    """Samples that are augmented one by one."""
+
+    def __getitem__(self, index: int) -> Sample:
+        return augmented(self.inputs[index][None])[0], self.targets[index]
+
+
+def augmented(images: torch.Tensor) -> torch.Tensor:
+    found = images.reshape(-1, 1, 16, 32)
+    for _ in range(6):
+        found = torch.nn.functional.avg_pool2d(found, 3, stride=1, padding=1)
+        found = found + 0.01 * torch.randn_like(found)
+        found = torch.flip(found, [3]).clamp(-3, 3)
+    return found.reshape(-1, WIDTH)
+
+
+@job(limiters="input", rules="GD101", functions="__getitem__ augmented")
+def augmentation_per_sample(fixed: bool) -> Iterator[None]:
+    """Augmentation sample by sample; fixed: once for the batch."""
+    train = trainer(mlp())
+    for inputs, targets in endless(DataLoader(Rows() if fixed else AugmentedRows(), batch_size=BATCH)):
+        train(augmented(inputs) if fixed else inputs, targets)
+        yield
+
+
+@job(limiters="input", rules="GD101", functions="new_iterator_each_step", timed=12)
+def new_iterator_each_step(fixed: bool) -> Iterator[None]:
+    """A new iterator, and so new workers, in each step."""
+    train = trainer(mlp())
+    loader = DataLoader(Rows(), batch_size=BATCH, num_workers=1)
+    batches = iter(endless(loader))
+    while True:
+        inputs, targets = next(batches) if fixed else next(iter(loader))
+        train(inputs, targets)
+        yield
+
+
+class StoredRows(Rows):
+    """Samples from a store that answers after some milliseconds."""
+
+    def __getitem__(self, index: int) -> Sample:
+        time.sleep(0.004)
+        return super().__getitem__(index)
+
+
+@job(limiters="input", rules="GD101")
+def too_few_workers(fixed: bool) -> Iterator[None]:
+    """One worker waits for a store; fixed: sixteen do."""
+    train = trainer(mlp())
+    loader = DataLoader(StoredRows(), batch_size=BATCH, num_workers=16 if fixed else 1)
+    for inputs, targets in endless(loader):
+        train(inputs, targets)
+        yield
+
+
+class Files(Rows):
+    """Samples in a file each."""
+
+    def __init__(self, compressed: bool) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.compressed = compressed
+        for index in range(256):
+            bytes_ = np.tile(self.inputs[index].numpy(), 64).tobytes()
+            (self.folder / f"{index}").write_bytes(zlib.compress(bytes_) if compressed else bytes_)
+
+    def __getitem__(self, index: int) -> Sample:
+        found = (self.folder / f"{index % 256}").read_bytes()
+        if self.compressed:
+            found = zlib.decompress(found)
+        values = np.frombuffer(found, np.float32).reshape(64, WIDTH)
+        return torch.from_numpy(values.mean(axis=0)), self.targets[index]
+
+
+@job(limiters="input", rules="GD101", functions="__getitem__ read_bytes")
+def file_per_sample(fixed: bool) -> Iterator[None]:
+    """A file is opened and read for each sample."""
+    train = trainer(mlp())
+    for inputs, targets in endless(DataLoader(Rows() if fixed else Files(False), batch_size=BATCH)):
+        train(inputs, targets)
+        yield
+
+
+@job(limiters="input", rules="GD101", functions="__getitem__")
+def compressed_samples(fixed: bool) -> Iterator[None]:
+    """Samples are decompressed each time."""
+    train = trainer(mlp())
+    for inputs, targets in endless(DataLoader(Rows() if fixed else Files(True), batch_size=BATCH)):
+        train(inputs, targets)
+        yield
+
+
+WORD = re.compile(r"\w+|[^\w\s]")
+TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind. " * 40
+
+
+def tokenize(texts: list[tuple[str, int]]) -> list[torch.Tensor]:
+    numbers: dict[str, int] = {}
+    found = []
+    for text, _ in texts:
+        words = [word.lower() for word in WORD.findall(text)]
+        tokens = [numbers.setdefault(word, len(numbers)) for word in words][:WIDTH]
+        found.append([float(token) for token in tokens] + [0.0] * (WIDTH - len(tokens)))
+    return [torch.tensor(found), torch.tensor([target for _, target in texts])]
+
+
+@job(limiters="input", rules="GD101", functions="tokenize")
+def tokenize_while_training(fixed: bool) -> Iterator[None]:
+    """Texts are tokenized when a batch is collated; fixed: before the training."""
+    train = trainer(mlp())
+    texts = [(TEXT, index % 10) for index in range(SAMPLES)]
+    once = tokenize(texts[:BATCH])
+    for batch in (
+        endless(DataLoader(texts, batch_size=BATCH, collate_fn=tokenize))
+        if not fixed
+        else iter(lambda: once, 0)
+    ):
+        train(batch[0], batch[1])
+        yield
+
+
+@job(limiters="python input", rules="GD102 GD101", functions="synthetic_batch random_data_each_step")
+def random_data_each_step(fixed: bool) -> Iterator[None]:
+    """The batch is made of random numbers in each step, one row at a time."""
+    train = trainer(mlp())
+    once = synthetic_batch()
+    while True:
+        inputs, targets = once if fixed else synthetic_batch()
+        train(inputs, targets)
+        yield
+
+
+def synthetic_batch() -> Sample:
+    generator = np.random.default_rng()
+    table = [generator.normal(size=(8, WIDTH)).mean(axis=0) for _ in range(256)]
+    return torch.tensor(np.stack(table), dtype=torch.float32), torch.randint(10, (256,))

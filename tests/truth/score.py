@@ -1,0 +1,166 @@
+"""Score the diagnoses of recorded jobs against what was expected and what the fix really gave."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tb_gpudiag
+from tb_gpudiag.report.wire import to_dict
+from tests.truth.job import Expected, Job
+from tests.truth.record import Times
+
+LEAST_DOUBT = 0.03
+"""Share of a step by which a promise may miss: recorded steps are not the timed ones."""
+
+SAME = ("SAME", "CANNOT_TELL")
+
+Diagnosis = dict[str, Any]
+
+
+@dataclass
+class Score:
+    """What was right about one job. None where it does not apply."""
+
+    job: Job
+    times: Times
+    verdict: bool | None = None
+    first: bool | None = None
+    place: bool | None = None
+    rank: bool | None = None
+    promised: bool | None = None
+    gone: bool | None = None  # the finding, after the fix
+    alarms: list[str] = field(default_factory=list)  # findings of healthy code, above INFO
+    equal: list[str] = field(default_factory=list)  # verdicts of equal code
+    changed: str = ""  # verdict of before against after
+    said: dict[str, str] = field(default_factory=dict)  # verdict and first finding, by recording
+
+
+def diagnoses(folder: Path) -> Diagnosis:
+    """What `gpudiag diagnose` says of all recordings below a folder."""
+    command = [sys.executable, "-m", "tb_gpudiag", "diagnose", str(folder), "--format", "json", "--quiet"]
+    found: Diagnosis = json.loads(subprocess.run(command, check=False, capture_output=True, text=True).stdout)
+    return found
+
+
+def score(job: Job, times: Times, folder: Path) -> Score:
+    """Score the recordings that record.py wrote below `folder`."""
+    found = Score(job, times)
+    said = {kind: _diagnosis(job, folder / kind) for kind in _recordings(folder)}
+    found.said = {kind: _summary(one) for kind, one in said.items()}
+    for kind, one in said.items():
+        if job.healthy or kind.startswith("after"):
+            found.alarms += [f"{kind}: {rule}" for rule in _loud(one) if rule not in job.allowed]
+    if job.expected:
+        _score_fault(found, job, said)
+    _compare(found, job, folder)
+    return found
+
+
+def _recordings(folder: Path) -> list[str]:
+    kinds = (path.relative_to(folder) for path in folder.glob("*_*/*") if path.is_dir())
+    return sorted(kind.as_posix() for kind in kinds)
+
+
+def _diagnosis(job: Job, folder: Path) -> Diagnosis:
+    answer = diagnoses(folder)
+    of = answer.get("jobs" if job.world > 1 else "reports") or [{}]
+    return dict(of[0], steps_us=_step_us(answer))
+
+
+def _step_us(answer: Diagnosis) -> float:
+    """Recorded time in steps, of one rank."""
+    steps: list[Diagnosis] = next((one["steps"] for one in answer["reports"] if one.get("steps")), [])
+    return float(sum(step["duration_us"] for step in steps))
+
+
+def _findings(diagnosis: Diagnosis) -> list[Diagnosis]:
+    return [finding for finding in diagnosis.get("findings", []) if not finding["rule"].startswith("GD9")]
+
+
+def _loud(diagnosis: Diagnosis) -> list[str]:
+    return [finding["rule"] for finding in _findings(diagnosis) if finding["severity"] != "INFO"]
+
+
+def _summary(diagnosis: Diagnosis) -> str:
+    verdict = diagnosis.get("verdict", {})
+    first = next(iter(_findings(diagnosis)), {})
+    return f"{verdict.get('limiter', '')}; {first.get('rule', '')} {first.get('title', '')}"
+
+
+def _score_fault(found: Score, job: Job, said: dict[str, Diagnosis]) -> None:
+    expected = job.expected
+    assert expected is not None
+    before = [one for kind, one in said.items() if kind.startswith("before")]
+    found.verdict = all(one.get("verdict", {}).get("limiter") in expected.limiters for one in before)
+    if expected.rules:
+        _score_findings(found, expected, said)
+
+
+def _score_findings(found: Score, expected: Expected, said: dict[str, Diagnosis]) -> None:
+    before = [one for kind, one in said.items() if kind.startswith("before")]
+    firsts = [next(iter(_findings(one)), {}) for one in before]
+    found.first = all(first.get("rule") in expected.rules for first in firsts)
+    found.place = _is_named(said.get("before_first/stacks", {}), expected.functions)
+    if expected.rank is not None:
+        found.rank = all(_names_rank(first, expected.rank) for first in firsts)
+    promises = [_promise(first, one) for first, one in zip(firsts, before, strict=True) if first]
+    found.promised = bool(promises) and all(_holds(promise, found.times) for promise in promises)
+    after = [one for kind, one in said.items() if kind.startswith("after")]
+    found.gone = not any(rule in expected.rules for one in after for rule in _loud(one))
+
+
+def _is_named(diagnosis: Diagnosis, functions: frozenset[str]) -> bool | None:
+    """Whether the first finding names one of `functions`; None if none is expected."""
+    if not functions:
+        return None
+    first = next(iter(_findings(diagnosis)), None)
+    return first is not None and _names(first, functions)
+
+
+def _names(finding: Diagnosis, functions: frozenset[str]) -> bool:
+    named = {place.get("function", "").rsplit(".", 1)[-1] for place in finding.get("places", [])[:3]}
+    return bool(named & functions)
+
+
+def _names_rank(finding: Diagnosis, rank: int) -> bool:
+    return bool(
+        re.search(
+            rf"\brank {rank}\b", finding.get("title", "") + " " + finding.get("summary", ""), re.IGNORECASE
+        )
+    )
+
+
+def _promise(finding: Diagnosis, diagnosis: Diagnosis) -> tuple[float, float]:
+    """Lowest and highest share of the step that a fix is said to give back."""
+    saving = finding.get("saving", {})
+    whole = diagnosis["steps_us"] or float("inf")
+    return saving.get("low_us", 0.0) / whole, saving.get("high_us", 0.0) / whole
+
+
+def _holds(promise: tuple[float, float], times: Times) -> bool:
+    doubt = max(LEAST_DOUBT, times.doubt)
+    return promise[0] - doubt <= times.gain <= promise[1] + doubt
+
+
+def _compare(found: Score, job: Job, folder: Path) -> None:
+    """Equal code is told apart by nothing; a fix is faster."""
+    first, second = folder / "before_first" / "plain", folder / "before_second" / "plain"
+    found.equal = [_verdict(first, second), _verdict(second, first)]
+    found.changed = _verdict(first, folder / "after_first" / "plain")
+
+
+def _verdict(base: Path, candidate: Path) -> str:
+    return str(to_dict(tb_gpudiag.compare(str(base), str(candidate)))["verdict"])
+
+
+def share(values: Sequence[bool | None]) -> str:
+    """How many of those that apply are right."""
+    known = [value for value in values if value is not None]
+    return f"{sum(known)} of {len(known)}" if known else "-"
