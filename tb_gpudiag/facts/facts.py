@@ -50,6 +50,7 @@ from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, find_step_times
+from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
@@ -180,8 +181,12 @@ class Facts:
     def main_thread_spans(self) -> CauseSpans:
         """What the main thread did in the step window: spans in order of time that cover it exactly."""
         # The marks of a memory snapshot say when a step ran, and nothing about what a thread did.
-        window = self.window if self.trace.kind == "trace" else Window(0, 0)
-        return self.host_time.main_thread_spans(window)
+        return self.main_thread_over(self.window if self.trace.kind == "trace" else Window(0, 0))
+
+    def main_thread_over(self, window: Window) -> CauseSpans:
+        """What the main thread did in a window: spans in order of time that cover it exactly."""
+        spans = self.host_time.main_thread_spans(window)
+        return spans if self.gpu_times else cpu_thread(spans, self.host)
 
     @cached_property
     def step_times(self) -> MeasuredSteps | None:

@@ -41,6 +41,9 @@ BACK_END_MARK = any_of(r"(nccl|rccl|gloo|mpi|ucc|xccl|hccl):.*")
 """A back end's mark around its operation: on the host for NCCL, while the operation runs for those on the
 CPU."""
 
+CALL = any_of(r"c10d::.*")
+"""The host's call of an operation of any back end."""
+
 _OPERATIONS = tuple(
     (name, re.compile(pattern, re.I))
     for name, pattern in (

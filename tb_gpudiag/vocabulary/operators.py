@@ -53,6 +53,11 @@ def number_format(name: str) -> str:
     return name.removeprefix("c10::").lower()
 
 
+# A node of autograd's graph as it runs backward: one of torch's own, or a function of the user's own.
+AUTOGRAD_NODE = any_of(r"\w+Backward\d*", r"autograd::engine::evaluate_function: \w+")
+# What the name of a function's node has after the function's own name.
+NODE_SUFFIX = "Backward"
+
 # Operators that move data without computing, by what they are called for.
 CAST = any_of(r"aten::(to|_to_copy|type_as|float|half|bfloat16|double)")
 LAYOUT_CHANGE = any_of(r"aten::(contiguous|clone|reshape|flatten|_reshape_copy|unfold)")

@@ -47,6 +47,14 @@ _ENGINE_WAIT = (
 )
 ENGINE_WAIT = any_of(*_ENGINE_WAIT)
 
+# The thread is here while a collective or a message is on its way. Python's own events have a `wait`, too, so
+# only a wait during a collective counts.
+MESSAGE_WAIT = any_of(
+    r"<built-in method (wait|synchronize|(monitored_)?barrier|i?(send|recv)\w*) of .*",
+    PATH + r"torch/(distributed|nn/parallel)/.*",
+    flags=re.S,
+)
+
 PROFILER_FRAME = any_of(
     PATH + r"torch/(profiler|autograd)/(profiler|_utils|kineto)\.py\(\d+\): .*",
     r"<built-in (method|function) _record_function_\w+.*",

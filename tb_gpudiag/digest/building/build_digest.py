@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.building.collective_table import collective_table
-from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
+from tb_gpudiag.digest.building.parts import part_columns, table
 from tb_gpudiag.digest.building.record_digest import report_digest
 from tb_gpudiag.digest.building.work_tables import cpu_kernel_table, kernel_table, operator_table
 from tb_gpudiag.digest.digest import STEPS, Digest
@@ -62,13 +62,13 @@ def _steps(facts: Facts, left_out: list[str]) -> tuple[pa.Table, str]:
     if len(start) > MOST_STEPS:
         left_out.append(f"{len(start) - MOST_STEPS:,} of {len(start):,} steps")
         names, start, end = names[:MOST_STEPS], start[:MOST_STEPS], end[:MOST_STEPS]
-    main_thread = facts.host_time.main_thread_spans(_around(window, start, end))
+    main_thread = facts.main_thread_over(_around(window, start, end))
     columns = {
         "name": [one_line(name, _LONGEST_NAME) for name in names],
         "start_ns": start,
         "end_ns": end,
         "steady": steady[:MOST_STEPS],
-        **part_columns(facts.device, waiting_marked(facts, main_thread), start, end),
+        **part_columns(facts.device, main_thread, start, end),
     }
     return table(STEPS, columns), basis
 

@@ -10,15 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
+from tb_gpudiag.digest.building.parts import part_columns, table
+from tb_gpudiag.digest.building.work_tables import costly_operators
 from tb_gpudiag.digest.digest import COLLECTIVES
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlapping, union
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.collectives import collective_launches, on_cpu, on_device
-from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.collectives import collective_launches, on_device
+from tb_gpudiag.facts.waiting.back_ends import on_cpu
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.wording.format import one_line
@@ -38,7 +39,10 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
     step_starts: when each row of STEPS begins, in order. left_out: gets a line if there are too many.
     """
     host, window, device = facts.host, facts.window, facts.device
-    calls = on_device(host, device.kernels) if device is not None else on_cpu(host, window)
+    if device is not None:
+        calls = on_device(host, device.kernels)
+    else:
+        calls = on_cpu(host, window, facts.trace.metadata)
     if len(calls) > MOST:
         left_out.append(f"{len(calls) - MOST:,} of {len(calls):,} collectives")
         calls = calls.first(MOST)
@@ -46,9 +50,9 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
     start, end = calls.start_ns, calls.end_ns
     since = np.r_[np.int64(window.start_ns), start[:-1]][: len(start)]
     launch = facts.work.launch[np.searchsorted(facts.work.event, calls.event)] if device else calls.event
-    main_thread = waiting_marked(facts, facts.main_thread_spans)
+    main_thread = facts.main_thread_spans
     called = np.where(calls.call == NONE, launch, calls.call)
-    computing = device.busy.computing if device is not None else _operating(main_thread)
+    working = device.busy.computing if device is not None else _working(main_thread)
     step = np.searchsorted(step_starts, start, side="right") - 1
     place, place_ns = _places(host, device, main_thread, since, start)
     annotation = collective_launches(host, calls.event, launch).annotation
@@ -66,12 +70,12 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
             "start_ns": start,
             "end_ns": end,
             "stream": events.stream[calls.event].astype(np.int64),
-            "exposed_ns": end - start - coverage(computing, start, end),
+            "exposed_ns": end - start - coverage(working, start, end),
             "annotation": [one_line(name, _LONGEST_NAME) for name in annotation],
             "step": step.astype(np.int64),
             "since_ns": since,
             **part_columns(device, main_thread, since, start),
-            **_work(device.kernels if device is not None else None, host, since, start),
+            **_work(facts, since, start),
             "place": place,
             "place_ns": place_ns,
         },
@@ -117,28 +121,39 @@ def _labels(host: Host, event: Int64) -> tuple[Int64, list[str]]:
     return member, texts
 
 
-def _operating(main_thread: CauseSpans) -> Intervals:
-    """When the main thread of a job on the CPU computes: inside operators."""
-    some = main_thread.cause == Cause.DISPATCH
+def _working(main_thread: CauseSpans) -> Intervals:
+    """When the main thread of a job on the CPU does not wait for a collective."""
+    some = main_thread.cause != Cause.COLLECTIVE
     return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
-def _work(kernels: Kernels | None, host: Host, since: Int64, until: Int64) -> dict[str, Int64]:
-    """Count the kernels that start in each stretch and compute, and hash which they are."""
-    zero = np.zeros(len(since), np.int64)
-    if kernels is None:
-        return {"kernels": zero, "work": zero, "work_sizes": zero}
-    chosen = np.flatnonzero(kernels.is_kernel & (kernels.family != Family.COLLECTIVE))
-    starts = kernels.start_ns[chosen]
+def _work(facts: Facts, since: Int64, until: Int64) -> dict[str, Int64]:
+    """Count the kernels that start in each stretch and compute, and hash which they are. In a job on the CPU,
+    the operators whose costs follow from their inputs stand for kernels."""
+    host, device = facts.host, facts.device
+    if device is None:
+        chosen = costly_operators(host, facts.main_thread)
+        starts, names, sizes = host.events.start_ns[chosen], _name_hashes(host, chosen), _shapes(host, chosen)
+    else:
+        kernels = device.kernels
+        of_them = np.flatnonzero(kernels.is_kernel & (kernels.family != Family.COLLECTIVE))
+        starts, names = kernels.start_ns[of_them], _name_hashes(host, kernels.event[of_them])
+        blocks = np.where(np.isnan(kernels.blocks), kernels.blocks_per_sm, kernels.blocks)[of_them]
+        sizes = np.nan_to_num(blocks).view(np.uint32).astype(np.uint64) * _SPREAD
     left, right = np.searchsorted(starts, since), np.searchsorted(starts, until)
-    names = _name_hashes(host, kernels.event[chosen])
-    blocks = np.where(np.isnan(kernels.blocks), kernels.blocks_per_sm, kernels.blocks)[chosen]
-    sizes = np.nan_to_num(blocks).view(np.uint32).astype(np.uint64) * _SPREAD
     return {
-        "kernels": (right - left).astype(np.int64),
+        "kernels": (right - left if device is not None else np.zeros_like(left)).astype(np.int64),
         "work": _ordered_hash(names, left, right),
         "work_sizes": _ordered_hash(names ^ sizes, left, right),
     }
+
+
+def _shapes(host: Host, operator: Int64) -> Hashes:
+    """Hash the sizes of the inputs of operators."""
+    events = host.events
+    number, member = np.unique(events.shapes[operator], return_inverse=True)
+    hashes = np.array([_text_hash(events.input_shapes[i]) for i in number], np.uint64)
+    return hashes[member] if len(hashes) else hashes
 
 
 def _name_hashes(host: Host, kernel: Int64) -> Hashes:

@@ -9,11 +9,9 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import WORK
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint, time_by_cause
-from tb_gpudiag.facts.core.intervals import Intervals, union
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, time_by_cause
+from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.device_facts import DeviceFacts
-from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.collectives import on_cpu
 
 Columns = dict[str, Any]
 """Columns of a table by name."""
@@ -30,15 +28,6 @@ def part_columns(device: DeviceFacts | None, main_thread: CauseSpans, start: Int
         of_gpu["idle_ns"] = lists(account.idle_ns)
     on_host = Intervals(main_thread.start_ns, main_thread.end_ns)
     return {**of_gpu, "host_ns": lists(time_by_cause(on_host, main_thread.cause, start, end))}
-
-
-def waiting_marked(facts: Facts, main_thread: CauseSpans) -> CauseSpans:
-    """Return what the main thread did. In a CPU job, idling while a collective runs counts as waiting for the
-    collective, which is on another thread."""
-    if facts.device is not None:
-        return main_thread
-    ran = on_cpu(facts.host, facts.recording)
-    return repaint(main_thread, union(ran.start_ns, ran.end_ns), Cause.COLLECTIVE, of=(Cause.PYTHON,))
 
 
 def lists(values: Int64) -> pa.ListArray:

@@ -79,6 +79,13 @@ def cpu_kernel_table(host: Host, window: Window, paths: Paths) -> pa.Table:
     )
 
 
+def costly_operators(host: Host, thread: int) -> Int64:
+    """Find the operators of a thread whose shapes determine their cost, in order of time."""
+    events = host.events
+    own = np.flatnonzero((_cost_shapes(events) != NONE) & (events.thread == thread))
+    return own[np.argsort(events.start_ns[own], kind="stable")]
+
+
 def _cost_shapes(events: Events) -> Int64:
     """Return `events.shapes` of the operators whose shapes determine their cost, else NONE. Shape (n,)."""
     counts = np.array([has_cost(name) for name in events.names] or [False], np.bool_)

@@ -94,14 +94,18 @@ def repaint(
     spans: CauseSpans,
     time: Intervals,
     cause: Cause,
-    of: Sequence[Cause] = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH),
+    some: Bool | None = None,
 ) -> CauseSpans:
-    """Change the cause of the time in these intervals, where it has one of the causes `of`. The result is in
-    order of time."""
+    """Change the cause of the time in these intervals. The result is in order of time.
+
+    some: mask of the spans that may change, shape (p,); by default those whose host is on its way to a
+    launch: in user code, an operator or the launch call.
+    """
     if not len(time.start):
         return spans
-    on_the_way = np.isin(spans.cause, np.array(of, np.uint8))
-    chosen = spans.take(on_the_way)
+    if some is None:
+        some = np.isin(spans.cause, np.array((Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH), np.uint8))
+    chosen = spans.take(some)
     edges = distinct(np.concatenate(time))
     far = np.iinfo(np.int64)
     start, end = np.r_[far.min, edges], np.r_[edges, far.max]
@@ -116,4 +120,4 @@ def repaint(
         chosen.event[owner],
         chosen.thread[owner],
     )
-    return CauseSpans.join([spans.take(~on_the_way), split]).in_order()
+    return CauseSpans.join([spans.take(~some), split]).in_order()

@@ -91,7 +91,7 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, in_gra
     waiting = late & (until > start)
     hosted = host.explain(start[waiting], until[waiting], thread[waiting], np.flatnonzero(waiting))
     spans = host.profiled(CauseSpans.join([*fixed, hosted]))
-    spans = repaint(spans, in_graphs, Cause.UNRECORDED, of=tuple(Cause))
+    spans = repaint(spans, in_graphs, Cause.UNRECORDED, np.ones_like(spans.cause, np.bool_))
     spans = spans.in_order()
     in_graph = spans.cause == Cause.UNRECORDED
     spans = _mark_unrecorded(spans, busy, events)

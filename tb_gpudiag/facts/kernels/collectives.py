@@ -24,7 +24,7 @@ from tb_gpudiag.vocabulary.kernel_names import collective_kind
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES, number_format
 from tb_gpudiag.vocabulary.recorded import Category
 
-_UNSAID: Final = Message("", "", (), NONE, NONE, NONE, NONE, "", NONE, NONE)
+UNSAID: Final = Message("", "", (), NONE, NONE, NONE, NONE, "", NONE, NONE)
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class CollectiveCalls:
     """Collectives in order of their start. Shape (c,) each.
 
     event: the kernel, or the back end's mark on the CPU. call: the host's operation, or NONE.
+    start_ns: when the rank arrived.
     """
 
     event: Int64
@@ -84,15 +85,6 @@ def on_device(host: Host, kernels: Kernels) -> CollectiveCalls:
     )
 
 
-def on_cpu(host: Host, window: Window) -> CollectiveCalls:
-    """Find the collectives that a back end ran on the CPU in the window: Gloo's, MPI's and the like."""
-    events = host.events
-    ran = np.flatnonzero(match(events, BACK_END_MARK) & (events.duration_ns > 0))
-    ran = ran[window.contains(events.start_ns[ran])]
-    none = np.full(len(ran), NONE, np.int64)
-    return _calls(host, ran, none, ran, events.start_ns[ran], events.end_ns[ran])
-
-
 def _named(host: Host, name: str) -> Bool:
     """Mask of the events of this name, shape (n,)."""
     events = host.events
@@ -106,7 +98,7 @@ def _calls(host: Host, event: Int64, call: Int64, origin: Int64, start: Int64, e
     message = np.where(own == NONE, stated, own)
     marks = host.tree.nearest_of(match(events, BACK_END_MARK))
     mark = np.where(origin == NONE, NONE, marks[origin])
-    messages = [_UNSAID if m == NONE else events.messages[m] for m in message.tolist()]
+    messages = [UNSAID if m == NONE else events.messages[m] for m in message.tolist()]
     kinds = [
         operation(said.collective)
         or ("" if marked == NONE else operation(events.names[events.name[marked]]))

@@ -156,9 +156,3 @@ class JobFacts:
         """Ranks of members."""
         numbers = self.set.ranks
         return [numbers[member] for member in members.tolist()]
-
-    def by_member(self, values: Int64) -> Int64:
-        """Add up a value of each matched operation by member, shape (members,)."""
-        sums = np.bincount(self.waits.member, weights=values, minlength=len(self.set.members))
-        found: Int64 = sums.astype(np.int64)
-        return found

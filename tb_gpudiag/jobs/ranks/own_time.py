@@ -6,13 +6,14 @@ Ranks with the same role do the same work, so they can be compared; in a pipelin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
@@ -68,6 +69,24 @@ class OwnTime:
         usual = np.stack([self._usual(self.parts_ns[:, :, p]) for p in range(len(self.part_names))], axis=2)
         return np.where(self.present[:, :, None], self.parts_ns - usual, 0)
 
+    @cached_property
+    def certainty(self) -> Float64:
+        """How sure it is that a member takes longer than its peers: the mean difference divided by its
+        standard error over the steps, shape (members,). 0 if it takes no longer, or without peers.
+
+        Compared is with the other members only: of two, the slower one is always above the lower median.
+        """
+        found = np.zeros(len(self.role))
+        for role in np.unique(self.role).tolist():
+            own = np.flatnonzero(self.role == role)
+            steps = np.flatnonzero(self.present[own].all(axis=0))
+            if len(own) < 2 or len(steps) < 2:
+                continue
+            more = self.total_ns[np.ix_(own, steps)] - _of_the_others(self.total_ns[np.ix_(own, steps)])
+            error = np.maximum(more.std(axis=1, ddof=1) / math.sqrt(len(steps)), 1.0)
+            found[own] = np.maximum(0, more.mean(axis=1) / error)
+        return found
+
     def _usual(self, values: Int64) -> Int64:
         found = np.zeros_like(values)
         for role in np.unique(self.role):
@@ -77,6 +96,14 @@ class OwnTime:
             middle = np.maximum(0, present.sum(axis=0) - 1) // 2
             found[own] = np.take_along_axis(ordered, middle[None], axis=0)
         return found
+
+
+def _of_the_others(values: Int64) -> Int64:
+    """Return the lower median of the other rows for each row, shape (rows, columns) as `values`."""
+    ordered = np.sort(values, axis=0)
+    middle = (len(values) - 2) // 2
+    place = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0)
+    return np.where(place > middle, ordered[middle], ordered[middle + 1])
 
 
 def own_time_of(
@@ -148,7 +175,7 @@ def _compared_work(operations: RankOperations, waits: Waits, members: int) -> tu
         return same, other
     work, sizes = operations.work[row], operations.work_sizes[row]
     computing = operations.parts[row, 0]
-    has_work = operations.kernels[row] > 0
+    has_work = operations.work[row] != 0
     order = np.lexsort((sizes, work, waits.collective))
     order = order[has_work[order]]
     c, w, z = waits.collective[order], work[order], sizes[order]

@@ -100,6 +100,18 @@ class Waits:
         """Time from the last arrival to its own end, shape (m,)."""
         return np.asarray(np.maximum(0, self.end_ns - self.last_ns[self.collective]), np.int64)
 
+    def waiting_by(self, group: Int64, groups: int) -> Int64:
+        """How long the operations of each group were waiting, shape (groups,). What overlaps counts once.
+
+        group: of each operation, or NONE; shape (m,).
+        """
+        until = np.minimum(self.last_ns[self.collective], self.end_ns)
+        return _covered(self.arrival_ns, until, group, groups)
+
+    def under_way_by(self, group: Int64, groups: int) -> Int64:
+        """How long the operations of each group waited or transferred, shape (groups,)."""
+        return _covered(self.arrival_ns, self.end_ns, group, groups)
+
     @cached_property
     def exposed_waiting_ns(self) -> Int64:
         """Waiting while nothing computes, at most; shape (m,).
@@ -112,6 +124,21 @@ class Waits:
     def exposed_transfer_ns(self) -> Int64:
         """Transfer while nothing computes, at least; shape (m,)."""
         return np.asarray(np.clip(self.exposed_ns - self.waiting_ns, 0, self.transferring_ns), np.int64)
+
+
+def _covered(start: Int64, end: Int64, group: Int64, groups: int) -> Int64:
+    """Return how much time the intervals [start, end) of each group cover, shape (groups,)."""
+    order = np.lexsort((start, group))
+    order = order[group[order] != NONE]
+    start, end, group = start[order], np.maximum(start, end)[order], group[order]
+    # Ranks of ends, behind the group's number: their maximum so far never comes from an earlier group.
+    ends, rank = np.unique(end, return_inverse=True)
+    latest = np.maximum.accumulate(group * len(ends) + rank.reshape(-1))
+    before = np.r_[start[:1], ends[latest[:-1] % max(1, len(ends))]]
+    before = np.where(np.diff(group, prepend=NONE) != 0, start, before)
+    found = np.zeros(groups, np.int64)
+    np.add.at(found, group, np.maximum(0, end - np.maximum(start, before)))
+    return found
 
 
 def waits_of(operations: RankOperations, matching: Matching, clocks: Clocks) -> Waits:

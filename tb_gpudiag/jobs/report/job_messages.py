@@ -8,6 +8,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import Digest, numbers, time_parts
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, place_of
 from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
@@ -32,8 +33,11 @@ SIZES_LIMIT = 40
 def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
     """Return one message per rank, by rank."""
     waits = facts.waits
-    waiting, transfer = facts.by_member(waits.waiting_ns), facts.by_member(waits.transferring_ns)
-    last_in = np.bincount(waits.last_member, minlength=len(facts.set.members))
+    members = len(facts.set.members)
+    member = waits.member.astype(np.int64)
+    waiting = waits.waiting_by(member, members)
+    transfer = waits.under_way_by(member, members) - waiting
+    last_in = np.bincount(waits.last_member, minlength=members)
     starts = facts.starts.start_ns - facts.starts.start_ns.min()
     return [
         _rank(
@@ -54,7 +58,7 @@ def _rank(member: Digest, **figures: float | int) -> pb.JobRank:
     length = numbers(steps, "end_ns") - numbers(steps, "start_ns")
     parts = time_parts(steps, about, about.causes, on_gpu=on_gpu).sum(axis=0)
     computing, copying, communicating, *by_cause = parts.tolist()
-    exposed = communicating if on_gpu else int(numbers(member.collectives, "exposed_ns").sum())
+    waited = dict(zip(about.causes, by_cause, strict=True)).get(IN_COLLECTIVE, 0)
     return pb.JobRank(
         rank=about.rank,
         worker=one_line(about.worker),
@@ -62,7 +66,7 @@ def _rank(member: Digest, **figures: float | int) -> pb.JobRank:
         id=about.id,
         step_us=us(np.median(length)) if len(length) else 0.0,
         busy_us=us(about.busy_share * (about.window_end_ns - about.window_start_ns)),
-        exposed_communication_us=us(exposed),
+        exposed_communication_us=us(communicating if on_gpu else waited),
         computing_us=us(computing),
         copying_us=us(copying),
         communicating_us=us(communicating),
@@ -93,13 +97,11 @@ def step_messages(facts: JobFacts) -> list[pb.JobStep]:
             if name in index:
                 lengths[m, index[name]] = end[row] - start[row]
                 begins[m, index[name]] = starts[m] + start[row]
-    waiting = np.zeros((len(members), shown))
-    if len(waits):
-        text = facts.operations.step.texts
-        step_of = np.array([index.get(name, -1) for name in text] or [-1], np.int64)
-        step = step_of[facts.operations.step.code[waits.row]]
-        kept = step >= 0
-        np.add.at(waiting, (waits.member[kept], step[kept]), waits.waiting_ns[kept])
+    text = facts.operations.step.texts
+    step_of = np.array([index.get(name, NONE) for name in text] or [NONE], np.int64)
+    step = step_of[facts.operations.step.code[waits.row]]
+    cell = np.where(step == NONE, NONE, waits.member * np.int64(shown) + step)
+    waiting = waits.waiting_by(cell, len(members) * shown).reshape(len(members), shown)
     return [
         pb.JobStep(
             name=one_line(name),

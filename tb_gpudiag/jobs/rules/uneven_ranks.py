@@ -20,8 +20,15 @@ from tb_gpudiag.jobs.ranks.own_time import OwnTime
 # by up to 1%.
 LEAST_SHARE = 0.02
 
-# More than chance: own times of a rank vary from step to step, and their sum by the square root of the steps.
-CERTAIN = 4.0
+# More than chance: own times vary from step to step, and their mean by this many standard errors. Of 30 real
+# healthy jobs of two to eight ranks on a busy CPU, the slowest rank is up to 3.4 above its peers.
+CERTAIN = 5.0
+
+# Now and then a rank is slow by this many times what a usual rank varies by from step to step.
+UNUSUAL = 4.0
+
+# Ranks that share the cores of a host slow one another down. Which of them is slow is chance.
+SHARED_CORES = 1.25
 
 # A rank that is above its peers in this share of the steps is slow, not hit by chance.
 PERSISTENT = 0.6
@@ -48,6 +55,9 @@ OTHER_WORK = 0.25
 
 # Chance makes kernels differ by 1% between equal GPUs, and GPUs of one type by 3%.
 SLOWER = 1.03
+
+# Work by the sizes of inputs, relative to the peers', that is more: batches differ a little.
+MORE_WORK = 1.05
 
 # First and last stages of a pipeline hold the embedding and the loss, so some difference cannot be avoided.
 STAGE_SHARE = 0.08
@@ -93,22 +103,33 @@ def find_uneven(facts: JobFacts) -> Uneven:
         return even
     if steps < LEAST_STEPS:
         return replace(even, pattern="too few steps")
-    chance_ns = CERTAIN * _noise_ns(own)
-    slow = (total >= max(least_ns, chance_ns * np.sqrt(steps))) & (total >= COMPARABLE * total.max())
+    chance_ns = UNUSUAL * _noise_ns(own)
+    slow = (total >= least_ns) & (own.certainty >= CERTAIN) & (total >= COMPARABLE * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
         uneven = _described(facts, Uneven("persistent", persistent, 0, steps))
         by_design = (
             own.staged and uneven.work == "more" and uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum()
         )
-        return uneven if not by_design else replace(uneven, pattern="even", members=even.members)
+        if by_design or _shares_cores(facts, uneven):
+            return replace(uneven, pattern="even", members=even.members)
+        return uneven
     worth = in_step_ns >= np.maximum(LEAST_SHARE * own.step_ns, chance_ns)
     by = np.bincount(excess.argmax(axis=0)[worth], in_step_ns[worth], len(total)).astype(np.int64)
     if by.sum() < least_ns:
         return even
     if by.max() >= MOST_OF_LOST * by.sum():
-        return _described(facts, Uneven("sometimes", np.array([int(by.argmax())]), 0, steps))
-    return _described(facts, Uneven("varying", np.flatnonzero(by), 0, steps))
+        uneven = _described(facts, Uneven("sometimes", np.array([int(by.argmax())]), 0, steps))
+    else:
+        uneven = _described(facts, Uneven("varying", np.flatnonzero(by), 0, steps))
+    return even if _shares_cores(facts, uneven) else uneven
+
+
+def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
+    """Whether a CPU computes the same work longer, as it does when ranks or other processes use its cores."""
+    same = uneven.part == "computing" and uneven.work != "more"
+    always = uneven.pattern == "persistent" and uneven.slower >= SHARED_CORES
+    return not facts.on_gpu and same and not always
 
 
 def _is_above(own: OwnTime) -> Bool:
@@ -198,8 +219,9 @@ def _work(facts: JobFacts, members: Int64, part: str) -> tuple[Literal["", "more
     kernels = facts.kernels
     time, work, slower = (_mean(values[members]) for values in (kernels.time, kernels.work, kernels.slower))
     if _mean(kernels.shaped[members]) >= SHAPED:
-        explained = work - 1 >= EXPLAINED * (time - 1)
-        return ("slower", slower) if slower >= SLOWER and not explained else ("more", slower)
+        if work >= MORE_WORK and work - 1 >= EXPLAINED * (time - 1):
+            return "more", slower
+        return ("slower", slower) if slower >= SLOWER else ("", slower)
     grids = _other_sizes(facts.own_time, members)
     if grids >= OTHER_WORK:
         return "more", slower

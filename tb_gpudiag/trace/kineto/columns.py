@@ -29,8 +29,10 @@ from tb_gpudiag.trace.trace_parts import (
     SpanColumns,
     TracePart,
 )
+from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALL
 from tb_gpudiag.vocabulary.kernel_names import communicates
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 from tb_gpudiag.vocabulary.shaped_operators import has_cost, has_settings
 
@@ -148,8 +150,8 @@ def _spans(
         shared_bytes=shared_bytes,
         call_stack=fields.texts("call_stack", rows, cut=_LONGEST_STACK),
         shapes=fields.texts("input_shapes", rows, most=_LONGEST_SHAPES),
-        types=_texts_where(has_cost, fields, "input_types", rows, name),
-        settings=_texts_where(has_settings, fields, "settings", rows, name),
+        types=_texts_where(_has_types, fields, "input_types", rows, name),
+        settings=_texts_where(_has_settings, fields, "settings", rows, name),
         messages=_messages(fields, rows, name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~(begin | end)).sum())
@@ -343,6 +345,16 @@ def _messages(fields: Fields, rows: Int64, name: pa.DictionaryArray) -> pa.Dicti
 @functools.lru_cache(10_000)
 def _has_message(name: str) -> bool:
     return name == COLLECTIVE_PARAMETERS or communicates(name)
+
+
+def _has_types(name: str) -> bool:
+    """Return whether the number formats of an event's inputs are kept: for its cost, or a message's size."""
+    return has_cost(name) or BACK_END_MARK.fullmatch(name, 0, LONGEST_MATCHED) is not None
+
+
+def _has_settings(name: str) -> bool:
+    """Return whether an event's inputs that are no tensors are kept: of layers, and the ranks of messages."""
+    return has_settings(name) or CALL.fullmatch(name, 0, LONGEST_MATCHED) is not None
 
 
 def _counters(fields: Fields, counts: Bool, ranges: Bool, time_ns: Int64) -> CounterSamples | None:

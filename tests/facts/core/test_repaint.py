@@ -22,7 +22,7 @@ def test_time_in_the_intervals_has_the_cause_and_the_rest_keeps_its_own(
     spans = CauseSpans(edges[:-1], edges[1:], np.array(causes, np.uint8), zero, zero, zero.astype(np.int32))
     borders = np.cumsum([1, *[length + 1 for length in stretches]])
     time = Intervals(borders[:-1:2][: len(borders[1::2])], borders[1::2])
-    painted = repaint(spans, time, Cause.COLLECTIVE, of=(Cause.PYTHON,))
+    painted = repaint(spans, time, Cause.COLLECTIVE, spans.cause == Cause.PYTHON)
 
     assert (np.diff(painted.start_ns) >= 0).all()
     found = by_ns(painted)

@@ -58,7 +58,7 @@ def test_dlrm_agrees_with_its_raw_kernels() -> None:
     assert waits.transfer_ns.sum() / 1e3 == pytest.approx(225)
     assert waits.last_member.tolist() == start.argmax(axis=0).tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
     waiting = (start.max(axis=0) - start).sum(axis=1)
-    assert facts.by_member(waits.waiting_ns) / 1e3 == pytest.approx(waiting)
+    assert waits.waiting_by(waits.member.astype(np.int64), 8) / 1e3 == pytest.approx(waiting)
 
 
 @pytest.mark.skipif(not DLRM.is_dir(), reason="needs the public DLRM traces")

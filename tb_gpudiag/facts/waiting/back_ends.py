@@ -1,0 +1,145 @@
+"""Collectives and messages that a back end runs on the CPU: gloo, MPI and the like.
+
+A thread of the back end sets a mark around each operation. A rank arrives when its host calls the operation,
+which can be much earlier: the back end starts an operation only once a thread is free.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Intervals, Window, union
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.kernels.collectives import UNSAID, CollectiveCalls
+from tb_gpudiag.trace.events import Message, Metadata
+from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALL, operation
+from tb_gpudiag.vocabulary.operators import NUMBER_BYTES, number_format
+from tb_gpudiag.vocabulary.recorded import Category
+
+# Clocks of threads agree within this.
+_CLOCK_NS: Final = 20_000
+
+# c10d's calls name the other rank in this place among their inputs.
+_PEER: Final = 2
+
+_Group = tuple[str, list[int]]
+"""Name and ranks of a process group."""
+
+_UNKNOWN: Final[_Group] = ("", [])
+
+
+def on_cpu(host: Host, window: Window, metadata: Metadata) -> CollectiveCalls:
+    """Find the operations that begin in the window, in order of their calls."""
+    events = host.events
+    mark, call = _marks(host)
+    start = np.where(call == NONE, events.start_ns[mark], events.start_ns[call])
+    order = np.argsort(start, kind="stable")
+    order = order[window.contains(start[order])]
+    mark, call = mark[order], call[order]
+    kinds = [operation(events.names[i]) or "other" for i in events.name[mark].tolist()]
+    only_group = _only_group(metadata)
+    messages = [
+        _message(host, m, c, kind, only_group)
+        for m, c, kind in zip(mark.tolist(), call.tolist(), kinds, strict=True)
+    ]
+    return CollectiveCalls(mark, call, start[order], events.end_ns[mark], kinds, messages)
+
+
+def under_way(host: Host) -> Intervals:
+    """Return when an operation was under way: from the host's call until it ended."""
+    events = host.events
+    mark, call = _marks(host)
+    begin = np.where(call == NONE, events.start_ns[mark], events.start_ns[call])
+    return union(begin, events.end_ns[mark])
+
+
+def _marks(host: Host) -> tuple[Int64, Int64]:
+    """Return the back ends' marks in order of time, and the call of each, or NONE; shape (m,) each."""
+    events = host.events
+    mark = np.flatnonzero(match(events, BACK_END_MARK) & (events.duration_ns > 0))
+    mark = mark[np.argsort(events.start_ns[mark], kind="stable")]
+    calls = np.flatnonzero(match(events, CALL) & (events.category == Category.CPU_OP))
+    calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
+    found = np.full(len(mark), NONE, np.int64)
+    kind_of = [operation(name) for name in events.names]
+    kinds = np.unique(np.array(kind_of or [""]), return_inverse=True)[1][events.name]
+    for kind in np.unique(kinds[mark]).tolist():
+        own = np.flatnonzero(kinds[mark] == kind)
+        _pair(host, own, mark, calls[kinds[calls] == kind], found)
+    return mark, found
+
+
+def _pair(host: Host, own: Int64, mark: Int64, calls: Int64, found: Int64) -> None:
+    """Find the calls of marks of one kind. A back end begins operations in the order of their calls. The
+    recording can begin between a call and its mark, and end there."""
+    start = host.events.start_ns
+    # Marks without a call come first, calls without a mark come last.
+    for without in range(max(0, len(own) - len(calls)), len(own)):
+        paired = own[without:]
+        if (start[calls[: len(paired)]] <= start[mark[paired]] + _CLOCK_NS).all():
+            found[paired] = calls[: len(paired)]
+            return
+
+
+def _only_group(metadata: Metadata) -> _Group:
+    """Return the process group if there is only one, else `_UNKNOWN`: calls do not name theirs."""
+    configured = metadata.distributed.get("pg_config")
+    if not isinstance(configured, list) or len(configured) != 1 or not isinstance(configured[0], dict):
+        return _UNKNOWN
+    name, ranks = configured[0].get("pg_name"), configured[0].get("ranks")
+    if not isinstance(name, str) or not isinstance(ranks, list):
+        return _UNKNOWN
+    numbers = [rank for rank in ranks if type(rank) is int]
+    return (name, numbers) if len(numbers) == len(ranks) else _UNKNOWN
+
+
+def _message(host: Host, mark: int, call: int, kind: str, group: _Group) -> Message:
+    """Return what an operation sends, as its call and its mark say."""
+    name, ranks = group
+    elements, element_type = _sizes(host, mark)
+    said = UNSAID._replace(group=name, elements_in=elements, element_type=element_type)
+    if kind not in ("send", "recv"):
+        return said
+    peer = _peer(host, call)
+    if 0 <= peer < len(ranks):
+        peer = ranks[peer]
+    return said._replace(destination=peer) if kind == "send" else said._replace(source=peer)
+
+
+def _sizes(host: Host, mark: int) -> tuple[int, str]:
+    """Return how many elements a mark lists as inputs, or NONE, and their type."""
+    events = host.events
+    shapes = _list(events.input_shapes, int(events.shapes[mark]))
+    types = _list(events.input_types, int(events.types[mark]))
+    sizes = [math.prod(shape) for shape in shapes if isinstance(shape, list) and shape and _are_sizes(shape)]
+    known = {number_format(one) for one in types if isinstance(one, str)} & NUMBER_BYTES.keys()
+    return (sum(sizes), known.pop()) if sizes and len(known) == 1 else (NONE, "")
+
+
+def _are_sizes(shape: list[Any]) -> bool:
+    return all(type(size) is int and 0 <= size < 2**31 for size in shape) and math.prod(shape) < 2**50
+
+
+def _peer(host: Host, call: int) -> int:
+    """Return the rank within the group that a call sends to or receives from, or NONE."""
+    if call == NONE:
+        return NONE
+    said = _list(host.events.input_settings, int(host.events.settings[call]))
+    text = said[_PEER] if len(said) > _PEER else ""
+    is_number = isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 9
+    return int(text) if is_number else NONE
+
+
+def _list(texts: list[str], index: int) -> list[Any]:
+    """Return a list that the trace has as JSON text; an empty one for anything else."""
+    try:
+        found = json.loads(texts[index]) if index != NONE else []
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []

@@ -1,0 +1,67 @@
+"""What the main thread of a job on the CPU did: two things that look like the work of operators are not.
+
+Python that runs inside an operator, such as the `backward` of a function of the user's own, is user code. And
+while a collective is under way, the thread waits for it in places that look like work: in autograd's engine,
+in Python, in an operator of autograd. Without stacks, user code beside a collective cannot be told from
+waiting.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.waiting.back_ends import under_way
+from tb_gpudiag.vocabulary.marks import COMPILED_CODE
+from tb_gpudiag.vocabulary.operators import AUTOGRAD_NODE, NODE_SUFFIX
+from tb_gpudiag.vocabulary.recorded import Category
+from tb_gpudiag.vocabulary.torch_frames import MESSAGE_WAIT
+
+# Autograd's own nodes spend microseconds between the operators that they call.
+LEAST_USER_CODE_NS: Final = 1_000_000
+
+
+def cpu_thread(spans: CauseSpans, host: Host) -> CauseSpans:
+    """Return the thread's spans with user code and waiting marked as such. spans: as HostTime finds them."""
+    if not len(spans.start_ns):
+        return spans
+    in_node = _of(spans, _nodes(host))
+    long = spans.end_ns - spans.start_ns >= LEAST_USER_CODE_NS
+    cause = np.where(in_node & long & (spans.cause == Cause.DISPATCH), np.uint8(Cause.PYTHON), spans.cause)
+    spans = spans._replace(cause=cause.astype(np.uint8))
+    return repaint(spans, under_way(host), Cause.COLLECTIVE, _may_wait(spans, host, in_node))
+
+
+def _nodes(host: Host) -> Bool:
+    """Mask of the operators that are nodes of autograd, or functions with such a node, shape (n,)."""
+    events = host.events
+    known = set(events.names)
+    function = np.array([name + NODE_SUFFIX in known for name in events.names] or [False], np.bool_)
+    node = match(events, AUTOGRAD_NODE)
+    if function.any():
+        node |= function[events.name]
+    found: Bool = node & (events.category == Category.CPU_OP) & ~match(events, COMPILED_CODE)
+    return found
+
+
+def _may_wait(spans: CauseSpans, host: Host, in_node: Bool) -> Bool:
+    """Mask of the spans in which the thread may wait, shape (p,): outside of operators and user code."""
+    events = host.events
+    waits = events.category == Category.USER_ANNOTATION
+    frame = events.category == Category.PYTHON_FUNCTION
+    waits |= frame & (host.engine_wait | match(events, MESSAGE_WAIT))
+    at_rest = (spans.event == NONE) | in_node | _of(spans, waits)
+    found: Bool = at_rest & np.isin(spans.cause, np.array((Cause.PYTHON, Cause.DISPATCH), np.uint8))
+    return found
+
+
+def _of(spans: CauseSpans, chosen: Bool) -> Bool:
+    """Mask of the spans whose event is a chosen one, shape (p,)."""
+    found: Bool = spans.event != NONE
+    found[found] = chosen[spans.event[found]]
+    return found
