@@ -1,7 +1,4 @@
-"""Run one variant of a job: time it without the profiler, then record it. A process of its own for each rank.
-
-`--record plain` has no stacks, `--record stacks` is what the README says.
-"""
+"""Run one variant of a job: time it without the profiler, then record it. Each rank is a process."""
 
 from __future__ import annotations
 
@@ -9,14 +6,17 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+import torch._dynamo  # DistributedDataParallel and optimizers import it late
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
 
 from tests.truth.job import JOBS, Job
+from tests.truth.jobs import everything  # noqa: F401
 
 WARM_UP = 3
 """Steps before the first timed one: first-run work."""
@@ -52,8 +52,25 @@ def worker() -> str:
     return f"rank{dist.get_rank()}" if dist.is_initialized() else "worker"
 
 
-def run(job: Job, fixed: bool, rank: int, folder: Path, recordings: list[str]) -> None:
-    """Write `times_RANK.json`, and a folder for each of `recordings` ("plain", "stacks")."""
+def main(
+    name: str, fixed: bool, folder: Path, recordings: Sequence[str], environment: dict[str, str]
+) -> None:
+    """Run a rank of a job. Write `times_RANK.json`, `output_RANK.txt` and a folder for each of `recordings`
+    ("plain", "stacks")."""
+    os.environ.update(environment)
+    rank = int(environment["RANK"])
+    output = os.open(folder / f"output_{rank}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    try:
+        _run(JOBS[name], fixed, rank, folder, recordings)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)  # threads and workers of a job do not end by themselves
+
+
+def _run(job: Job, fixed: bool, rank: int, folder: Path, recordings: Sequence[str]) -> None:
     torch.manual_seed(rank)
     if job.world > 1:
         torch.set_num_threads(1)
@@ -61,21 +78,9 @@ def run(job: Job, fixed: bool, rank: int, folder: Path, recordings: list[str]) -
     steps = job.start(fixed, rank)
     timed(steps, WARM_UP)
     seconds = timed(steps, job.timed)
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / f"times_{rank}.json").write_text(json.dumps(seconds))
     for kind in recordings:
         record(steps, folder / kind, job, rank, stacks=kind == "stacks")
     if job.world > 1:
         dist.barrier()
     sys.stdout.flush()
-    os._exit(0)  # threads and workers of a job do not end by themselves
-
-
-def main(name: str, variant: str, folder: str, *recordings: str) -> None:
-    from tests.truth.jobs import everything  # noqa: F401
-
-    run(JOBS[name], variant == "after", int(os.environ.get("RANK", "0")), Path(folder), list(recordings))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

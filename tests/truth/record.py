@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
+import multiprocessing
 import socket
 import statistics
-import subprocess
-import sys
+import time
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+from tests.truth import child
 from tests.truth.job import Job
 
 TIME_LIMIT_S = 240
@@ -61,26 +63,38 @@ def _median(path: Path) -> float:
 
 def _run(job: Job, variant: str, folder: Path, kinds: tuple[str, ...]) -> None:
     """Run one variant to its end. Raises RuntimeError with its last output if it fails."""
-    command = [sys.executable, "-m", "tests.truth.child", job.name, variant, str(folder), *kinds]
-    common = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    folder.mkdir(parents=True, exist_ok=True)
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(job.world)}
     ranks = [
-        subprocess.Popen(
-            command,
-            env=common | {"RANK": str(rank), "WORLD_SIZE": str(job.world), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        _ready_to_fork().Process(
+            target=child.main,
+            args=(job.name, variant == "after", folder, kinds),
+            kwargs={"environment": common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}},
         )
         for rank in range(job.world)
     ]
+    for rank in ranks:
+        rank.start()
     try:
-        outputs = [rank.communicate(timeout=TIME_LIMIT_S)[0] for rank in ranks]
+        deadline = time.monotonic() + TIME_LIMIT_S
+        for rank in ranks:
+            rank.join(max(0, deadline - time.monotonic()))
     finally:
         for rank in ranks:
             rank.kill()
-    for rank, output in zip(ranks, outputs, strict=True):
-        if rank.returncode:
-            raise RuntimeError(f"{job.name} {variant} ended with {rank.returncode}: {output[-2000:]}")
+            rank.join()
+    for number, rank in enumerate(ranks):
+        if rank.exitcode:
+            output = (folder / f"output_{number}.txt").read_text()
+            raise RuntimeError(f"{job.name} {variant} ended with {rank.exitcode}: {output[-2000:]}")
+
+
+@functools.cache
+def _ready_to_fork() -> ForkServerContext:
+    """A process that has imported torch and forks those of the jobs: an import takes as long as many jobs."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.truth.child"])
+    return context
 
 
 def _free_port() -> int:

@@ -18,8 +18,8 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlapping, union
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.back_ends import on_cpu
 from tb_gpudiag.facts.kernels.collectives import collective_launches, on_device
-from tb_gpudiag.facts.waiting.back_ends import on_cpu
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.wording.format import one_line

@@ -16,7 +16,7 @@ from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.waiting.back_ends import under_way
+from tb_gpudiag.facts.kernels.back_ends import under_way
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 from tb_gpudiag.vocabulary.operators import AUTOGRAD_NODE, NODE_SUFFIX
 from tb_gpudiag.vocabulary.recorded import Category

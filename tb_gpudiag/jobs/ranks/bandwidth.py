@@ -22,6 +22,10 @@ _SIZES_PER_DOUBLING: Final = 4
 # back to another transport, takes twice as long or more.
 TIMES_SLOWER: Final = 1.5
 
+# Smaller messages take as long as their latency, whatever the bandwidth: 64 KiB take 50 us on an Ethernet
+# of 10 Gbit/s, which is about its latency.
+SMALL_BYTES: Final = 64 << 10
+
 # One long transfer is a collision with something else, not a slow link.
 LEAST_COUNT: Final = 3
 
@@ -199,7 +203,11 @@ def find_slow_links(sizes: Sequence[SizeClass]) -> list[Slower]:
     """Find the links that are slower than others like them, or slower in some steps than in the other
     steps."""
     # Ranks of an all-to-all send different amounts, and each trace has only its own rank's.
-    compared = [like.whole for like in sizes if like.kind in SAME_BYTES or like.kind == SEND]
+    compared = [
+        like.whole
+        for like in sizes
+        if (like.kind in SAME_BYTES or like.kind == SEND) and not 0 < like.bytes <= SMALL_BYTES
+    ]
     return [found for like in compared for found in _slow_links(like)]
 
 

@@ -103,7 +103,7 @@ def _of_the_others(values: Int64) -> Int64:
     ordered = np.sort(values, axis=0)
     middle = (len(values) - 2) // 2
     place = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0)
-    return np.where(place > middle, ordered[middle], ordered[middle + 1])
+    return np.asarray(np.where(place > middle, ordered[middle], ordered[middle + 1]), np.int64)
 
 
 def own_time_of(

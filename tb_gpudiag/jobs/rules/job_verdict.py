@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
@@ -139,7 +141,8 @@ def _noun(limiter: str) -> str:
 def _waiting(facts: JobFacts) -> str:
     """Say who waits for whom, in the collectives that can be judged."""
     waits = facts.waits
-    waiting = waits.waiting_ns.sum() / len(facts.set.members)
+    members = len(facts.set.members)
+    waiting = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
     transfer = int(waits.transfer_ns.sum())
     collectives = count(len(waits), "collective")
     if waiting < LEAST_SHARE * transfer:

@@ -39,6 +39,8 @@ def check(facts: JobFacts) -> RuleAnswer:
     if not len(facts.waits):
         return not_matched(facts)
     window_ns = facts.job_ns
+    if not facts.on_gpu and len(np.unique(facts.clocks.host)) < 2:
+        return Clear("all ranks are on the CPU of one host, and send their messages through its memory")
     if facts.sizes and not any(like.whole.links for like in facts.sizes):
         return CannotTell(
             "every group has ranks without a trace, and waiting for one looks like transfer",

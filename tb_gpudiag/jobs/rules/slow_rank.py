@@ -44,12 +44,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         return Clear(_even(uneven, window_ns))
     if uneven.work == "more":
         return Clear(f"{culprits_text(facts, uneven.members)} compute more, not slower: see GD603")
-    if uneven.pattern == "varying":
-        return Clear(
-            f"a different rank is slowest each time: {time_ns(uneven.high_ns)} in all, mostly "
-            f"{part_text(uneven.part)}"
-        )
-    return _finding(facts, uneven, window_ns)
+    return _in_turn(facts, uneven) if uneven.pattern == "varying" else _finding(facts, uneven, window_ns)
 
 
 def _even(uneven: Uneven, window_ns: int) -> str:
@@ -81,6 +76,27 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns / len(members))),
             *_slower(uneven),
             *_last_in(facts, members),
+        ],
+        places=_places(facts, members, uneven.part),
+    )
+
+
+def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
+    """Return the finding that another rank is late in each step, and not because of its computing."""
+    members, window_ns = uneven.members, facts.job_ns
+    return Finding(
+        title=f"A different rank is late each time: {time_ns(uneven.high_ns / uneven.of_steps)} per step "
+        "lost",
+        summary=f"In {uneven.steps} of {count(uneven.of_steps, 'step')} one rank is late because of "
+        f"{part_text(uneven.part)}, and all others wait for it. These were {culprits_text(facts, members)}.",
+        fix=_TOGETHER,
+        cost_ns=uneven.high_ns,
+        saving=Saving(uneven.low_ns, uneven.high_ns, "estimate"),
+        evidence=[
+            ranks_evidence(facts, members),
+            Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
+            Evidence("A rank is late in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
+            Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns)),
         ],
         places=_places(facts, members, uneven.part),
     )
@@ -168,6 +184,12 @@ _FIXES = {
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
     ),
 }
+
+_TOGETHER = Fix(
+    "Let all ranks do this in the same step, so that they wait once, or move it to a thread of its own.",
+    CODE["together"],
+    "https://docs.python.org/3/library/concurrent.futures.html",
+)
 
 
 def _fix(uneven: Uneven, device: str) -> Fix:

@@ -103,7 +103,7 @@ def find_uneven(facts: JobFacts) -> Uneven:
         return even
     if steps < LEAST_STEPS:
         return replace(even, pattern="too few steps")
-    chance_ns = UNUSUAL * _noise_ns(own)
+    chance_ns = np.maximum(UNUSUAL * _noise_ns(own), _waits_for_a_core_ns(facts))
     slow = (total >= least_ns) & (own.certainty >= CERTAIN) & (total >= COMPARABLE * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
@@ -132,6 +132,16 @@ def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
     return not facts.on_gpu and same and not always
 
 
+def _waits_for_a_core_ns(facts: JobFacts) -> Int64:
+    """Return how long a rank may wait for another to leave it a core, by step: as long as a usual rank
+    computes. 0 on GPUs: each rank has one, and leaves the cores to the others."""
+    own = facts.own_time
+    if facts.on_gpu:
+        return np.zeros(len(own.steps), np.int64)
+    computing = own.parts_ns[:, :, own.part_names.index("computing")]
+    return np.asarray(np.median(computing, axis=0), np.int64)
+
+
 def _is_above(own: OwnTime) -> Bool:
     """Mask of the members that are above their peers by a noticeable share of the step, shape (members,
     steps)."""
@@ -155,6 +165,8 @@ def _described(facts: JobFacts, found: Uneven) -> Uneven:
     """Add what is lost because of the members, and why."""
     own, members = facts.own_time, found.members
     low_ns, high_ns = _lost_because_of(own, members)
+    # While some ranks waited, the late one had their cores. Without the wait, all need them at once.
+    low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts).sum()))
     part, part_ns = _main_part(own, None if found.pattern == "varying" else members)
     part = _by_own_report(facts, members, part, part_ns)
     work, slower = _work(facts, members, part)

@@ -17,7 +17,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
     ranks_text,
 )
-from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, STAGE_SHARE, Uneven, find_uneven
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, OTHER_WORK, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.wording.format import count, share, time_ns
@@ -43,7 +43,8 @@ def check(facts: JobFacts) -> RuleAnswer:
     if PIPELINE in facts.parallelism and (stages := _stages(facts, window_ns)) is not None:
         return stages
     # A router of experts is never quite even.
-    if not uneven.found and EXPERT not in facts.parallelism and (taking_turns := _in_turn(facts, window_ns)):
+    may_take_turns = not uneven.found and EXPERT not in facts.parallelism and _work_differs(facts)
+    if may_take_turns and (taking_turns := _in_turn(facts, window_ns)):
         return taking_turns
     if uneven.found:
         where = "with slower kernels" if uneven.work == "slower" else f"in {part_text(uneven.part)}"
@@ -75,8 +76,8 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     batches = "microbatches" if PIPELINE in facts.parallelism else "batches"
     return Finding(
         title=f"{capitalized(batches)} are uneven: {time_ns(saved_ns / steps)} per step lost",
-        summary="Ranks with the same role compute about equally long in all, but they take turns in having "
-        f"the longer one of their {batches}, and the others wait.",
+        summary="Ranks with the same role compute about equally long in all, but each in turn has the "
+        f"longest of the {batches}, and the others wait.",
         fix=_BATCHES,
         cost_ns=saved_ns,
         saving=Saving(saved_ns, saved_ns, "replayed"),
@@ -85,6 +86,16 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
             Evidence("Replayed", number(steps, "step")),
         ],
     )
+
+
+def _work_differs(facts: JobFacts) -> bool:
+    """Whether ranks ran the same kernels with other sizes, as far as the traces show. On a CPU, only this
+    tells more work from cores that are shared."""
+    if facts.on_gpu:
+        return True
+    own = facts.own_time
+    other = int(own.computing_other_ns.sum())
+    return other >= OTHER_WORK * max(1, other + int(own.computing_same_ns.sum()))
 
 
 def _spread(facts: JobFacts) -> float:

@@ -56,8 +56,14 @@ def assert_sums(report: pb.JobReport) -> None:
             before_us = max(0, rank.window_us - rank.step_us * len(report.steps)) if name not in WORK else 0
             more = sums[name] - expected.get(name, 0)
             assert -ROUNDING_US <= more <= before_us + ROUNDING_US, name
-        assert sum(own.waiting_us) == pytest.approx(rank.waiting_us, abs=0.01)
-        assert sum(own.transfer_us) == pytest.approx(rank.transfer_us, abs=0.01)
+        # Operations of two groups wait at the same time, which counts once in the rank's figures.
+        waits_at_once = "+" in report.parallelism
+        for lane_us, rank_us in (
+            (sum(own.waiting_us), rank.waiting_us),
+            (sum(own.transfer_us), rank.transfer_us),
+        ):
+            assert lane_us >= rank_us - 0.01
+            assert waits_at_once or lane_us == pytest.approx(rank_us, abs=0.01)
         bounds = [lane.start_us, *lane.end_us]
         assert bounds == sorted(bounds)
         assert list(own.start_us) == sorted(own.start_us)
