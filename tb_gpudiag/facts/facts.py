@@ -37,6 +37,7 @@ from tb_gpudiag.facts.core.steady import Steady, steady_part
 from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
+from tb_gpudiag.facts.kernels.back_ends import under_way
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
@@ -186,7 +187,7 @@ class Facts:
     def main_thread_over(self, window: Window) -> CauseSpans:
         """What the main thread did in a window: spans in order of time that cover it exactly."""
         spans = self.host_time.main_thread_spans(window)
-        return spans if self.gpu_times else cpu_thread(spans, self.host)
+        return spans if self.gpu_times else cpu_thread(spans, self.host, under_way(self.host))
 
     @cached_property
     def step_times(self) -> MeasuredSteps | None:

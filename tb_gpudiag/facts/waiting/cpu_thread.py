@@ -15,8 +15,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.kernels.back_ends import under_way
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 from tb_gpudiag.vocabulary.operators import AUTOGRAD_NODE, NODE_SUFFIX
 from tb_gpudiag.vocabulary.recorded import Category
@@ -26,15 +26,17 @@ from tb_gpudiag.vocabulary.torch_frames import MESSAGE_WAIT
 LEAST_USER_CODE_NS: Final = 1_000_000
 
 
-def cpu_thread(spans: CauseSpans, host: Host) -> CauseSpans:
-    """Return the thread's spans with user code and waiting marked as such. spans: as HostTime finds them."""
+def cpu_thread(spans: CauseSpans, host: Host, under_way: Intervals) -> CauseSpans:
+    """Return the thread's spans with user code and waiting marked as such.
+
+    spans: as HostTime finds them. under_way: when a collective was."""
     if not len(spans.start_ns):
         return spans
     in_node = _of(spans, _nodes(host))
     long = spans.end_ns - spans.start_ns >= LEAST_USER_CODE_NS
     cause = np.where(in_node & long & (spans.cause == Cause.DISPATCH), np.uint8(Cause.PYTHON), spans.cause)
     spans = spans._replace(cause=cause.astype(np.uint8))
-    return repaint(spans, under_way(host), Cause.COLLECTIVE, _may_wait(spans, host, in_node))
+    return repaint(spans, under_way, Cause.COLLECTIVE, _may_wait(spans, host, in_node))
 
 
 def _nodes(host: Host) -> Bool:
