@@ -112,9 +112,14 @@ class JobFacts:
         return int(np.maximum(0, unchanged.mean() - changed.mean()) * len(self.own_time.steps))
 
     @cached_property
+    def waits_for_absent(self) -> bool:
+        """Whether every process group has ranks without a trace: waiting for one looks like transfer."""
+        return bool(self.sizes) and not any(like.whole.links for like in self.sizes)
+
+    @cached_property
     def slowdown(self) -> JobSlowdown | None:
         """What stragglers cost; None if that cannot be replayed, or the replay cannot be trusted."""
-        if self.replay is None or self.replay.error > TRUSTED_ERROR:
+        if self.waits_for_absent or self.replay is None or self.replay.error > TRUSTED_ERROR:
             return None
         try:
             return slowdown_of(self.work, self.replay)

@@ -267,11 +267,26 @@ def _even(work: JobWork, group: Int64, peers: list[Peers]) -> Float64:
 
 
 def _usual_transfers(work: JobWork, group: Int64, transfer_ns: Float64) -> Float64:
-    """Return the median transfer of the same kind, size, number of ranks and number of hosts, shape (n,)."""
+    """Return the median transfer of the same kind, size, number of ranks and number of hosts, shape (n,).
+
+    Where sizes are not known, the same place in the step stands for the same size."""
     first, _ = row_groups(group, work.host[work.member])
     hosts = np.bincount(group[first])
-    _, number = row_groups(work.kind, work.bytes, np.bincount(group)[group], hosts[group])
+    _, number = row_groups(
+        work.kind,
+        work.bytes,
+        np.where(work.bytes > 0, NONE, _places(work)),
+        np.bincount(group)[group],
+        hosts[group],
+    )
     return _medians(transfer_ns, number)[number]
+
+
+def _places(work: JobWork) -> Int64:
+    """Return the place of each operation among those of its member and step, shape (n,)."""
+    every = np.arange(len(work))
+    new = (np.diff(work.member, prepend=NONE) != 0) | (np.diff(work.step, prepend=NONE) != 0)
+    return np.asarray(every - np.maximum.accumulate(np.where(new, every, 0)), np.int64)
 
 
 def _medians(values: Float64, number: Int64) -> Float64:

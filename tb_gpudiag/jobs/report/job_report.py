@@ -136,7 +136,9 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
     # Stages of a pipeline without replicas have no peers that run the same program, so nothing changes.
     if saved_ns is None or saved_ns < LEAST_SHARE * facts.job_ns:
         return finding
-    return replace(finding, saving=Saving(saved_ns, saved_ns, "replayed"))
+    # Ranks that share cores do not only wait for one another: the rule's low bound says so.
+    low_ns = saved_ns if facts.on_gpu else min(saved_ns, finding.saving.low_ns)
+    return replace(finding, saving=Saving(low_ns, saved_ns, "replayed"))
 
 
 def _slowdown(facts: JobFacts) -> pb.Slowdown | None:

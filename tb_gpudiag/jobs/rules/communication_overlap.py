@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
-from tb_gpudiag.jobs.rules.job_words import not_matched
+from tb_gpudiag.jobs.rules.job_words import not_matched, ranks_absent
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.wording.format import share
@@ -85,6 +85,8 @@ def check(facts: JobFacts) -> RuleAnswer:
         return not_matched(facts)
     if not facts.on_gpu:
         return CannotTell("no GPU activity was recorded", "Record with ProfilerActivity.CUDA.")
+    if facts.waits_for_absent:
+        return ranks_absent()
     overlap, window_ns = overlap_of(facts), facts.job_ns
     mostly = overlap.exposed_ns >= EXPOSED_SHARE * overlap.transfer_ns
     if not mostly or overlap.possible_ns < LEAST_SHARE * window_ns:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.digest.digest import WORK, time_parts
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
+from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
 from tb_gpudiag.rules.run import RuleFinding
@@ -36,8 +37,10 @@ _PART_LIMITERS = {
     "dispatch": "launch",
     "launch": "launch",
     "latency": "launch",
+    "communicating": "communication",
+    IN_COLLECTIVE: "communication",
 }
-"""Parts of a rank's own time -> limiters. Others have no visible cause."""
+"""Parts of a rank's time -> limiters. Others have no visible cause."""
 
 _HOST = ("python", "launch")
 
@@ -90,24 +93,21 @@ def _limiter_of(facts: JobFacts, rule: str) -> str:
 
 
 def limiter_parts(facts: JobFacts) -> dict[str, float]:
-    """Time per rank by limiter, mean over the ranks, without waiting: that is another rank's own time."""
-    own = facts.own_time
-    by_part = own.parts_ns.sum(axis=(0, 1)) / max(1, len(facts.set.members))
+    """Time of the steady steps by limiter, mean over the ranks."""
     found: dict[str, float] = dict.fromkeys(dict.fromkeys([*_PART_LIMITERS.values(), "unknown"]), 0.0)
-    for name, ns in zip(own.part_names, by_part.tolist(), strict=True):
-        if name in ("communicating", IN_COLLECTIVE):
-            continue
-        # Without a GPU, operators are the computing.
-        on_cpu = name == "dispatch" and not facts.on_gpu
-        found["compute" if on_cpu else _PART_LIMITERS.get(name, "unknown")] += ns
-    exposed = int(facts.waits.exposed_transfer_ns.sum())
-    found["communication"] = exposed / max(1, len(facts.set.members))
+    for member in facts.set.members:
+        about = member.about
+        on_gpu = about.devices > 0
+        parts = time_parts(member.steady_steps, about, about.causes, on_gpu=on_gpu).sum(axis=0)
+        for name, ns in zip((*WORK, *about.causes), parts.tolist(), strict=True):
+            # Without a GPU, operators are the computing.
+            part = "computing" if name == IN_OPERATORS and not on_gpu else name
+            found[_PART_LIMITERS.get(part, "unknown")] += ns / len(facts.set.members)
     return found
 
 
 def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
-    """Return the limiter of all ranks, and a sentence about it. Shares are of a rank's time without
-    waiting."""
+    """Return the limiter of all ranks, and a sentence about it. Shares are of a rank's time."""
     parts = limiter_parts(facts)
     whole = max(1.0, sum(parts.values()))
     host = parts["python"] + parts["launch"]
@@ -116,20 +116,21 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
     first, second = sorted(others, key=lambda name: -others[name])[:2]
     computing, part = share(parts["compute"], whole), share(others[first], whole)
     if parts["compute"] >= COMPUTE_SHARE * whole or others[first] < LEAST_SHARE * whole:
-        return "compute", f"Computing limits every rank: {computing} of its time, waiting aside."
+        return "compute", f"Computing limits every rank: {computing} of its time."
     if others[first] < CLEAR_LEAD * others[second]:
         both = f"{part} {_noun(first)} and {share(others[second], whole)} {_noun(second)}"
-        return "mixed", f"No single cause limits this job: waiting aside, {computing} computing, {both}."
+        return "mixed", f"No single cause limits this job: {computing} computing, {both}."
     if first == "communication":
         return (
             first,
-            f"Communication limits every rank: transfers that nothing hides take {part} of its time.",
+            f"Communication limits every rank: transfers and waiting that nothing hides take {part} of its "
+            "time.",
         )
     if first != "host":
-        return first, f"{capitalized(_noun(first))} limits every rank: {part} of its time, waiting aside."
+        return first, f"{capitalized(_noun(first))} limits every rank: {part} of its time."
     limiter = "launch" if parts["launch"] >= LAUNCH_PART * host else "python"
     if not facts.on_gpu:
-        return limiter, f"The host's own code limits every rank: {part} of its time, waiting aside."
+        return limiter, f"The host's own code limits every rank: {part} of its time."
     what = "Launching kernels" if limiter == "launch" else "The host's own code"
     return limiter, f"{what} limits every rank (GPU idle {part})."
 
@@ -145,6 +146,10 @@ def _waiting(facts: JobFacts) -> str:
     waiting = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
     transfer = int(waits.transfer_ns.sum())
     collectives = count(len(waits), "collective")
+    if facts.waits_for_absent:
+        return (
+            f"{collectives} take {time_ns(waiting + transfer)} for transfers and for ranks without a trace."
+        )
     if waiting < LEAST_SHARE * transfer:
         return f"Ranks hardly wait for one another: {time_ns(waiting)} each in {collectives}."
     late = Counter(facts.set.ranks[m] for m in waits.last_member[~facts.starts.first].tolist())

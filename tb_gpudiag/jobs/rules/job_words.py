@@ -39,6 +39,14 @@ def not_matched(facts: JobFacts) -> CannotTell:
     return CannotTell("no collective could be matched between the ranks", RECORD_STEPS)
 
 
+def ranks_absent() -> CannotTell:
+    """Return the answer of rules that measure transfers, if ranks of every process group have no trace."""
+    return CannotTell(
+        "every group has ranks without a trace, and waiting for one looks like transfer",
+        "Record all ranks in the same steps.",
+    )
+
+
 def numbers_text(ranks: Sequence[int]) -> str:
     """`3`, `1 and 5`, `8–15`, `0, 2, 4 and 12 more`."""
     runs = []

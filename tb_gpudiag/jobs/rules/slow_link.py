@@ -13,10 +13,11 @@ from tb_gpudiag.jobs.rules.job_words import (
     collective_text,
     culprits_text,
     not_matched,
+    ranks_absent,
     ranks_evidence,
 )
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.wording.format import count, figures, share
 from tb_gpudiag.wording.quantity import bandwidth, duration, ratio, size
 
@@ -41,11 +42,8 @@ def check(facts: JobFacts) -> RuleAnswer:
     window_ns = facts.job_ns
     if not facts.on_gpu and len(np.unique(facts.clocks.host)) < 2:
         return Clear("all ranks are on the CPU of one host, and send their messages through its memory")
-    if facts.sizes and not any(like.whole.links for like in facts.sizes):
-        return CannotTell(
-            "every group has ranks without a trace, and waiting for one looks like transfer",
-            "Record all ranks in the same steps.",
-        )
+    if facts.waits_for_absent:
+        return ranks_absent()
     slow = find_slow_links(facts.sizes)
     cost_ns = _cost_ns(facts, slow)
     if cost_ns >= LEAST_SHARE * window_ns:

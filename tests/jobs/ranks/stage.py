@@ -125,6 +125,7 @@ def _rank(
             "start_ns": local(ends[i - 1]) if i else 0,
             "end_ns": local(end),
             "steady": True,
+            **_parts_of_step(rows, i, local(end) - (local(ends[i - 1]) if i else 0)),
         }
         for i, end in enumerate(ends)
     ]
@@ -142,6 +143,17 @@ def _rank(
         "window_end_ns": length,
     }
     return digest(steps=steps, collectives=[row for row in rows if row], **(values | dict(about)))
+
+
+def _parts_of_step(rows: Sequence[dict[str, Any]], step: int, length_ns: int) -> dict[str, Any]:
+    own = [row for row in rows if row.get("step") == step]
+    computing = sum(row["computing_ns"] for row in own)
+    idle = [sum(by_cause) for by_cause in zip(*(row["idle_ns"] for row in own), strict=True)]
+    return {
+        "computing_ns": computing,
+        "idle_ns": idle,
+        "communicating_ns": max(0, length_ns - computing - sum(idle)),
+    }
 
 
 def facts_of(digests: Sequence[Digest]) -> JobFacts:

@@ -53,7 +53,7 @@ def test_a_report_has_the_figures_of_the_contract() -> None:
 @pytest.mark.parametrize(
     ("own_ms", "sentence"),
     [
-        (lambda rank, step: 10.0, "Computing limits every rank: 99.1% of its time, waiting aside. "),
+        (lambda rank, step: 10.0, "Computing limits every rank: 99.1% of its time. "),
         (
             lambda rank, step: 10.0 + 0.4 * (rank == 2),
             "Waiting for other ranks is minor: rank 2 is latest, but ",

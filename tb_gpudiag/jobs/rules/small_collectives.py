@@ -1,0 +1,129 @@
+"""GD608: many small collectives in a row that could be one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.operations import COMPUTING
+from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
+from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
+from tb_gpudiag.wording.format import count, share, size_bytes
+from tb_gpudiag.wording.quantity import duration, number, size
+
+CODE = fix_code(__name__)
+
+# Below this, a fix is hardly noticed.
+LEAST_SHARE = 0.02
+
+# A few messages in a row are what libraries send by themselves: sizes before data, a norm, a flag.
+LEAST_IN_A_ROW = 8
+
+# Collectives follow one another directly if computing takes less of the time from one to the next than this.
+BETWEEN_SHARE = 0.10
+
+# Their kinds: the messages of one tensor, and the same kinds are sent for many tensors together.
+_JOINABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Small collectives that follow one another directly, the same kind in the same group and step.
+
+    kind: that takes most of the time. count: collectives in a row, median. bytes: of one, median. several:
+    collectives of a rank that are in such rows. time_ns: of the rows without computing and waiting, mean over
+    ranks. lost_ns: the part of it that one collective in place of each row saves.
+    """
+
+    kind: str = ""
+    count: int = 0
+    bytes: int = 0
+    several: int = 0
+    time_ns: int = 0
+    lost_ns: int = 0
+
+
+def check(facts: JobFacts) -> RuleAnswer:
+    """Find rows of small collectives that cost more than one large collective would."""
+    if not len(facts.waits):
+        return not_matched(facts)
+    if facts.waits_for_absent:
+        return ranks_absent()
+    rows, window_ns = rows_of(facts), facts.job_ns
+    if not rows.count:
+        return Clear(f"no {LEAST_IN_A_ROW} small collectives follow one another directly")
+    if rows.lost_ns < LEAST_SHARE * window_ns:
+        return Clear(f"small collectives in a row cost {share(rows.lost_ns, window_ns)} of the step window")
+    kind = collective_text(rows.kind)
+    return Finding(
+        title=f"{count(rows.count, f'small {kind}')} in a row take {share(rows.time_ns, window_ns)} of "
+        "the time",
+        summary=f"{capitalized(kind)} operations of {size_bytes(rows.bytes)} follow one another, and nothing "
+        "computes between them. Each takes as long as its latency, whatever its size.",
+        fix=_FIX,
+        cost_ns=rows.lost_ns,
+        saving=Saving(0, rows.lost_ns, "at most"),
+        evidence=[
+            Evidence("In a row", number(rows.count, "collective")),
+            Evidence("Message size", size(rows.bytes)),
+            Evidence.of_window("Rows of small collectives, per rank", rows.time_ns, window_ns),
+            Evidence("One of them", duration(rows.time_ns / rows.several)),
+        ],
+    )
+
+
+def rows_of(facts: JobFacts) -> Rows:
+    """Add up the rows of small collectives of all ranks."""
+    row, first = _rows(facts)
+    if not len(first):
+        return Rows()
+    operations, waits = facts.operations, facts.waits
+    inside = np.flatnonzero(row != NONE)
+    counts = np.bincount(row[inside])
+    over = np.zeros(len(first), np.int64)
+    np.maximum.at(over, row[inside], operations.end_ns[inside])
+    computing = operations.parts[:, COMPUTING].copy()
+    computing[first] = 0  # before the row
+    between = np.bincount(row[inside], computing[inside]).astype(np.int64)
+    waiting = waits.waiting_by(row[waits.row], len(first))
+    time = np.maximum(0, over - operations.start_ns[first] - between - waiting)
+    members = len(facts.set.members)
+    kinds = np.bincount(operations.kind.code[first], time, len(operations.kind.texts))
+    return Rows(
+        kind=operations.kind.texts[int(kinds.argmax())],
+        count=int(np.median(counts)),
+        bytes=int(np.median(operations.bytes[inside])),
+        several=len(inside) // members,
+        time_ns=int(time.sum()) // members,
+        lost_ns=int((time * (1 - 1 / counts)).sum()) // members,
+    )
+
+
+def _rows(facts: JobFacts) -> tuple[Int64, Int64]:
+    """Return the row of each operation, or NONE, shape (n,), and the first operation of each row."""
+    operations = facts.operations
+    small = operations.of_kinds(_JOINABLE) & (operations.bytes > 0) & (operations.bytes <= SMALL_BYTES)
+    small &= facts.matching.collective != NONE
+    passed = operations.start_ns - operations.since_ns
+    new = operations.parts[:, COMPUTING] > BETWEEN_SHARE * passed
+    new |= ~small | np.r_[True, ~small[:-1]]
+    # Operations are by member and then by time: one of another kind or group ends a row.
+    for column in (operations.member, operations.step.code, operations.kind.code, facts.channels.of):
+        new |= np.diff(column, prepend=NONE - 1) != 0
+    run = np.cumsum(new) - 1
+    row = np.full(len(operations), NONE, np.int64)
+    long = np.flatnonzero(small & (np.bincount(run)[run] >= LEAST_IN_A_ROW))
+    first, row[long] = np.unique(run[long], return_index=True, return_inverse=True)[1:]
+    return row, long[first]
+
+
+_FIX = Fix(
+    "Send many tensors in one collective: flatten them, or leave the reduction to DistributedDataParallel.",
+    CODE["flat"],
+    "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+)

@@ -1,0 +1,62 @@
+"""GD608: small collectives count if they follow one another directly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.jobs.rules.small_collectives import check, rows_of
+from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
+from tests.jobs.ranks.stage import MS, US, facts_of, job
+from tests.wording.plain import plain
+
+
+def small_ones(
+    computing_ns: int = 0, bytes_: int = 1 << 10, in_a_row: int = 20, waiting_ns: int = 0
+) -> list[Digest]:
+    """Each step of 5 ends with collectives of 50 us, 10 us apart. The second rank arrives later than the
+    first."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        step, place = divmod(number, in_a_row)
+        start = step * 15 * MS + 10 * MS + place * 60 * US
+        late = waiting_ns * (rank == 1)
+        row.update(
+            bytes=bytes_,
+            start_ns=start + late,
+            host_start_ns=start + late,
+            end_ns=start + 50 * US,
+            since_ns=start - (60 * US if place else 10 * MS),
+            computing_ns=computing_ns if place else 10 * MS,
+        )
+
+    return job(2, 5, collectives=in_a_row, change=change)
+
+
+def test_small_collectives_in_a_row_are_found() -> None:
+    answer = check(facts_of(small_ones()))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title).startswith("20 small all-reduces in a row take ")
+    rows_ns = 5 * (19 * 60 + 50) * US
+    assert answer.cost_ns == round(rows_ns * 19 / 20)
+    assert answer.saving is not None
+    assert answer.saving.high_ns == answer.cost_ns
+
+
+def test_waiting_for_another_rank_does_not_count() -> None:
+    rows = rows_of(facts_of(small_ones(waiting_ns=10 * US)))
+    # One rank waits 10 us for each. The other one's row is 10 us shorter: it begins when that rank arrives.
+    assert rows.time_ns == 5 * ((19 * 60 + 50) * US - (20 * 10 * US + 10 * US) / 2)
+
+
+def test_computing_between_them_ends_the_row() -> None:
+    assert isinstance(check(facts_of(small_ones(computing_ns=30 * US))), Clear)
+
+
+def test_large_or_few_ones_are_clear() -> None:
+    assert isinstance(check(facts_of(small_ones(bytes_=1 << 20))), Clear)
+    assert isinstance(check(facts_of(small_ones(in_a_row=7))), Clear)
+
+
+def test_of_some_ranks_of_a_group_nothing_can_be_told() -> None:
+    assert isinstance(check(facts_of(job(3, 5, collectives=20)[:2])), CannotTell)
