@@ -19,6 +19,7 @@ from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto import scanned
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.shaped_operators import has_cost
 
@@ -220,7 +221,8 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
 def _inputs(args: dict[str, Any], key: str, name: str) -> str:
     """Return the shapes of an operator's inputs if they are short, or the types if they matter."""
     text = json.dumps(args[key], separators=(",", ":")) if key in args else ""
-    return text if (len(text) <= 400 if key == "Input Dims" else has_cost(name)) else ""
+    typed = has_cost(name) or BACK_END_MARK.fullmatch(name) is not None
+    return text if (len(text) <= 400 if key == "Input Dims" else typed) else ""
 
 
 def _launched_as(args: dict[str, Any]) -> tuple[int, int, int]:

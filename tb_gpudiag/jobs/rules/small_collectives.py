@@ -32,7 +32,7 @@ _JOINABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 
 
 @dataclass(frozen=True)
-class Rows:
+class SmallCollectives:
     """Small collectives that follow one another directly, the same kind in the same group and step.
 
     kind: that takes most of the time. count: collectives in a row, median. bytes: of one, median. several:
@@ -77,11 +77,11 @@ def check(facts: JobFacts) -> RuleAnswer:
     )
 
 
-def rows_of(facts: JobFacts) -> Rows:
+def rows_of(facts: JobFacts) -> SmallCollectives:
     """Add up the rows of small collectives of all ranks."""
     row, first = _rows(facts)
     if not len(first):
-        return Rows()
+        return SmallCollectives()
     operations, waits = facts.operations, facts.waits
     inside = np.flatnonzero(row != NONE)
     counts = np.bincount(row[inside])
@@ -94,7 +94,7 @@ def rows_of(facts: JobFacts) -> Rows:
     time = np.maximum(0, over - operations.start_ns[first] - between - waiting)
     members = len(facts.set.members)
     kinds = np.bincount(operations.kind.code[first], time, len(operations.kind.texts))
-    return Rows(
+    return SmallCollectives(
         kind=operations.kind.texts[int(kinds.argmax())],
         count=int(np.median(counts)),
         bytes=int(np.median(operations.bytes[inside])),
