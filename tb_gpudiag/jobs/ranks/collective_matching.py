@@ -23,6 +23,9 @@ _MOST_SHIFT: Final = 512
 # Longer sequences that differ somewhere in the middle are compared up to here.
 _MOST_ALIGNED: Final = 3_000
 
+# Where ranks call the same kinds, and most have the same sizes, the others are wrong sizes of the same ones.
+_MOST_OTHER_SIZES: Final = 0.5
+
 MISMATCHES_KEPT: Final = 200
 
 
@@ -138,12 +141,12 @@ class _Matcher:
         reference = next(part for part in own if tokens[part].tobytes() == usual)
         wanted = tokens[reference]
         numbers = np.full(len(rows), NONE, np.int64)
+        step = self._operations.step.code[rows]
         for part in own:
-            have = tokens[part]
-            if np.array_equal(have, wanted):
+            if np.array_equal(tokens[part], wanted) and np.array_equal(step[part], step[reference]):
                 numbers[part] = np.arange(len(wanted))
                 continue
-            found, what = self._aligned(rows[reference], wanted, rows[part], have)
+            found, what = self._aligned(rows[reference], wanted, rows[part], tokens[part])
             numbers[part] = found
             if what:
                 lacking = max(1, int((found == NONE).sum()))
@@ -159,8 +162,9 @@ class _Matcher:
             shift = shifts[0] if len(shifts) == 1 else self._by_step(reference, rows, shifts)
             if shift is None:
                 return places, "ambiguous"
-            shifted = np.arange(len(have)) + shift
-            return np.where((shifted >= 0) & (shifted < len(wanted)), shifted, NONE), ""
+            return _shifted(len(have), shift, len(wanted)), ""
+        if (found := self._but_for_sizes(reference, wanted, rows, have)) is not None:
+            return found, ""
         if not np.isin(have, wanted).any():
             return places, "apart"
         if max(len(have), len(wanted)) <= _MOST_ALIGNED:
@@ -169,9 +173,22 @@ class _Matcher:
                 places[own : own + length] = np.arange(at, at + length)
         return places, "order"
 
+    def _but_for_sizes(self, reference: Int64, wanted: Int64, rows: Int64, have: Int64) -> Int64 | None:
+        """Return the places if the kinds are those of the reference, and the sizes but for some that the
+        reference lacks; else None."""
+        shifts = _fitting_shifts(self._kind[reference], self._kind[rows])
+        shift = self._by_step(reference, rows, shifts) if shifts else None
+        if shift is None:
+            return None
+        places = _shifted(len(have), shift, len(wanted))
+        inside = places != NONE
+        other = have[inside] != wanted[places[inside]]
+        in_another_order = np.isin(have[inside][other], wanted).any()
+        return None if in_another_order or other.mean() > _MOST_OTHER_SIZES else places
+
     def _by_step(self, reference: Int64, rows: Int64, shifts: list[int]) -> int | None:
-        """Choose the shift at which operations have steps of the same name, else the one at which they
-        overlap in time; None if several are as good."""
+        """Choose the shift at which operations have steps of the same name, else none for equal sequences,
+        else the one at which they overlap in time; None if several are as good."""
         operations = self._operations
         fits = []
         for shift in shifts:
@@ -183,6 +200,8 @@ class _Matcher:
             )
             fits.append((int(names.sum()), int(together.sum())))
         best = max(fits)
+        if not best[0] and 0 in shifts and len(reference) == len(rows):
+            return 0
         return shifts[fits.index(best)] if fits.count(best) == 1 and best > (0, 0) else None
 
     def checked(self, number: Int64) -> Matching:
@@ -279,6 +298,12 @@ def _fitting_shifts(wanted: Int64, have: Int64) -> list[int]:
         if high - low >= least and np.array_equal(wanted[low:high], have[low - shift : high - shift]):
             found.append((high - low, shift))
     return [shift for _, shift in sorted(found, key=lambda one: (-one[0], abs(one[1])))]
+
+
+def _shifted(count: int, shift: int, places: int) -> Int64:
+    """Return the places of `count` operations that begin at place `shift`, or NONE."""
+    found = np.arange(count) + shift
+    return np.where((found >= 0) & (found < places), found, NONE)
 
 
 def _extremes(value: Int64, group: Int64, count: int) -> tuple[Int64, Int64]:

@@ -109,7 +109,8 @@ class JobFacts:
         if self.replay is None or self.replay.error > TRUSTED_ERROR:
             return None
         unchanged, changed = self.replay.step_ns([UNCHANGED, change])
-        return int(np.maximum(0, unchanged.mean() - changed.mean()) * len(self.own_time.steps))
+        saved = min(unchanged.mean() - changed.mean(), self.replay.most_saved_ns)
+        return int(max(0, saved) * len(self.own_time.steps))
 
     @cached_property
     def waits_for_absent(self) -> bool:

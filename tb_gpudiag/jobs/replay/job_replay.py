@@ -18,6 +18,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.errors import TraceError
+from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.jobs.ranks.operations import row_groups
 from tb_gpudiag.jobs.replay.peers import SHARED, Peers, PeerTimes, peers_of
 from tb_gpudiag.jobs.replay.rank_work import JobWork
@@ -77,6 +78,7 @@ class JobReplay:
         collective = np.where(work.collective == NONE, alone, work.collective)
         group = np.unique(collective, return_inverse=True)[1].astype(np.int64)
         self._schedule = _schedule(work, self._pieces, group)
+        self._group = group
         self._transfer_ns = _transfers(work, group)
         self._usual_transfer_ns = _usual_transfers(work, group, self._transfer_ns)
         self._even = _even(work, group, peers)
@@ -112,6 +114,24 @@ class JobReplay:
         if recorded_ns <= 0:  # only a damaged digest has steps of no time
             return math.inf
         return abs(float(self.step_ns([UNCHANGED]).mean()) / recorded_ns - 1)
+
+    @cached_property
+    def most_saved_ns(self) -> float:
+        """Bound on what any change of a rank's work or of transfers saves, per step: while no rank waited for
+        another, and no transfer took longer than usual, all were busy."""
+        work = self._work
+        marks = _marks(work)
+        steps = max(1, marks.shape[1] - 1)
+        ends = work.end_ns[marks].mean(axis=0) if marks.shape[1] > 1 else np.zeros(0)
+        begin, end = (ends[0], ends[-1]) if len(ends) else (work.begin_ns.min(), work.finish_ns.max())
+        first, last = _extremes(work.start_ns, self._group)
+        waiting = union(
+            np.clip(first, begin, end).astype(np.int64), np.clip(last, begin, end).astype(np.int64)
+        )
+        longer = np.zeros(len(first))
+        np.maximum.at(longer, self._group, self._transfer_ns - self._usual_transfer_ns)
+        inside = (last >= begin) & (last < end)
+        return (waiting.total + float(longer[inside].sum())) / steps
 
     def _replayed(self, changes: Sequence[JobChange]) -> Float64:
         ends = self._schedule.ends(np.stack([self._durations(change) for change in changes], axis=1))
@@ -192,10 +212,12 @@ def slowdown_of(work: JobWork, replay: JobReplay) -> JobSlowdown:
     changes += [JobChange(parts=frozenset([name])) for name in parts] + [JobChange(transfers=True)]
     # No step takes less than 1 ns, so that all ratios are numbers.
     unchanged, ideal, *fixed = np.maximum(replay.step_ns(changes), 1.0)
-    gains = [float(unchanged.mean() / steps.mean()) for steps in fixed]
-    low, high = _interval(unchanged, ideal)
+    least = max(1.0, float(unchanged.mean()) - replay.most_saved_ns)
+    gains = [float(unchanged.mean() / max(steps.mean(), least)) for steps in [ideal, *fixed]]
+    s, most = gains.pop(0), float(unchanged.mean()) / least
+    low, high = (min(bound, most) for bound in _interval(unchanged, ideal))
     return JobSlowdown(
-        float(unchanged.mean() / ideal.mean()),
+        s,
         low,
         high,
         float(replay.recorded_step_ns.mean()),
@@ -244,10 +266,18 @@ def _schedule(work: JobWork, pieces: Pieces, group: Int64) -> Schedule:
     return schedule(groups, np.concatenate(before), np.concatenate(after))
 
 
+def _extremes(value: Int64, group: Int64) -> tuple[Int64, Int64]:
+    """Return the lowest and the highest value of each group, shape (groups,) each."""
+    count = int(group.max(initial=-1)) + 1
+    low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(low, group, value)
+    np.maximum.at(high, group, value)
+    return low, high
+
+
 def _transfers(work: JobWork, group: Int64) -> Float64:
     """Return the time from the last arrival to each rank's end, shape (n,)."""
-    last = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(last, group, work.start_ns)
+    _, last = _extremes(work.start_ns, group)
     return np.asarray(np.maximum(work.end_ns - last[group], 0), np.float64)
 
 

@@ -96,7 +96,7 @@ def build_job_report(
 
 
 def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outcome:
-    """Run each rule once. Findings are ordered by cost, hints (INFO) last."""
+    """Run each rule once. Findings are ordered by cost, after mismatched collectives; hints (INFO) last."""
     found: list[RuleFinding] = []
     clear: list[tuple[AnyRule, Clear]] = []
     unchecked: list[tuple[AnyRule, CannotTell]] = []
@@ -110,7 +110,15 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
                 clear.append((rule, one))
             else:
                 unchecked.append((rule, one))
-    found.sort(key=lambda one: (one.severity == Severity.INFO, -one.finding.cost_ns, one.rule.id))
+    # Mismatched collectives come first: the job may hang or be wrong, and what does not fit is not compared.
+    found.sort(
+        key=lambda one: (
+            one.severity == Severity.INFO,
+            one.rule.id != "GD605",
+            -one.finding.cost_ns,
+            one.rule.id,
+        )
+    )
     return Outcome(found, clear, unchecked)
 
 

@@ -13,6 +13,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
+from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import RuleFinding
 from tb_gpudiag.rules.verdict import CLEAR_LEAD, COMPUTE_SHARE, LAUNCH_PART
 from tb_gpudiag.wording.format import count, share, time_ns
@@ -55,8 +56,9 @@ def find_job_verdict(facts: JobFacts, findings: Sequence[RuleFinding]) -> JobVer
     """Name what limits all ranks together. findings: in their order, so that the verdict agrees with it."""
     if not len(facts.waits):
         return JobVerdict("unknown", f"{_start(facts)} {_nothing_matched(facts)}")
-    first = findings[0] if findings else None
-    if first is not None and first.finding.cost_ns >= LEAST_SHARE * max(1, facts.job_ns):
+    first = next((one for one in findings if one.rule.id != "GD605"), None)
+    hint = first is not None and first.severity == Severity.INFO
+    if first is not None and not hint and first.finding.cost_ns >= LEAST_SHARE * max(1, facts.job_ns):
         limiter = _limiter_of(facts, first.rule.id)
         cost = share(first.finding.cost_ns, facts.job_ns)
         said = (

@@ -19,7 +19,17 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, Place, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import (
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Place,
+    RuleAnswer,
+    Saving,
+    Severity,
+)
 from tb_gpudiag.wording.format import count, figures, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
@@ -65,7 +75,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         title=f"{capitalized(who)} {takes} {longer} longer than {'their' if several else 'its'} peers "
         f"{when}, and all ranks wait",
         summary=f"{_why(uneven, several, _device(facts))} The other ranks wait for "
-        f"{'them' if several else 'it'} in collectives.",
+        f"{'them' if several else 'it'} in collectives.{_ONCE if uneven.once else ''}",
         fix=_fix(uneven, _device(facts)),
         cost_ns=uneven.high_ns,
         saving=Saving(uneven.low_ns, uneven.high_ns, "estimate"),
@@ -78,6 +88,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             *_last_in(facts, members),
         ],
         places=_places(facts, members, uneven.part),
+        severity=Severity.INFO if uneven.once else None,
     )
 
 
@@ -99,6 +110,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns)),
         ],
         places=_places(facts, members, uneven.part),
+        severity=Severity.INFO if uneven.once else None,
     )
 
 
@@ -184,6 +196,8 @@ _FIXES = {
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
     ),
 }
+
+_ONCE = " Seen once, it may never happen again: record more steps."
 
 _TOGETHER = Fix(
     "Let all ranks do this in the same step, so that they wait once, or move it to a thread of its own.",

@@ -36,8 +36,8 @@ class SmallCollectives:
     """Small collectives that follow one another directly, the same kind in the same group and step.
 
     kind: that takes most of the time. count: collectives in a row, median. bytes: of one, median. several:
-    collectives of a rank that are in such rows. time_ns: of the rows without computing and waiting, mean over
-    ranks. lost_ns: the part of it that one collective in place of each row saves.
+    collectives of a rank that are in such rows. time_ns: of the rows without computing and the wait at
+    their first collective, mean over ranks. lost_ns: the part of it that one collective for each row saves.
     """
 
     kind: str = ""
@@ -88,9 +88,10 @@ def rows_of(facts: JobFacts) -> SmallCollectives:
     over = np.zeros(len(first), np.int64)
     np.maximum.at(over, row[inside], operations.end_ns[inside])
     computing = operations.parts[:, COMPUTING].copy()
-    computing[first] = 0  # before the row
+    computing[first] = 0  # before the row, as what the ranks wait for at its first collective
     between = np.bincount(row[inside], computing[inside]).astype(np.int64)
-    waiting = waits.waiting_by(row[waits.row], len(first))
+    begins = np.isin(waits.row, first)
+    waiting = waits.waiting_by(np.where(begins, row[waits.row], NONE), len(first))
     time = np.maximum(0, over - operations.start_ns[first] - between - waiting)
     members = len(facts.set.members)
     kinds = np.bincount(operations.kind.code[first], time, len(operations.kind.texts))

@@ -88,6 +88,11 @@ class Uneven:
     slower: float = math.nan
 
     @property
+    def once(self) -> bool:
+        """Whether it was seen in one step only: nothing shows that it happens again."""
+        return self.pattern != "persistent" and self.steps < LEAST_STEPS
+
+    @property
     def found(self) -> bool:
         return self.pattern in ("persistent", "sometimes", "varying")
 
@@ -104,10 +109,11 @@ def find_uneven(facts: JobFacts) -> Uneven:
     if steps < LEAST_STEPS:
         return replace(even, pattern="too few steps")
     chance_ns = np.maximum(UNUSUAL * _noise_ns(own), _waits_for_a_core_ns(facts))
+    every = np.ones(steps, np.bool_)
     slow = (total >= least_ns) & (own.certainty >= CERTAIN) & (total >= COMPARABLE * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
-        uneven = _described(facts, Uneven("persistent", persistent, 0, steps))
+        uneven = _described(facts, Uneven("persistent", persistent, 0, steps), every)
         by_design = (
             own.staged and uneven.work == "more" and uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum()
         )
@@ -119,9 +125,10 @@ def find_uneven(facts: JobFacts) -> Uneven:
     if by.sum() < least_ns:
         return even
     if by.max() >= MOST_OF_LOST * by.sum():
-        uneven = _described(facts, Uneven("sometimes", np.array([int(by.argmax())]), 0, steps))
+        worth &= excess.argmax(axis=0) == by.argmax()
+        uneven = _described(facts, Uneven("sometimes", np.array([int(by.argmax())]), 0, steps), worth)
     else:
-        uneven = _described(facts, Uneven("varying", np.flatnonzero(by), 0, steps))
+        uneven = _described(facts, Uneven("varying", np.flatnonzero(by), 0, steps), worth)
     return even if _shares_cores(facts, uneven) else uneven
 
 
@@ -133,13 +140,12 @@ def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
 
 
 def _waits_for_a_core_ns(facts: JobFacts) -> Int64:
-    """Return how long a rank may wait for another to leave it a core, by step: as long as a usual rank
-    computes. 0 on GPUs: each rank has one, and leaves the cores to the others."""
+    """Return how long a rank may wait for another to leave it a core, by step: as long as a usual rank works
+    itself. 0 on GPUs: each rank has one, and leaves the cores to the others."""
     own = facts.own_time
     if facts.on_gpu:
         return np.zeros(len(own.steps), np.int64)
-    computing = own.parts_ns[:, :, own.part_names.index("computing")]
-    return np.asarray(np.median(computing, axis=0), np.int64)
+    return np.asarray(np.median(own.total_ns, axis=0), np.int64)
 
 
 def _is_above(own: OwnTime) -> Bool:
@@ -161,12 +167,13 @@ def _are_few(own: OwnTime, members: Int64) -> bool:
     return bool((slow <= np.maximum(1, MOST_RANKS * of)).all())
 
 
-def _described(facts: JobFacts, found: Uneven) -> Uneven:
-    """Add what is lost because of the members, and why."""
+def _described(facts: JobFacts, found: Uneven, slow: Bool) -> Uneven:
+    """Add what is lost because of the members, and why. slow: mask of the steps in which they are slow, or of
+    all steps if they always are."""
     own, members = facts.own_time, found.members
-    low_ns, high_ns = _lost_because_of(own, members)
+    low_ns, high_ns = _lost_because_of(own, members, slow)
     # While some ranks waited, the late one had their cores. Without the wait, all need them at once.
-    low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts).sum()))
+    low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts)[slow].sum()))
     part, part_ns = _main_part(own, None if found.pattern == "varying" else members)
     part = _by_own_report(facts, members, part, part_ns)
     work, slower = _work(facts, members, part)
@@ -176,15 +183,16 @@ def _described(facts: JobFacts, found: Uneven) -> Uneven:
         high_ns=high_ns,
         part=part,
         part_ns=part_ns,
-        steps=int(_is_above(own)[members].any(axis=0).sum()),
+        steps=int((_is_above(own)[members].any(axis=0) & slow).sum()),
         work=work,
         slower=slower,
     )
 
 
-def _lost_because_of(own: OwnTime, members: Int64) -> tuple[int, int]:
-    """Return how much shorter the steps would be without these ranks, and if these were like their peers."""
-    total, usual, excess = own.total_ns, own.usual_ns, own.excess_ns
+def _lost_because_of(own: OwnTime, members: Int64, slow: Bool) -> tuple[int, int]:
+    """Return how much shorter these steps would be without these ranks, and if these were like their
+    peers."""
+    total, usual, excess = own.total_ns[:, slow], own.usual_ns[:, slow], own.excess_ns[:, slow]
     among = np.zeros(len(total), np.bool_)
     among[members] = True
     # By role: stages of a pipeline do not have to be equal.

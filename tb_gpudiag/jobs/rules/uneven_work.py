@@ -19,7 +19,7 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, OTHER_WORK, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
@@ -135,6 +135,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             Evidence("More computing", duration(uneven.part_ns / max(1, len(uneven.members)))),
             *_more_work(facts, uneven.members),
         ],
+        severity=Severity.INFO if uneven.once else None,
     )
 
 

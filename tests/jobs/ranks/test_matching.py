@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tb_gpudiag.digest.digest import Digest
 from tests.digest.made import table
@@ -71,11 +72,31 @@ def test_another_kind_is_a_mismatch() -> None:
 
 def test_another_order_without_numbers_is_a_mismatch() -> None:
     def change(rank: int, number: int, row: dict[str, Any]) -> None:
-        row["bytes"] += number + (100 if (rank, number) == (1, 4) else 0)
+        row["bytes"] += number ^ (1 if rank == 1 and number in (4, 5) else 0)
 
     facts = facts_of(job(3, 4, sequence=False, change=change))
     assert [(one.what, one.members) for one in facts.matching.mismatches] == [("order", (1,))]
     assert len(facts.matching) == 7
+
+
+def test_another_size_without_numbers_is_a_mismatch() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["bytes"] += number + (100 if (rank, number) == (1, 4) else 0)
+
+    facts = facts_of(job(3, 4, sequence=False, change=change))
+    assert [(one.what, one.members) for one in facts.matching.mismatches] == [("bytes", (1,))]
+    assert len(facts.matching) == 7
+
+
+def test_equal_sequences_of_other_steps_are_told_apart_by_their_names() -> None:
+    digests = job(2, 6, sequence=False)
+    later = [f"ProfilerStep#{step + 2}" for step in range(6)]
+    steps = digests[1].steps.set_column(
+        digests[1].steps.schema.get_field_index("name"), "name", pa.array(later, pa.string())
+    )
+    facts = facts_of([digests[0], replace(digests[1], steps=steps)])
+    assert len(facts.matching) == 2 * 4
+    assert not facts.matching.mismatches
 
 
 def test_sampled_traces_without_a_common_collective() -> None:
