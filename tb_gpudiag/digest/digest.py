@@ -17,7 +17,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -63,6 +63,7 @@ COLLECTIVES: Final = pa.schema(
         ("stream", _NUMBER),
         ("exposed_ns", _NUMBER),  # nothing computes meanwhile
         ("annotation", _TEXT),  # the nearest user annotation around its launch
+        ("caller", _TEXT),  # fsdp, optimizer, functional: see vocabulary/collective_kinds.py
         ("step", _NUMBER),  # row of STEPS that it starts in, or NONE
         # Since the previous row's start, or since the step window began: [since_ns, start_ns).
         ("since_ns", _NUMBER),

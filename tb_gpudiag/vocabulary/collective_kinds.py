@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 
+from tb_gpudiag.vocabulary import marks
 from tb_gpudiag.vocabulary.patterns import any_of
 
 
@@ -43,6 +44,18 @@ CPU."""
 
 CALL = any_of(r"c10d::.*")
 """The host's call of an operation of any back end."""
+
+FSDP = "fsdp"
+OPTIMIZER = "optimizer"
+FUNCTIONAL = "functional"
+
+CALLERS = (
+    (FSDP, any_of(r"(FSDP|fsdp)::.*", r"FullyShardedDataParallel\..*", flags=re.S)),
+    (OPTIMIZER, marks.OPTIMIZER_STEP),
+    (FUNCTIONAL, any_of(r"_c10d_functional(_autograd)?::.*")),
+)
+"""What calls a collective, by the mark or operator around it: FSDP, an optimizer that shares its work out
+among ranks, or a functional collective, as DTensor's parallel layers use. The first row that matches."""
 
 _OPERATIONS = tuple(
     (name, re.compile(pattern, re.I))

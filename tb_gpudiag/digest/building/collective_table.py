@@ -55,7 +55,7 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
     working = device.busy.computing if device is not None else _working(main_thread)
     step = np.searchsorted(step_starts, start, side="right") - 1
     place, place_ns = _places(host, device, main_thread, since, start)
-    annotation = collective_launches(host, calls.event, launch).annotation
+    launched = collective_launches(host, calls.event, called)
     return table(
         COLLECTIVES,
         {
@@ -71,7 +71,8 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
             "end_ns": end,
             "stream": events.stream[calls.event].astype(np.int64),
             "exposed_ns": end - start - coverage(working, start, end),
-            "annotation": [one_line(name, _LONGEST_NAME) for name in annotation],
+            "annotation": [one_line(name, _LONGEST_NAME) for name in launched.annotation],
+            "caller": launched.caller,
             "step": step.astype(np.int64),
             "since_ns": since,
             **part_columns(device, main_thread, since, start),

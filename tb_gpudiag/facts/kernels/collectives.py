@@ -18,7 +18,7 @@ from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import Message
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
-from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, NAMES, Collective, operation
+from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALLERS, NAMES, Collective, operation
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.kernel_names import collective_kind
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES, number_format
@@ -154,10 +154,12 @@ class CollectiveLaunches:
     kind: Collective.
     annotation: the name of the nearest user annotation around the launch, "" if there is
     none. The marks of steps, loaders, optimizers and back ends do not count.
+    caller: a name of CALLERS, or "".
     """
 
     kind: UInt8
     annotation: list[str]
+    caller: list[str]
 
     def by_annotation(self, weight_ns: Int64) -> list[tuple[str, int]]:
         """Return annotations and their time, most first. weight_ns: time of each kernel, shape (k,)."""
@@ -184,4 +186,12 @@ def collective_launches(host: Host, kernel: Int64, launch: Int64) -> CollectiveL
     around = host.tree.nearest_of(is_mark)
     found = np.where(launch == NONE, NONE, around[launch])
     names = ["" if event == NONE else events.names[events.name[event]] for event in found.tolist()]
-    return CollectiveLaunches(kind, names)
+    return CollectiveLaunches(kind, names, _callers(host, launch))
+
+
+def _callers(host: Host, launch: Int64) -> list[str]:
+    own = np.full(len(host.events), NONE, np.int64)
+    for number, (_, pattern) in enumerate(CALLERS):
+        own[(own == NONE) & match(host.events, pattern)] = number
+    found = np.where(launch == NONE, NONE, host.tree.nearest(own)[launch])
+    return ["" if number == NONE else CALLERS[number][0] for number in found.tolist()]

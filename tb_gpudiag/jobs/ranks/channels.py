@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -43,6 +44,12 @@ class Channels:
     def is_pair(self) -> Bool:
         """Mask of the channels of a sender and a receiver, shape (channels,)."""
         return np.array([channel.pair is not None for channel in self.channels], np.bool_)
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether ranks send to one later rank each, as stages do. A server sends to many, or only gets."""
+        pairs = {one.pair for one in self.channels if one.pair is not None and one.pair[0] < one.pair[1]}
+        return bool(pairs) and max(Counter(sender for sender, _ in pairs).values()) == 1
 
 
 def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channels:

@@ -49,6 +49,7 @@ class RankOperations:
     name: TextColumn
     group: TextColumn
     annotation: TextColumn
+    caller: TextColumn
     place: TextColumn
     step: TextColumn  # "" outside of steps
     sequence: Int64
@@ -102,6 +103,7 @@ def operations_of(members: Sequence[Digest]) -> RankOperations:
         name=texts("name"),
         group=texts("group"),
         annotation=texts("annotation"),
+        caller=texts("caller"),
         place=texts("place"),
         step=_names([_step_names(member) for member in members]),
         sequence=column("sequence"),

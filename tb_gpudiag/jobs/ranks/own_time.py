@@ -210,6 +210,8 @@ def _stages(channels: Channels, members: int) -> Int64:
     """Return the stage of each member in a pipeline, shape (members,): one more than the last stage that
     sends to it from a lower rank. All 0 without a pipeline."""
     stage = np.zeros(members, np.int64)
+    if not channels.is_pipeline:
+        return stage
     forward = sorted(
         channel.members
         for channel in channels.channels

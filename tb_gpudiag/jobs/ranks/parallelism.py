@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
+from tb_gpudiag.vocabulary import collective_kinds
 
 DDP: Final = "DDP"
 FSDP: Final = "FSDP"
+SHARDED_OPTIMIZER: Final = "sharded optimizer"
+SHARDED: Final = "sharded"
+"""Of weights, of an optimizer, or of sequences: the traces do not say."""
 TENSOR: Final = "tensor"
 PIPELINE: Final = "pipeline"
 EXPERT: Final = "expert"
 
+_BY_CALLER: Final = {
+    collective_kinds.OPTIMIZER: SHARDED_OPTIMIZER,
+    collective_kinds.FUNCTIONAL: TENSOR,
+}
+
+# Most calls of one kind decide: a norm or a metric may be reduced elsewhere.
+_MOST: Final = 0.5
 # Tensor-parallel layers wait for each all-reduce. DDP overlaps its all-reduces with the backward pass.
 _BLOCKING_SHARE: Final = 0.9
 # Something computes between the all-reduces of tensor-parallel layers. All-reduces of gradients without
@@ -33,22 +46,36 @@ def parallelisms(operations: RankOperations, channels: Channels, waits: Waits) -
     of = channels.of[row]
     found = []
     tensor = tensor_channels(operations, channels, waits)
-    sharded = {"all_gather", "reduce_scatter"} <= has
-    if sharded:
-        found.append(FSDP)
+    sharded = _sharded(operations, row, has)
+    if sharded and sharded != TENSOR:
+        found.append(sharded)
     elif np.isin(of[kinds == "all_reduce"], list(tensor), invert=True).any():
         found.append(DDP)
-    if tensor:
+    if tensor or sharded == TENSOR:
         found.append(TENSOR)
-    if has & {"send", "recv", "send_recv"}:
+    if channels.is_pipeline or "send_recv" in has:
         found.append(PIPELINE)
     if "all_to_all" in has:
         found.append(EXPERT)
     return found
 
 
+def _sharded(operations: RankOperations, row: Int64, has: set[str]) -> str:
+    """Return what all-gathers and reduce-scatters are for; "" if there are none. row: of each collective."""
+    chosen = row[operations.of_kinds({"all_gather", "reduce_scatter"})[row]]
+    callers = Counter(operations.caller[i] for i in chosen.tolist())
+    if callers[collective_kinds.FSDP]:
+        return FSDP
+    for caller, name in _BY_CALLER.items():
+        if callers[caller] > _MOST * len(chosen):
+            return name
+    # Embedding tables in shards exchange by all-to-all, and gather what is split by rows.
+    return SHARDED if {"all_gather", "reduce_scatter"} <= has and "all_to_all" not in has else ""
+
+
 def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits) -> set[int]:
-    """Find channels with many all-reduces that overlap with nothing and have computing between them."""
+    """Find channels whose all-reduces DTensor's layers call, or that have many which overlap with nothing and
+    have computing between them."""
     found = set()
     reduced = np.flatnonzero(operations.of_kinds({"all_reduce"})[waits.last_row])
     of = channels.of[waits.last_row[reduced]]
@@ -56,6 +83,9 @@ def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits
         own = reduced[of == channel]
         rows = waits.last_row[own]
         length = operations.end_ns[rows] - operations.start_ns[rows]
+        if _by_layers(operations, rows):
+            found.add(channel)
+            continue
         exposed = operations.exposed_ns[rows].sum() >= _BLOCKING_SHARE * max(1, int(length.sum()))
         steps = max(1, len(np.unique(operations.step.code[rows])))
         several = len(own) >= 4 * steps
@@ -63,3 +93,8 @@ def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits
         if exposed and several and between >= _BETWEEN:
             found.add(channel)
     return found
+
+
+def _by_layers(operations: RankOperations, rows: Int64) -> bool:
+    callers = [operations.caller[row] for row in rows.tolist()]
+    return callers.count(collective_kinds.FUNCTIONAL) > _MOST * len(callers)

@@ -131,7 +131,7 @@ class JobReplay:
         longer = np.zeros(len(first))
         np.maximum.at(longer, self._group, self._transfer_ns - self._usual_transfer_ns)
         inside = (last >= begin) & (last < end)
-        return (waiting.total + float(longer[inside].sum())) / steps
+        return float((waiting.total + longer[inside].sum()) / steps)
 
     def _replayed(self, changes: Sequence[JobChange]) -> Float64:
         ends = self._schedule.ends(np.stack([self._durations(change) for change in changes], axis=1))

@@ -19,7 +19,7 @@ from tb_gpudiag.jobs.report.job_messages import collectives_message, rank_messag
 from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
-from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, find_uneven
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, find_uneven, slowdown_shown
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (
     clear_messages,
@@ -137,7 +137,7 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
     if rule.id not in _ABOUT_RANKS or finding.saving is None:
         return finding
     uneven = find_uneven(facts)
-    if not uneven.found:
+    if not uneven.found or uneven.once:  # the replay begins after the first step, which may be that one
         return finding
     like_peers = JobChange(parts=None, members=frozenset(uneven.members.tolist()))
     saved_ns = facts.saved_ns(EVEN_WORK if rule.id == "GD603" else like_peers)
@@ -150,7 +150,7 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
 
 
 def _slowdown(facts: JobFacts) -> pb.Slowdown | None:
-    found = facts.slowdown
+    found = slowdown_shown(facts)
     if found is None:
         return None
     return pb.Slowdown(

@@ -8,9 +8,10 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import coverage, union
+from tb_gpudiag.jobs.ranks import parallelism
 from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
+from tb_gpudiag.jobs.ranks.parallelism import tensor_channels
 from tb_gpudiag.jobs.rules.job_words import not_matched, ranks_absent
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
@@ -99,7 +100,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         f"{share(overlap.possible_ns, window_ns)} of the time",
         summary="All ranks have arrived, data moves, and nothing computes meanwhile, although there is "
         f"computing to hide the transfers under. This is {_parallelism(facts)}.",
-        fix=_FSDP if FSDP in facts.parallelism else _DDP,
+        fix=next((fix for name, fix in _FIXES.items() if name in facts.parallelism), _ANY),
         cost_ns=overlap.possible_ns,
         saving=Saving(0, overlap.possible_ns, "at most"),
         evidence=[
@@ -132,4 +133,12 @@ _FSDP = Fix(
     "Gather the next layers' weights while these compute.",
     CODE["fsdp"],
     "https://docs.pytorch.org/docs/stable/fsdp.html",
+)
+
+_FIXES = {parallelism.FSDP: _FSDP, parallelism.DDP: _DDP}
+
+_ANY = Fix(
+    "Start these transfers as soon as their data is there, and wait for them where the result is needed.",
+    CODE["any"],
+    "https://docs.pytorch.org/docs/stable/distributed.html",
 )

@@ -41,6 +41,7 @@ JOB_RULES: tuple[JobRule, ...] = (
     JobRule("GD606", "late_recording", "Late start of a recording", severity=Severity.INFO),
     JobRule("GD607", "communication_overlap", "Communication that could overlap", error_share=0.20),
     JobRule("GD608", "small_collectives", "Many small collectives", error_share=0.20),
+    JobRule("GD609", "long_transfers", "Transfers that nothing hides", severity=Severity.INFO),
 )
 
 EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *JOB_RULES)

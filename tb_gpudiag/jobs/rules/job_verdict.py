@@ -12,7 +12,7 @@ from tb_gpudiag.digest.digest import WORK, time_parts
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
-from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
+from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_shown
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import RuleFinding
 from tb_gpudiag.rules.verdict import CLEAR_LEAD, COMPUTE_SHARE, LAUNCH_PART
@@ -167,13 +167,14 @@ def _waiting(facts: JobFacts) -> str:
 
 def _stragglers(facts: JobFacts) -> str:
     """Say what waiting costs by a replay without stragglers; "" without such a replay."""
-    if facts.slowdown is None:
+    slowdown = slowdown_shown(facts)
+    if slowdown is None:
         return ""
-    saved = max(0.0, 1 - 1 / facts.slowdown.s)
+    saved = max(0.0, 1 - 1 / slowdown.s)
     minor = saved < LEAST_SHARE
     latest = "".join(
         f"rank {facts.set.ranks[member]} is latest, {'but' if minor else 'and'} "
-        for member in list(facts.slowdown.by_member)[:1]
+        for member in list(slowdown.by_member)[:1]
     )
     saves = share(saved) if saved >= _LEAST_SAID else "nothing"
     how_much = "is minor" if minor else "costs more"

@@ -15,6 +15,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
+from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
 
 # Below this, a fix is hardly noticed. Over several steps, ranks of healthy jobs, simulated and real, differ
 # by up to 1%.
@@ -130,6 +131,12 @@ def find_uneven(facts: JobFacts) -> Uneven:
     else:
         uneven = _described(facts, Uneven("varying", np.flatnonzero(by), 0, steps), worth)
     return even if _shares_cores(facts, uneven) else uneven
+
+
+def slowdown_shown(facts: JobFacts) -> JobSlowdown | None:
+    """Return what stragglers cost, if the job has some: ranks that share the cores of a CPU straggle by
+    chance, and no change of the job removes that."""
+    return facts.slowdown if facts.on_gpu or find_uneven(facts).found else None
 
 
 def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:

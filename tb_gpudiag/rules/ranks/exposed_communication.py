@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.collectives import collective_launches, collectives, exposed_communication
-from tb_gpudiag.facts.waiting.job_kind import JobKind
+from tb_gpudiag.facts.kernels.collectives import (
+    CollectiveLaunches,
+    collective_launches,
+    collectives,
+    exposed_communication,
+)
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Place, Rule, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
-from tb_gpudiag.vocabulary.collective_kinds import Collective
+from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.kinds import collective
@@ -92,6 +99,13 @@ _TENSOR_PARALLEL = Fix(
     "https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html",
 )
 
+_SHARDED_OPTIMIZER = Fix(
+    "Start each reduce-scatter of the optimizer in the backward pass, and gather the new weights while the "
+    "next step computes.",
+    _and_slow_rank("sharded_optimizer"),
+    "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_post_accumulate_grad_hook.html",
+)
+
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find time in which a communication kernel runs and nothing computes, including the time it waits for a
@@ -111,7 +125,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     own_ns = np.zeros(len(chosen), np.int64)
     own_ns[chosen] = coverage(exposed, kernels.start_ns[chosen], kernels.end_ns[chosen])
     launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
-    exposed_by_kind = np.bincount(launched.kind, weights=own_ns[chosen], minlength=len(Collective))
     marked = launched.by_annotation(own_ns[chosen])
     return Finding(
         title=f"Exposed communication takes {cost_share} of the time",
@@ -120,7 +133,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         f"compare with the other ranks.{_most_in(marked, cost_ns)}",
         fix=LATE_HOSTS
         if _waiting_for_host_ns(device) >= max(cost_ns, LATE_HOST_SHARE * time.window_ns)
-        else collective_fix(Collective(int(exposed_by_kind.argmax())), facts.job),
+        else _fix(launched, own_ns[chosen], facts.job.training),
         cost_ns=cost_ns,
         sure=False,  # it may all be waiting for a slower rank
         saving=Saving(0, cost_ns),
@@ -162,10 +175,22 @@ def _most_in(marked: list[tuple[str, int]], cost_ns: int) -> str:
     return f" Most of it is launched in {' and '.join(parts)}." if parts else ""
 
 
-def collective_fix(kind: Collective, job: JobKind) -> Fix:
-    """Return the fix for a kind of collective. Inference has no gradients to reduce."""
-    if kind is Collective.ALL_REDUCE and job.training is False:
+def _fix(launched: CollectiveLaunches, exposed_ns: Int64, training: bool | None) -> Fix:
+    kind = Collective(int(np.bincount(launched.kind, exposed_ns, len(Collective)).argmax()))
+    by_caller: Counter[str] = Counter()
+    for caller, own, ns in zip(launched.caller, launched.kind.tolist(), exposed_ns.tolist(), strict=True):
+        by_caller[caller] += ns if own == kind else 0
+    return collective_fix(kind, by_caller.most_common(1)[0][0], training)
+
+
+def collective_fix(kind: Collective, caller: str, training: bool | None) -> Fix:
+    """Return the fix for a kind of collective. caller: of CALLERS, or "". Inference has no gradients to
+    reduce."""
+    of_layers = caller == FUNCTIONAL or (not caller and training is False)
+    if kind in (Collective.ALL_REDUCE, Collective.SHARDED) and of_layers:
         return _TENSOR_PARALLEL
+    if kind is Collective.SHARDED and caller != FSDP:
+        return _SHARDED_OPTIMIZER if caller == OPTIMIZER else _FIXES[Collective.OTHER]
     return _FIXES[kind]
 
 

@@ -105,8 +105,8 @@ def _exchanged(
     ("operator", "kernel", "code"),
     [
         ("nccl:all_to_all", SEND_RECV, "TrainPipelineSparseDist"),
-        ("nccl:_all_gather_base", "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", "forward_prefetch"),
-        ("nccl:_reduce_scatter_base", "ncclDevKernel_Generic(ncclDevComm*)", "forward_prefetch"),
+        ("nccl:_all_gather_base", "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", "async_op=True"),
+        ("nccl:_reduce_scatter_base", "ncclDevKernel_Generic(ncclDevComm*)", "async_op=True"),
         ("nccl:all_reduce", "ncclDevKernel_Generic(ncclDevComm*)", "no_sync"),
         ("nccl:send 0->1", SEND_RECV, "n_microbatches"),
         ("nccl:recv 1<-0", SEND_RECV, "n_microbatches"),
@@ -117,6 +117,19 @@ def _exchanged(
 )
 def test_the_fix_depends_on_the_collective(operator: str, kernel: str, code: str, tmp_path: Path) -> None:
     assert code in _exchanged(operator, tmp_path, kernel=kernel).fix.code
+
+
+@pytest.mark.parametrize(
+    ("caller", "code"),
+    [
+        ("FSDP::all_gather (layers.3)", "forward_prefetch"),
+        ("FullyShardedDataParallel._pre_forward", "forward_prefetch"),
+        ("Optimizer.step#DistAdam.step", "register_post_accumulate_grad_hook"),
+        ("_c10d_functional::all_gather_into_tensor", "tensor-parallel-size"),
+    ],
+)
+def test_the_fix_of_an_all_gather_depends_on_its_caller(caller: str, code: str, tmp_path: Path) -> None:
+    assert code in _exchanged("nccl:_all_gather_base", tmp_path, annotation=caller).fix.code
 
 
 def test_names_the_annotation_around_the_launch(tmp_path: Path) -> None:

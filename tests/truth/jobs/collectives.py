@@ -54,7 +54,7 @@ def reduce_flat(gradients: list[torch.Tensor]) -> None:
         gradient.copy_(piece.view_as(gradient))
 
 
-@job(limiters="communication", rules="GD601 GD607", world=2, timed=12)
+@job(limiters="communication", rules="GD609 GD607", world=2, timed=12)
 def needless_gathers(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """All outputs of all ranks are gathered in each step for a metric; fixed: every hundredth."""
     train = trainer(DistributedDataParallel(mlp()))
@@ -70,7 +70,7 @@ def needless_gathers(fixed: bool, rank: int, world: int) -> Iterator[None]:
         yield
 
 
-@job(limiters="communication", rules="GD601 GD607", world=2, timed=10)
+@job(limiters="communication", rules="GD609 GD607", world=2, timed=10)
 def no_overlap(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """Large gradients are reduced after the backward pass; fixed: in half the bytes, as bfloat16."""
     model = mlp(width=2_048, depth=4)
@@ -91,7 +91,7 @@ def no_overlap(fixed: bool, rank: int, world: int) -> Iterator[None]:
         yield
 
 
-@job(limiters="communication mixed python compute", rules="GD601 GD602 GD603 GD607", world=4, timed=10)
+@job(limiters="communication mixed python compute", rules="GD609 GD602 GD603 GD607", world=4, timed=10)
 def parameter_server(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """Gradients are sent to rank 0, which updates and sends the weights back; fixed: all-reduce."""
     model = mlp(width=768)

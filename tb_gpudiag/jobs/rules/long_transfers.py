@@ -1,0 +1,78 @@
+"""GD609: which collectives the time goes into, if transfers that nothing hides take most of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.jobs.ranks.bandwidth import SizeClass
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
+from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
+from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
+from tb_gpudiag.wording.format import share, size_bytes
+from tb_gpudiag.wording.quantity import duration, mean, size
+
+CODE = fix_code(__name__)
+
+# Healthy jobs of two ranks on one CPU show up to 30%, and simulated ones of tensor-parallel layers 28%.
+LEAST_SHARE = 0.40
+
+SHOWN: Final = 3
+
+
+def check(facts: JobFacts) -> RuleAnswer:
+    """Add up the transfers in which nothing computes: communication that is not waiting for another rank."""
+    if not len(facts.waits):
+        return not_matched(facts)
+    if facts.waits_for_absent:
+        return ranks_absent()
+    window_ns, transfer_ns = facts.job_ns, _exposed_transfer_ns(facts)
+    if transfer_ns < LEAST_SHARE * window_ns:
+        return Clear(f"transfers that nothing hides take {share(transfer_ns, window_ns)} of the step window")
+    most = facts.sizes[0]
+    of = f" of {size_bytes(most.bytes)}" if most.bytes > 0 else ""
+    return Finding(
+        title=f"Transfers that nothing hides take {share(transfer_ns, window_ns)} of the time, most of them "
+        f"{collective_text(most.kind)}s{of}",
+        summary="All ranks have arrived, data moves, and nothing computes. Whether the job needs all of this "
+        "data, the traces cannot show.",
+        fix=_FIX,
+        cost_ns=transfer_ns,
+        # Who sends nothing waits for nobody.
+        saving=Saving(0, int(limiter_parts(facts)["communication"]), "at most"),
+        evidence=[
+            Evidence.of_window("Exposed transfer", transfer_ns, window_ns),
+            *(_described(one, len(facts.own_time.steps)) for one in facts.sizes[:SHOWN]),
+        ],
+    )
+
+
+def _exposed_transfer_ns(facts: JobFacts) -> int:
+    """Communication that nothing hides, without waiting for later ranks, mean over the ranks."""
+    waits, members = facts.waits, len(facts.set.members)
+    waiting = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
+    return max(0, int(limiter_parts(facts)["communication"] - waiting))
+
+
+def _described(one: SizeClass, steps: int) -> Evidence:
+    """Return how long the collectives of one size take."""
+    shortest = min(int(link.transfer_ns.min()) for link in one.links)
+    return Evidence(
+        capitalized(collective_text(one.kind)),
+        duration(one.transfer_ns, "each"),
+        (
+            duration(shortest, "the shortest"),
+            mean(one.count / max(1, len(one.links)) / max(1, steps), "per step"),
+            *((size(one.bytes),) if one.bytes > 0 else ()),
+        ),
+    )
+
+
+_FIX = Fix(
+    "Send less: not in every step, in 16 bits, or only what is read.",
+    CODE["less"],
+    "https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html",
+)

@@ -1,0 +1,37 @@
+"""GD609: transfers without waiting, and which collectives they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tb_gpudiag.jobs.rules.long_transfers import check
+from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
+from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.wording.plain import plain
+
+
+def test_the_collectives_with_most_transfer_are_named() -> None:
+    answer = check(facts_of(job(4, 5, transfer_ms=8)))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title).endswith("most of them all-reduces of 1 MiB")
+    assert answer.cost_ns == 5 * 2 * 8 * MS
+    assert answer.saving is not None
+    assert (answer.saving.low_ns, answer.saving.high_ns) == (0, answer.cost_ns)  # nobody waits
+
+
+def test_waiting_is_not_transfer() -> None:
+    own = job(4, 5, own_ms=lambda rank, step: 20.0 if rank == 2 else 10.0, transfer_ms=0.5)
+    assert isinstance(check(facts_of(own)), Clear)
+
+
+def test_a_size_that_was_not_recorded_is_not_said() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["bytes"] = -1
+
+    answer = check(facts_of(job(4, 5, transfer_ms=8, change=change)))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title).endswith("most of them all-reduces")
+
+
+def test_of_some_ranks_of_a_group_nothing_can_be_told() -> None:
+    assert isinstance(check(facts_of(job(3, 5, transfer_ms=8)[:2])), CannotTell)
