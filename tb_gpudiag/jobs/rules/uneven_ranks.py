@@ -130,7 +130,8 @@ def find_uneven(facts: JobFacts) -> Uneven:
         uneven = _described(facts, Uneven("sometimes", np.array([int(by.argmax())]), 0, steps), worth)
     else:
         uneven = _described(facts, Uneven("varying", np.flatnonzero(by), 0, steps), worth)
-    return even if _shares_cores(facts, uneven) else uneven
+    by_chance = not facts.on_gpu and uneven.low_ns < least_ns
+    return even if by_chance or _shares_cores(facts, uneven) else uneven
 
 
 def slowdown_shown(facts: JobFacts) -> JobSlowdown | None:
@@ -147,12 +148,13 @@ def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
 
 
 def _waits_for_a_core_ns(facts: JobFacts) -> Int64:
-    """Return how long a rank may wait for another to leave it a core, by step: as long as a usual rank works
-    itself. 0 on GPUs: each rank has one, and leaves the cores to the others."""
+    """Return how long a rank may wait for another to leave it a core, by step: as long as a usual rank
+    computes. 0 on GPUs: each rank has one, and leaves the cores to the others."""
     own = facts.own_time
     if facts.on_gpu:
         return np.zeros(len(own.steps), np.int64)
-    return np.asarray(np.median(own.total_ns, axis=0), np.int64)
+    computing = own.parts_ns[:, :, own.part_names.index("computing")]
+    return np.asarray(np.median(computing, axis=0), np.int64)
 
 
 def _is_above(own: OwnTime) -> Bool:
