@@ -31,7 +31,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test quick lint docs bench rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test quick lint docs bench truth rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -153,6 +153,11 @@ rule: .make/venv
 bench: .make/venv
 	$(BIN)/pytest -s tests/benchmarks -m benchmark
 	$(BIN)/pytest -s tests/judgement
+
+# Real training jobs, recorded before and after their fix, and judged: half an hour on a machine that does nothing else.
+# The scores go into docs/how-right-it-is.md.
+truth: .make/venv .make/torch-for-tests
+	$(BIN)/python -m tests.truth build/truth
 
 # Each target for a while: make fuzz FUZZ_S=600. Failures are in build/fuzz.
 

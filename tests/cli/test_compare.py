@@ -111,11 +111,22 @@ def test_a_side_that_cannot_be_read(slow: str, tmp_path: Path, capsys: pytest.Ca
     assert "not a digest" in capsys.readouterr().err
 
 
-def test_several_recordings_are_no_side(fast: str, slow: str, tmp_path: Path) -> None:
+def test_recordings_of_several_runs_are_no_side(fast: str, tmp_path: Path) -> None:
+    for run in ("one", "other"):
+        written(tmp_path / run, trace([1000] * 8, run, run=run))
+    assert main(["compare", fast, str(tmp_path)]) == 2
+
+
+def test_several_recordings_of_a_run_are_a_side(
+    fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "run"
-    for span in ("1", "2"):
-        written(folder, trace([1000] * 8, span, span=span))
-    assert main(["compare", fast, str(folder)]) == 2
+    for number in (1, 2):
+        written(folder, trace([1000] * 8, f"{number}", span=f"{number}", origin_ns=number))
+    assert main(["compare", fast, str(folder), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["comparison"]
+    assert found["step_us"]["candidate_steps"] == 16
+    assert found["candidate"].endswith("(2 recordings)")
 
 
 @pytest.mark.slow
@@ -139,6 +150,6 @@ def test_the_api_refuses_what_is_no_side(fast: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NothingToRead):
         tb_gpudiag.compare(fast, str(tmp_path / "empty"))
-    written(tmp_path, trace([1000] * 8, "another", span="2"))
+    written(tmp_path, trace([1000] * 8, "another", run="another", span="2"))
     with pytest.raises(UsageError):
         tb_gpudiag.compare(fast, str(tmp_path))

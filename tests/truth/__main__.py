@@ -1,20 +1,21 @@
 """Record real jobs, diagnose them, and print what was right.
 
-`python -m tests.truth OUT [NAME…]` records below OUT; jobs with results there are only scored again.
+`python -m tests.truth OUT [NAME…]` records below OUT; jobs with results there are only scored again. Without
+names, all jobs are recorded, and the scores go into the page "How right it is".
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from tests.truth.job import JOBS, Job
 from tests.truth.jobs import everything  # noqa: F401
+from tests.truth.page import figures, write
 from tests.truth.record import Times, record_job
-from tests.truth.score import SAME, Score, score, share
+from tests.truth.score import SAME, Score, score
 
 
 def main(out: str, *names: str) -> None:
@@ -25,7 +26,9 @@ def main(out: str, *names: str) -> None:
         found = score(job, times, folder)
         scores.append(found)
         print(_line(found), flush=True)
-    print(summary(scores))
+    print("\n".join(f"{what}: {right}" for what, right in figures(scores).items()))
+    if not names:
+        write(scores)
 
 
 def _times(job: Job, folder: Path) -> Times:
@@ -58,23 +61,6 @@ def _line(found: Score) -> str:
     ]
     details = [f"    {kind}: {said}" for kind, said in found.said.items()]
     return "\n".join(["; ".join(parts), *details])
-
-
-def summary(scores: list[Score]) -> str:
-    """The table's figures."""
-    quiet = [not found.alarms for found in scores if found.job.healthy]
-    equal = [verdict in SAME for found in scores for verdict in found.equal]
-    figures: dict[str, Sequence[bool | None]] = {
-        "healthy without a finding": quiet,
-        "verdict": [found.verdict for found in scores],
-        "first finding": [found.first for found in scores],
-        "place": [found.place for found in scores],
-        "rank": [found.rank for found in scores],
-        "promised range holds the gain": [found.promised for found in scores],
-        "gone after the fix": [found.gone for found in scores],
-        "equal code is not told apart": equal,
-    }
-    return "\n".join(f"{what}: {share(values)}" for what, values in figures.items())
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tb_gpudiag.jobs.compare.noise import SAME_WITHIN
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import Scaling, Shapes, hides_kernels, in_graphs
 from tb_gpudiag.jobs.part_words import signed_ns
@@ -14,10 +15,6 @@ from tb_gpudiag.wording.good_recording import RECORDERS
 # With 5 steps on each side, the 95% interval misses the truth in 3% of simulated comparisons, with 3 and 5 in
 # 8%, with 2 and 8 in 19%.
 FEWEST_STEPS: Final = 5
-
-# Clocks and temperature change a GPU's speed by 1% to 2% from run to run. The steps of one run do not show
-# this, so the interval does not include it.
-SAME_WITHIN: Final = 0.02
 
 # With more of the time in operators with other input shapes, the two sides do different work. Padding a
 # dimension, which is a fix, changes one of many shapes.
@@ -153,8 +150,8 @@ def _recording(base: Side, candidate: Side) -> list[str]:
 def _ranks(base: Side, candidate: Side) -> list[str]:
     """Say which rank changed most."""
     of_base, of_candidate = _by_rank(base), _by_rank(candidate)
-    if len(base.digests) != len(candidate.digests):
-        sizes = len(base.digests), len(candidate.digests)
+    sizes = len(base.ranks), len(candidate.ranks)
+    if sizes[0] != sizes[1]:
         return [f"The base has traces of {count(sizes[0], 'rank')}, the candidate of {sizes[1]:,}."]
     if len(of_base) < 2 or of_base.keys() != of_candidate.keys():
         return []
@@ -169,6 +166,6 @@ def _ranks(base: Side, candidate: Side) -> list[str]:
 def _by_rank(side: Side) -> dict[int, float]:
     """Return the mean step of each rank."""
     return {
-        digest.about.rank: float(steps.mean()) if len(steps) else 0.0
-        for digest, steps in zip(side.digests, side.steps.duration_ns, strict=True)
+        rank: float(steps.mean()) if len(steps) else 0.0
+        for rank, steps in zip(side.ranks, side.steps.duration_ns, strict=True)
     }

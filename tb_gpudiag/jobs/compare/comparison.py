@@ -96,7 +96,9 @@ def _path(side: Side) -> list[str]:
 
 
 def _size(side: Side) -> str:
-    return f" ({count(len(side.digests), 'rank')})" if len(side.digests) > 1 else ""
+    ranks, recordings = len(side.ranks), len(side.recordings)
+    parts = [count(ranks, "rank")] * (ranks > 1) + [count(recordings, "recording")] * (recordings > 1)
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _heading(side: Side) -> str:

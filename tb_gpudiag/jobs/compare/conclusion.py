@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tb_gpudiag.jobs.compare.caveats import SAME_WITHIN, notes, obstacles, other_work
+from tb_gpudiag.jobs.compare.caveats import notes, obstacles, other_work
 from tb_gpudiag.jobs.compare.difference import Difference
+from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Noise, noise_between
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import Shapes
 from tb_gpudiag.jobs.part_words import part_noun, signed_ns
@@ -58,7 +59,8 @@ def conclude(
     if base.same_recording(candidate):
         return Conclusion(SAME, "Both sides are the same recording.", [], 0.0, comparable=True)
     reasons = tuple(obstacles(base, candidate, shapes))
-    judged = Judgement(CANNOT_TELL, reasons=reasons) if reasons else _judged(median, mean)
+    noise = noise_between(base, candidate)
+    judged = Judgement(CANNOT_TELL, reasons=reasons) if reasons else _judged(median, mean, noise)
     return Conclusion(
         judged.verdict,
         _sentence(judged, base, candidate, median, mean),
@@ -68,16 +70,21 @@ def conclude(
     )
 
 
-def _judged(median: Difference, mean: Difference) -> Judgement:
+def _judged(median: Difference, mean: Difference, noise: Noise) -> Judgement:
     """Judge comparable sides by the median step, unless slow steps make the mean step contradict it."""
-    verdict, within = _by_median(median)
+    verdict, within = _by_median(median, noise)
     if verdict in (FASTER, SLOWER):
         if median.value * mean.value < 0 and abs(mean.share) > SAME_WITHIN:
             shorter = ("median", "mean") if verdict == FASTER else ("mean", "median")
             return _cannot_tell(f"the {shorter[0]} step is shorter and the {shorter[1]} step longer")
-        return Judgement(verdict)
-    if mean.significant and abs(mean.share) > SAME_WITHIN:
+        explained = noise.explains(median.base, median.candidate)
+        return _cannot_tell(noise.machine) if explained else Judgement(verdict)
+    if mean.significant and not noise.hides(mean.base, mean.candidate):
+        if noise.explains(mean.base, mean.candidate):
+            return _cannot_tell(noise.machine)
         return Judgement(SLOWER if mean.value > 0 else FASTER, by_mean=True)
+    if noise.why and noise.least > SAME_AT_MOST:
+        return _cannot_tell(noise.why)
     if verdict == SAME and abs(mean.share) > SAME_AT_MOST:
         return _cannot_tell("median steps are the same, and some steps are slow")
     return Judgement(SAME, within) if verdict == SAME else _cannot_tell("the steps vary too much")
@@ -87,11 +94,11 @@ def _cannot_tell(reason: str) -> Judgement:
     return Judgement(CANNOT_TELL, reasons=(reason,))
 
 
-def _by_median(median: Difference) -> tuple[str, float]:
+def _by_median(median: Difference, noise: Noise) -> tuple[str, float]:
     """Return the verdict, and how alike the sides are if they are the same."""
     if median.base <= 0:
         return CANNOT_TELL, 0.0
-    if median.significant and abs(median.share) > SAME_WITHIN:
+    if median.significant and not noise.hides(median.base, median.candidate):
         return (SLOWER if median.value > 0 else FASTER), 0.0
     within = max(abs(median.low), abs(median.high)) / median.base
     return (SAME, within) if within <= SAME_AT_MOST else (CANNOT_TELL, 0.0)

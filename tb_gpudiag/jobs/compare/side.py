@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +31,8 @@ class SharedSteps:
 
 @dataclass(frozen=True)
 class Side:
-    """Digests of one trace, or of the ranks of one job. Never empty."""
+    """Digests of one trace, or of the ranks of one job; of several recordings of it, if there are. Never
+    empty."""
 
     digests: Sequence[Digest]
 
@@ -38,6 +40,19 @@ class Side:
     def first(self) -> Digest:
         """The digest that stands for the side where one is enough."""
         return self.digests[0]
+
+    @cached_property
+    def recordings(self) -> list[list[Digest]]:
+        """The digests by recording: the first of each rank, the second of each, and so on, in time order."""
+        by_rank: defaultdict[int, list[Digest]] = defaultdict(list)
+        for digest in sorted(self.digests, key=lambda one: one.about.origin_ns):
+            by_rank[digest.about.rank].append(digest)
+        return [list(ranks) for ranks in zip(*by_rank.values(), strict=False)]
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks of each recording."""
+        return [digest.about.rank for digest in self.recordings[0]]
 
     @cached_property
     def on_gpu(self) -> bool:
@@ -52,16 +67,24 @@ class Side:
 
     @cached_property
     def steps(self) -> SharedSteps:
-        """Steps of all ranks."""
-        tables = [digest.steady_steps for digest in self.digests]
+        """Steps of all ranks; those of several recordings one after the other."""
+        causes = list(dict.fromkeys(cause for digest in self.digests for cause in digest.about.causes))
+        each = [self._steps_of(recording, causes) for recording in self.recordings]
+        return SharedSteps(
+            np.concatenate([steps.duration_ns for steps in each], axis=1),
+            each[0].parts,
+            np.concatenate([steps.parts_ns for steps in each], axis=1),
+        )
+
+    def _steps_of(self, recording: Sequence[Digest], causes: list[str]) -> SharedSteps:
+        tables = [digest.steady_steps for digest in recording]
         shared = [
             table.take(pa.array(rows, pa.int64()))
             for table, rows in zip(tables, _shared_rows(tables), strict=True)
         ]
-        causes = list(dict.fromkeys(cause for digest in self.digests for cause in digest.about.causes))
         parts = [
             time_parts(table, digest.about, causes, on_gpu=self.on_gpu)
-            for digest, table in zip(self.digests, shared, strict=True)
+            for digest, table in zip(recording, shared, strict=True)
         ]
         duration_ns = np.stack([numbers(table, "end_ns") - numbers(table, "start_ns") for table in shared])
         parts_ns = np.stack(parts)
@@ -72,6 +95,13 @@ class Side:
     def samples_ns(self) -> Float64:
         """Duration of each step, mean over the ranks; shape (steps,)."""
         return self.steps.duration_ns.mean(axis=0) if self.steps.duration_ns.size else np.zeros(0)
+
+    @cached_property
+    def medians_ns(self) -> Float64:
+        """Median step of each recording, shape (recordings,); 0 without steps."""
+        causes: list[str] = []
+        each = [self._steps_of(recording, causes).duration_ns for recording in self.recordings]
+        return np.array([float(np.median(ns.mean(axis=0))) if ns.size else 0.0 for ns in each])
 
     @property
     def mean_step_ns(self) -> float:
@@ -121,22 +151,25 @@ def floors(digest: Digest, device: str) -> tuple[Int64, Int64]:
 
 
 def one_side(digests: Sequence[Digest], where: str) -> list[Digest]:
-    """Return the digests if they are one recording, or those of the ranks of one job.
+    """Return the digests if they are recordings of one run: of a trace, or of the ranks of one job.
 
     Raises:
         NothingToRead: there are none.
-        UsageError: they are several recordings.
+        UsageError: they are recordings of several runs.
     """
     if not digests:
         raise NothingToRead("no trace and no digest was found", where=where)
     if len(digests) == 1:
         return list(digests)
     sets = find_sets(digests).sets
-    if len(sets) == 1 and len(sets[0].members) == len(digests):
-        return list(sets[0].members)
+    ranks = {tuple(found.ranks) for found in sets}
+    if len(ranks) == 1 and sum(len(found.members) for found in sets) == len(digests):
+        return [member for found in sets for member in found.members]
+    runs = {(digest.about.run, digest.about.rank, digest.about.kind) for digest in digests}
+    if not sets and len(runs) == 1:
+        return list(digests)
     raise UsageError(
-        f"contains {len(digests):,} recordings that are not the ranks of one job",
+        f"contains {len(digests):,} recordings that are not of one run, nor the ranks of one job",
         where=where,
-        remedy="name one trace, or a directory with one trace per rank; `gpudiag history` compares several "
-        "recordings of a run",
+        remedy="name one trace, or a directory with recordings of one run: one per rank, or several in turn",
     )

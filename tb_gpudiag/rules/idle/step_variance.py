@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,6 +64,9 @@ _SAME_WORK = {
     "registered again in every step.",
     Shape.FALLING: "If this is a warm-up, record later: increase wait and warmup in the schedule.",
 }
+
+_SAME_OPERATORS = (None, Cause.DISPATCH)
+"""What grows if a CPU takes longer for the same operators."""
 
 _STEPS_SHOWN = 5
 _PARTS_SHOWN = 3
@@ -143,7 +146,11 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         (name, ns) for name, ns in only_in(facts.host, steps, slow) if ns >= ONLY_SHARE * uneven.excess_ns
     ]
     lost = lost_time(facts)
-    return _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
+    found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
+    # On a CPU, other processes make the same work take longer.
+    same = not only and all(cause in _SAME_OPERATORS for _, _, cause in _grown(uneven)[:1])
+    by_chance = facts.device is None and same
+    return replace(found, severity=Severity.INFO) if by_chance else found
 
 
 def _finding(

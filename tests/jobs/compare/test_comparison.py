@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.jobs.compare.caveats import FEWEST_STEPS, SAME_WITHIN
+from tb_gpudiag.jobs.compare.caveats import FEWEST_STEPS
 from tb_gpudiag.jobs.compare.comparison import MOST_ROWS, compare
 from tb_gpudiag.jobs.compare.conclusion import SAME_AT_MOST
+from tb_gpudiag.jobs.compare.noise import SAME_WITHIN
 from tb_gpudiag.report import report_pb2 as pb
 from tests.digest.made import CAUSES, digest, parts
 from tests.jobs.compare.sides import finding, trace

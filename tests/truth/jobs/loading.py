@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, TensorDataset
 
 from tests.truth.job import job
 from tests.truth.parts import endless, mlp, rows, trainer
@@ -32,6 +32,12 @@ class Rows(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         return self.inputs[index], self.targets[index]
+
+
+def fast_loader() -> DataLoader[list[torch.Tensor]]:
+    """Batches that are cut out of the whole at once: next to no time, even beside a small model."""
+    data = TensorDataset(*rows(SAMPLES))
+    return DataLoader(data, sampler=BatchSampler(SequentialSampler(data), BATCH, False), batch_size=None)
 
 
 class ParsedRows(Rows):
@@ -56,7 +62,7 @@ class ParsedRows(Rows):
 def slow_getitem(fixed: bool) -> Iterator[None]:
     """Samples are parsed from text in `__getitem__`, in the training process."""
     train = trainer(mlp())
-    loader = DataLoader(Rows() if fixed else ParsedRows(), batch_size=BATCH)
+    loader = fast_loader() if fixed else DataLoader(ParsedRows(), batch_size=BATCH)
     for inputs, targets in endless(loader):
         train(inputs, targets)
         yield
@@ -73,8 +79,8 @@ def collate_by_hand(samples: list[Sample]) -> list[torch.Tensor]:
 def slow_collate(fixed: bool) -> Iterator[None]:
     """A collate function that goes through the values one by one."""
     train = trainer(mlp())
-    collate = default_collate if fixed else collate_by_hand
-    for inputs, targets in endless(DataLoader(Rows(), batch_size=BATCH, collate_fn=collate)):
+    slow = DataLoader(Rows(), batch_size=BATCH, collate_fn=collate_by_hand)
+    for inputs, targets in endless(fast_loader() if fixed else slow):
         train(inputs, targets)
         yield
 
@@ -99,15 +105,17 @@ def augmented(images: torch.Tensor) -> torch.Tensor:
 def augmentation_per_sample(fixed: bool) -> Iterator[None]:
     """Augmentation sample by sample; fixed: once for the batch."""
     train = trainer(mlp())
-    for inputs, targets in endless(DataLoader(Rows() if fixed else AugmentedRows(), batch_size=BATCH)):
+    slow = DataLoader(AugmentedRows(), batch_size=BATCH)
+    for inputs, targets in endless(fast_loader() if fixed else slow):
         train(augmented(inputs) if fixed else inputs, targets)
         yield
 
 
-@job(limiters="input", rules="GD101", functions="new_iterator_each_step", timed=12)
+@job(limiters="input", rules="GD101", functions="new_iterator_each_step", timed=6)
 def new_iterator_each_step(fixed: bool) -> Iterator[None]:
     """A new iterator, and so new workers, in each step."""
-    train = trainer(mlp())
+    torch.set_num_threads(1)  # the worker has a core of its own
+    train = trainer(mlp(depth=12))
     loader = DataLoader(Rows(), batch_size=BATCH, num_workers=1)
     batches = iter(endless(loader))
     while True:
@@ -127,7 +135,8 @@ class StoredRows(Rows):
 @job(limiters="input", rules="GD101")
 def too_few_workers(fixed: bool) -> Iterator[None]:
     """One worker waits for a store; fixed: sixteen do."""
-    train = trainer(mlp())
+    torch.set_num_threads(1)
+    train = trainer(mlp(depth=12))
     loader = DataLoader(StoredRows(), batch_size=BATCH, num_workers=16 if fixed else 1)
     for inputs, targets in endless(loader):
         train(inputs, targets)
@@ -157,7 +166,8 @@ class Files(Rows):
 def file_per_sample(fixed: bool) -> Iterator[None]:
     """A file is opened and read for each sample."""
     train = trainer(mlp())
-    for inputs, targets in endless(DataLoader(Rows() if fixed else Files(False), batch_size=BATCH)):
+    slow = DataLoader(Files(False), batch_size=BATCH)
+    for inputs, targets in endless(fast_loader() if fixed else slow):
         train(inputs, targets)
         yield
 
@@ -166,7 +176,8 @@ def file_per_sample(fixed: bool) -> Iterator[None]:
 def compressed_samples(fixed: bool) -> Iterator[None]:
     """Samples are decompressed each time."""
     train = trainer(mlp())
-    for inputs, targets in endless(DataLoader(Rows() if fixed else Files(True), batch_size=BATCH)):
+    slow = DataLoader(Files(True), batch_size=BATCH)
+    for inputs, targets in endless(fast_loader() if fixed else slow):
         train(inputs, targets)
         yield
 

@@ -1,0 +1,125 @@
+"""How much the steps of equal code differ between recordings, and whether the machine was slower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.digest.digest import numbers, texts
+from tb_gpudiag.jobs.compare.side import Side
+from tb_gpudiag.wording.format import figures, share
+
+# Clocks and temperature change a GPU's speed by 1% to 2% from run to run. The steps of one run do not show
+# this, so the interval does not include it.
+SAME_WITHIN: Final = 0.02
+
+# On a CPU, other processes and the scheduler do more. Real jobs of one process, recorded twice: see
+# docs/how-right-it-is.md.
+ONE_ON_CPU: Final = 0.30
+
+# Ranks that share the cores of a host also wait for one another.
+RANKS_ON_CPU: Final = 1.0
+
+# Two recordings a side show the noise, if roughly: medians that differ by chance are in one of 50 pairs apart
+# by this many times what the recordings of a side are.
+SPREADS: Final = 4.0
+
+# The machine was slower if equal operators took longer, all of those that take the middle half of the time.
+# They have to be at least this much of all work, and explain this much of the difference.
+MOST_OF_WORK: Final = 0.5
+EXPLAINED: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is not a difference. least: a smaller share is none. why: as a clause, where the least is not that
+    of a GPU's clocks. times: how many times as long equal operators with equal shapes take in the candidate;
+    1.0 if they do not differ, or if that cannot be told."""
+
+    least: float
+    why: str
+    times: float
+
+    def hides(self, base: float, candidate: float) -> bool:
+        """Return whether a difference of these times may be chance."""
+        return base <= 0 or candidate <= 0 or abs(np.log(candidate / base)) <= np.log1p(self.least)
+
+    def explains(self, base: float, candidate: float) -> bool:
+        """Return whether the machine was slower, or faster, by most of the difference."""
+        if base <= 0 or candidate <= 0:
+            return False
+        machine, found = np.log(self.times), np.log(candidate / base)
+        return bool(machine * found > 0 and abs(machine) >= EXPLAINED * abs(found))
+
+    @property
+    def machine(self) -> str:
+        """What the operators show, as a clause."""
+        return (
+            f"equal operators with equal shapes took {figures(self.times)} times as long in the candidate: "
+            "the machine or its settings differed"
+        )
+
+
+def noise_between(base: Side, candidate: Side) -> Noise:
+    """Judge how much the sides differ without a change of the code."""
+    both = (base, candidate)
+    several = all(len(side.recordings) > 1 for side in both)
+    # Recordings of both sides by turns meet the same changes of the machine.
+    times = 1.0 if several else _times(base, candidate)
+    if several:
+        spread = max(_spread(side) for side in both)
+        why = f"recordings of one side differ by {share(spread)}"
+        return Noise(max(SAME_WITHIN, SPREADS * spread), why, times)
+    if base.on_gpu or candidate.on_gpu:
+        return Noise(SAME_WITHIN, "", times)
+    least = RANKS_ON_CPU if len(base.recordings[0]) > 1 else ONE_ON_CPU
+    why = (
+        f"on a CPU, steps of equal code differ by up to {share(least)} from recording to recording: record "
+        "each side twice, into one directory"
+    )
+    return Noise(least, why, times)
+
+
+def _spread(side: Side) -> float:
+    """Return by what share the median steps of a side's recordings differ."""
+    medians = side.medians_ns
+    return float(medians.max() / max(1.0, medians.min()) - 1)
+
+
+def _times(base: Side, candidate: Side) -> float:
+    """Return how many times as long equal operators with equal shapes take, if they all take longer, or
+    shorter."""
+    one, other = _by_operator(base), _by_operator(candidate)
+    shared = [key for key in one if key in other]
+    weight = np.array([one[key][1] for key in shared])
+    whole = [sum(time for _, time in rows.values()) for rows in (one, other)]
+    part = [weight.sum(), sum(other[key][1] for key in shared)]
+    if not shared or any(own < MOST_OF_WORK * all_ for own, all_ in zip(part, whole, strict=True)):
+        return 1.0
+    each = np.array([_mean(other[key]) / max(1e-9, _mean(one[key])) for key in shared])
+    order = np.argsort(each)
+    so_far = np.cumsum(weight[order])
+    low, middle, high = (
+        float(each[order][np.searchsorted(so_far, q * so_far[-1])]) for q in (0.25, 0.5, 0.75)
+    )
+    return middle if (low > 1 or high < 1) and middle > 0 else 1.0
+
+
+def _mean(counted: tuple[float, float]) -> float:
+    return counted[1] / max(1e-9, counted[0])
+
+
+def _by_operator(side: Side) -> dict[tuple[str, str, str], tuple[float, float]]:
+    """Return count and time of each kernel, or operator of a CPU, with its shapes."""
+    found: dict[tuple[str, str, str], tuple[float, float]] = {}
+    for digest in side.digests:
+        table = digest.kernels
+        keys = zip(*(texts(table, column) for column in ("name", "operator", "shapes")), strict=True)
+        rows = zip(keys, numbers(table, "count").tolist(), numbers(table, "time_ns").tolist(), strict=True)
+        for key, count, time_ns in rows:
+            if key[2]:
+                known = found.get(key, (0.0, 0.0))
+                found[key] = (known[0] + count, known[1] + time_ns)
+    return found

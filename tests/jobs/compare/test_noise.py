@@ -1,0 +1,104 @@
+"""Equal code is neither faster nor slower: noise between recordings, and machines that change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.jobs.compare.noise import ONE_ON_CPU, RANKS_ON_CPU
+from tb_gpudiag.report import report_pb2 as pb
+from tests.jobs.compare.sides import trace
+
+FASTER, SLOWER, SAME, CANNOT_TELL = (
+    pb.Comparison.FASTER,
+    pb.Comparison.SLOWER,
+    pb.Comparison.SAME,
+    pb.Comparison.CANNOT_TELL,
+)
+
+
+def on_cpu(us: float, id: str, **more: Any) -> Digest:
+    return trace([round(us)] * 8, id, device_name="", devices=0, **more)
+
+
+def several(us: Sequence[float], id: str) -> list[Digest]:
+    return [on_cpu(each, f"{id}{number}", origin_ns=number) for number, each in enumerate(us)]
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "verdict"),
+    [
+        (1000, 1000 * (1 + 0.9 * ONE_ON_CPU), CANNOT_TELL),
+        (1000, 1000 / (1 + 0.9 * ONE_ON_CPU), CANNOT_TELL),
+        (1000, 1000 * (1 + 1.1 * ONE_ON_CPU), SLOWER),
+        (1000, 1000 / (1 + 1.1 * ONE_ON_CPU), FASTER),
+    ],
+)
+def test_one_recording_a_side_on_a_cpu_shows_large_differences_only(
+    base: float, candidate: float, verdict: int
+) -> None:
+    found = compare([on_cpu(base, "a")], [on_cpu(candidate, "b")])
+    assert found.verdict == verdict
+    assert ("record each side twice" in found.sentence) is (verdict == CANNOT_TELL)
+
+
+def test_ranks_that_share_a_cpu_need_a_larger_difference() -> None:
+    def job(us: float, id: str) -> list[Digest]:
+        return [on_cpu(us, f"{id}{rank}", rank=rank, world_size=2) for rank in range(2)]
+
+    assert compare(job(1000, "a"), job(1000 * (1 + 0.9 * RANKS_ON_CPU), "b")).verdict == CANNOT_TELL
+    assert compare(job(1000, "a"), job(1000 * (1 + 1.1 * RANKS_ON_CPU), "b")).verdict == SLOWER
+
+
+def test_two_calm_recordings_a_side_show_a_small_difference() -> None:
+    assert compare(several([1000, 1005], "a"), several([1055, 1050], "b")).verdict == SLOWER
+
+
+def test_two_recordings_a_side_show_their_noise() -> None:
+    found = compare(several([1000, 1030], "a"), several([1080, 1075], "b"))
+    assert found.verdict == CANNOT_TELL
+    assert "recordings of one side differ by 3.0%" in found.sentence.replace("\u00a0", " ")
+
+
+def test_two_equal_recordings_a_side_are_the_same() -> None:
+    assert compare(several([1000, 1004], "a"), several([1003, 1001], "b")).verdict == SAME
+
+
+def kernels(us: float, count: int = 8) -> list[dict[str, Any]]:
+    shapes = {"operator": "aten::mm", "shapes": "[[64,64],[64,64]]", "count": count}
+    return [
+        {"name": f"gemm_{number}", **shapes, "time_ns": round(count * us * 1_000 * (number + 1))}
+        for number in range(4)
+    ]
+
+
+def test_a_slower_machine_is_no_slower_code() -> None:
+    base, candidate = (
+        trace([1000] * 8, "a", kernels=kernels(100)),
+        trace([1200] * 8, "b", kernels=kernels(118)),
+    )
+    found = compare([base], [candidate])
+    assert found.verdict == CANNOT_TELL
+    assert "equal operators with equal shapes took 1.18 times as long" in found.sentence.replace(
+        "\u00a0", " "
+    )
+
+
+def test_more_of_equal_operators_is_slower_code() -> None:
+    base, candidate = (
+        trace([1000] * 8, "a", kernels=kernels(100)),
+        trace([1200] * 8, "b", kernels=kernels(100, count=10)),
+    )
+    assert compare([base], [candidate]).verdict == SLOWER
+
+
+def test_a_difference_beyond_the_machine_is_one() -> None:
+    base, candidate = (
+        trace([4000] * 8, "a", kernels=kernels(100)),
+        trace([1000] * 8, "b", kernels=kernels(90)),
+    )
+    assert compare([base], [candidate]).verdict == FASTER

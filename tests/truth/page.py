@@ -1,0 +1,93 @@
+"""The page "How right it is": the scores of all jobs as Markdown, between two marks of the page."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from tests.conftest import REPOSITORY
+from tests.truth.score import SAME, Score, share
+
+PAGE: Final = REPOSITORY / "docs" / "how-right-it-is.md"
+BEGIN: Final = "<!-- Written by `make truth`. -->"
+END: Final = "<!-- End of what `make truth` wrote. -->"
+
+Values = Callable[[Sequence[Score]], Sequence[bool | None]]
+
+FIGURES: Final[dict[str, Values]] = {
+    "Healthy jobs without a finding above a hint": lambda some: [
+        not found.alarms for found in some if found.job.healthy
+    ],
+    "Right limiter, in each recording": lambda some: [found.verdict for found in some],
+    "Right first finding, in each recording": lambda some: [found.first for found in some],
+    "Right function, where stacks were recorded": lambda some: [found.place for found in some],
+    "Right rank": lambda some: [found.rank for found in some],
+    "Promised range contains the real gain": lambda some: [found.promised for found in some],
+    "Finding gone after the fix": lambda some: [found.gone for found in some],
+    "Equal code neither faster nor slower": lambda some: [
+        verdict in SAME for found in some for verdict in found.equal
+    ],
+}
+
+
+def figures(scores: Sequence[Score]) -> dict[str, str]:
+    """`17 of 20` by what was right."""
+    return {what: share(values(scores)) for what, values in FIGURES.items()}
+
+
+def write(scores: Sequence[Score]) -> None:
+    """Replace what is between the marks of the page."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{_written(scores)}\n{END}{after}")
+
+
+def _written(scores: Sequence[Score]) -> str:
+    groups = [
+        [found for found in scores if found.job.world == 1],
+        [found for found in scores if found.job.world > 1],
+    ]
+    rows = [
+        f"| {what} | {' | '.join(share(values(group)) for group in groups)} |"
+        for what, values in FIGURES.items()
+    ]
+    today = datetime.datetime.now(tz=datetime.timezone.utc)
+    return "\n".join(
+        [
+            f"{today:%Y-%m-%d}, torch {torch.__version__}, {_machine()}.",
+            "",
+            f"| {len(scores)} jobs | one process | ranks |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+            "| job | what it does | ms per step | fixed | not right |",
+            "| --- | --- | --- | --- | --- |",
+            *(_row(found) for found in scores),
+            "",
+        ]
+    )
+
+
+def _machine() -> str:
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return f"{cpu[1] if cpu else platform.machine()} with {os.cpu_count()} cores"
+
+
+def _row(found: Score) -> str:
+    before, after = (1e3 * min(each) for each in (found.times.before, found.times.after))
+    wrong = [
+        name
+        for name in ("verdict", "first", "place", "rank", "promised", "gone")
+        if getattr(found, name) is False
+    ]
+    told = [f"equal code {verdict.lower()}" for verdict in found.equal if verdict not in SAME]
+    said = ", ".join([*wrong, *(alarm.partition(": ")[2] for alarm in found.alarms), *dict.fromkeys(told)])
+    cells = [found.job.name, found.job.mechanism, f"{before:.1f}", f"{after:.1f}", said]
+    return f"| {' | '.join(cells)} |"
