@@ -9,7 +9,7 @@ from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, read_digests
 from tb_gpudiag.cli.output import DEFECT, errors_data, tell, tell_errors
-from tb_gpudiag.errors import GpudiagError, UsageError
+from tb_gpudiag.errors import GpudiagError, ProcessFailed, UsageError
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import JobReports, build_jobs
 from tb_gpudiag.jobs.report.job_view import job_document
@@ -17,7 +17,8 @@ from tb_gpudiag.report.wire import to_dict
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Return 0 on success, 1 if a --fail-on condition is met, 2 if there is no job, 3 after a bug.
+    """Return 0 on success, 1 if a --fail-on condition is met, 2 if there is no job, 3 after a bug, or if a
+    process or a cluster failed: a job without some of its ranks is not judged.
 
     Raises UsageError and NothingToRead.
     """
@@ -34,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         tell("No two ranks of one job were found.")
     if jobs.reports or parsed.format == "json":
         write(parsed, lambda: job_document(jobs.reports), lambda: _data(jobs, errors))
-    if met_a_bug:
+    if met_a_bug or any(isinstance(error, ProcessFailed) for error in errors):
         return DEFECT
     if not jobs.reports:
         return 2
@@ -56,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Show the ranks of a job together: which rank the others wait for and why, how fast "
         "collectives transfer, and what limits the job.",
         epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or no two ranks of "
-        "one job, 3 a bug in gpudiag.",
+        "one job, 3 a bug in gpudiag, or ranks are missing because a process or the cluster failed.",
     )
     parser.add_argument(
         "paths",

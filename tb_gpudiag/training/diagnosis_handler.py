@@ -43,7 +43,8 @@ class DiagnosisHandler:
     dir_name: a folder, or a URL of a store such as `s3://bucket/run`. Recordings for a store are written to a
     private temporary folder, diagnosed there, and uploaded by a process of low priority.
     on_diagnosis: called with each Report, on a thread of the handler.
-    keep: how many recordings of this handler may be on disk. Those with findings stay longest.
+    keep: how many recordings of this handler may be on disk. Those with findings stay longest, and those that
+    were not diagnosed stay in any case.
     writer: where to write a compact record and the figures of each diagnosis for TensorBoard: a SummaryWriter
     of torch, or a directory, in which the handler writes its own event files below `gpudiag/`. None: nowhere.
     """
@@ -117,6 +118,9 @@ class DiagnosisHandler:
         if trigger not in (None, "slow_step"):
             raise ValueError(f'trigger is {trigger!r}: it can be "slow_step" or None')
         folder = self._folder if self._uploads is None else None
+        if folder is not None:
+            with contextlib.suppress(OSError):  # the first recording says why
+                os.makedirs(folder, exist_ok=True)
         return OnDemand(folder, active=active, warmup=warmup, slow_step=trigger is not None)
 
     @property

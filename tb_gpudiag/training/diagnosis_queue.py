@@ -31,6 +31,9 @@ LIST_LIMIT_S: Final = 30.0
 
 EXIT_S: Final = 30.0
 
+# A diagnosis that is nearly done may end at low priority.
+CALMLY_S: Final = 1.0
+
 logger = logging.getLogger("tb_gpudiag.training")
 
 
@@ -91,7 +94,11 @@ class DiagnosisQueue:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        thread.join(timeout_s)
+        calmly_s = min(CALMLY_S, timeout_s)
+        thread.join(calmly_s)
+        if thread.is_alive():
+            self._helper.hurry()
+            thread.join(timeout_s - calmly_s)
         if not thread.is_alive():
             return
         with self._changed:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.service.processes import process_setup
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage
-from tb_gpudiag.service.processes.process_setup import LOWEST
 
-NICE = LOWEST
+NICE = process_setup.NICE
 
 # Libraries lose a little memory with each file.
 RENEW_AFTER: Final = 200
@@ -55,20 +55,27 @@ class HelperAnswer:
 
 
 class Helper:
-    """A process of lowest priority that is started when it is needed. It never imports torch, so it has no
-    CUDA context.
+    """A process of low priority that is started when it is needed. It never imports torch, so it has no CUDA
+    context.
 
+    At the lowest priority it would starve beside a job that uses all cores: it gets a tenth of a busy core.
     One thread calls `ask` and `stop`. Linux ends the process when that thread ends. module: see Child.
     """
 
     def __init__(self, module: str) -> None:
+        self._module = module
         self._child = Child(module, nice=NICE)
+        self._hurried = self._hurries = False
         self._asked = 0
 
     def ask(self, request: dict[str, Any], time_limit_s: float) -> HelperAnswer:
         """Send a request and wait for the answer. Raises nothing: a failed process is an answer, too."""
         if self._asked >= RENEW_AFTER:
-            self.stop()
+            self._child.stop()
+            self._asked = 0
+        if self._hurried and not self._hurries:
+            self._child.stop()
+            self._child, self._hurries = Child(self._module, nice=0), True
         self._asked += 1
         try:
             return HelperAnswer.of(self._child.ask(request, time_limit_s))
@@ -77,7 +84,15 @@ class Helper:
         except TimeoutError:
             return HelperAnswer(False, f"the helper process took over {time_limit_s:g} s")
         except ChildEnded as ended:
+            if self._hurried and not self._hurries:
+                return self.ask(request, time_limit_s)
             return HelperAnswer(False, f"the helper process ended ({ended})")
+
+    def hurry(self) -> None:
+        """Go on at normal priority, until `stop`: the training is over, and waits. From any thread."""
+        if not self._hurried:
+            self._hurried = True
+            self._child.kill()
 
     def kill(self) -> None:
         """End the process at once, from any thread."""
@@ -87,6 +102,9 @@ class Helper:
         """End the process."""
         self._asked = 0
         self._child.stop()
+        if self._hurries:
+            self._child = Child(self._module, nice=NICE)
+        self._hurried = self._hurries = False
 
     def forget(self) -> None:
         """After a fork: leave the process to the parent."""

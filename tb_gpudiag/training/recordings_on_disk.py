@@ -114,13 +114,13 @@ class _Kept(IntEnum):
     """States of a recording. The first one is deleted first."""
 
     CLEAN = 0  # diagnosed, without findings
-    UNKNOWN = 1  # skipped, or could not be diagnosed
-    FOUND = 2
-    WAITING = 3  # for its diagnosis
+    FOUND = 1
+    UNKNOWN = 2  # not diagnosed yet, skipped, or could not be: never deleted
 
 
 class KeptFiles:
-    """The recordings of a handler that are on disk, at most `most`. remove(path): deletes one."""
+    """The recordings of a handler that are on disk, at most `most`, and those that were not diagnosed.
+    remove(path): deletes one."""
 
     def __init__(self, most: int, remove: Callable[[str], object] = os.unlink) -> None:
         self._most = most
@@ -132,11 +132,16 @@ class KeptFiles:
     def make_room(self) -> None:
         """Delete recordings until there is room for one more: the least telling first, then the oldest."""
         with self._lock:
-            while len(self._states) >= self._most:
-                path = min(self._states, key=lambda path: self._states[path])
-                del self._states[path]
-                self._undeleted.append(path)
-            self._undeleted = [path for path in self._undeleted if not self._delete(path)][-MOST_UNDELETED:]
+            self._delete_down_to(self._most - 1, self._states)
+
+    def _delete_down_to(self, most: int, among: Iterable[str]) -> None:
+        """Delete diagnosed recordings among these until `most` are left."""
+        diagnosed = [path for path in among if self._states[path] != _Kept.UNKNOWN]
+        diagnosed.sort(key=lambda path: self._states[path])
+        for path in diagnosed[: max(0, len(self._states) - most)]:
+            del self._states[path]
+            self._undeleted.append(path)
+        self._undeleted = [path for path in self._undeleted if not self._delete(path)][-MOST_UNDELETED:]
 
     def _delete(self, path: str) -> bool:
         """Delete a recording. Return False if that failed, for example because network storage is away."""
@@ -151,13 +156,14 @@ class KeptFiles:
     def add(self, path: str) -> None:
         """Add a recording that waits for its diagnosis."""
         with self._lock:
-            self._states[path] = _Kept.WAITING
+            self._states[path] = _Kept.UNKNOWN
 
     def settle(self, path: str, *, found: bool | None) -> None:
         """Note whether the diagnosis found anything. found: None if there is no diagnosis."""
         with self._lock:
-            if path in self._states:
-                self._states[path] = _Kept.UNKNOWN if found is None else _Kept.FOUND if found else _Kept.CLEAN
+            if path in self._states and found is not None:
+                self._states[path] = _Kept.FOUND if found else _Kept.CLEAN
+                self._delete_down_to(self._most, [*self._states][:-1])  # the newest one stays
 
 
 @dataclass

@@ -16,7 +16,7 @@ import torch
 import tb_gpudiag
 from tb_gpudiag.training import helper
 
-helper.NICE = 0  # on a busy machine, the lowest priority would stall the tests
+helper.NICE = 0  # on a busy machine, a low priority would stall the tests
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 WIDTH, BATCHES = 16, 30

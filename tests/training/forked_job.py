@@ -15,7 +15,7 @@ from typing import Any
 from tb_gpudiag import DiagnosisHandler
 from tb_gpudiag.training import helper
 
-helper.NICE = 0  # on a busy machine, the lowest priority would stall the tests
+helper.NICE = 0  # on a busy machine, a low priority would stall the tests
 
 
 class Copies:

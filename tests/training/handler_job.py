@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 import tb_gpudiag
 from tb_gpudiag.training import helper
 
-helper.NICE = 0  # on a busy machine, the lowest priority would stall the tests
+helper.NICE = 0  # on a busy machine, a low priority would stall the tests
 
 WIDTH, ROWS = 128, 32
 WAIT, WARMUP, ACTIVE, REPEAT = 2, 1, 4, 2

@@ -22,7 +22,7 @@ import tb_gpudiag
 from tb_gpudiag.service.processes import child
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.training import diagnosis_queue
-from tb_gpudiag.training.helper import Helper, HelperAnswer
+from tb_gpudiag.training.helper import NICE, Helper, HelperAnswer
 from tests.report.reports import slow_loader
 from tests.service.helpers import children, eventually, is_alive
 from tests.training.stage import DEADLINE_S, Diagnosed, FakeProfiler, content_of, handler
@@ -242,18 +242,19 @@ def test_closing_takes_no_longer_than_asked_for(
     assert len(stalled.asked) == 2
 
 
-def test_a_recording_that_is_deleted_to_make_room_is_no_failure(
+def test_a_recording_that_others_delete_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stalled = Stalled(monkeypatch)
     monkeypatch.setattr(
         Helper, "ask", lambda self, *request: (stalled.ask(*request), HelperAnswer(False, "gone"))[1]
     )
-    with handler(tmp_path / "log", keep=1) as made:
+    with handler(tmp_path / "log") as made:
         made(FakeProfiler(b"{}"))
         eventually(lambda: stalled.asked)
+        (first,) = (tmp_path / "log").iterdir()
         made(FakeProfiler(b"{}"))
-        assert len(list((tmp_path / "log").iterdir())) == 1
+        first.unlink()
         stalled.release.set()
     assert made.skipped == 1
     assert [message for message in messages(caplog) if "gone" in message] == [messages(caplog)[-1]]
@@ -287,13 +288,30 @@ def test_the_helper_does_not_load_torch(tmp_path: Path, profiler: FakeProfiler) 
 
 
 @pytest.mark.slow
-def test_the_helper_has_the_lowest_priority(tmp_path: Path, profiler: FakeProfiler) -> None:
+def test_the_helper_has_a_low_priority(tmp_path: Path, profiler: FakeProfiler) -> None:
     made, others = tb_gpudiag.DiagnosisHandler(tmp_path / "log"), children()
     made(profiler)
     (pid,) = eventually(lambda: children() - others)
-    eventually(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 19)
+    eventually(lambda: os.getpriority(os.PRIO_PROCESS, pid) == NICE)
     made.close(0.01)
     eventually(lambda: not is_alive(pid))
+
+
+@pytest.mark.slow
+def test_the_helper_hurries_when_the_training_is_over() -> None:
+    helper, others = Helper("tb_gpudiag.training.diagnosing"), children()
+
+    def priority() -> int:
+        assert not helper.ask({"kind": "diagnose", "where": "/missing", "url": ""}, 60).ok
+        (pid,) = children() - others
+        return os.getpriority(os.PRIO_PROCESS, pid)
+
+    assert priority() == NICE
+    helper.hurry()
+    assert priority() == os.getpriority(os.PRIO_PROCESS, 0)
+    helper.stop()
+    assert priority() == NICE
+    helper.stop()
 
 
 @pytest.mark.slow

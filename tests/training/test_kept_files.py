@@ -35,17 +35,20 @@ class Disk:
 
 def test_recordings_with_findings_stay_longest(tmp_path: Path) -> None:
     disk = Disk(tmp_path, 3)
-    for found in (True, False, None, True, False):
+    for found in (True, False, False, True, False):
         disk.record(found)
     assert disk.names() == [0, 3, 4]
 
 
-def test_what_waits_for_its_diagnosis_stays_longer(tmp_path: Path) -> None:
+def test_what_was_not_diagnosed_is_never_deleted(tmp_path: Path) -> None:
     disk = Disk(tmp_path, 2)
-    disk.record(None, settle=False)
+    waiting = disk.record(None, settle=False)
+    disk.record(None)
     disk.record(True)
     disk.record(False)
-    assert disk.names() == [0, 2]
+    assert disk.names() == [0, 1, 3]  # the newest one stays
+    disk.kept.settle(waiting, found=False)
+    assert disk.names() == [1, 3]
 
 
 def test_the_oldest_goes_first_among_equals(tmp_path: Path) -> None:
@@ -62,9 +65,9 @@ def test_a_file_that_is_gone_already_is_forgotten(tmp_path: Path) -> None:
     assert disk.names() == [1]
 
 
-@given(st.integers(1, 4), st.lists(st.sampled_from([True, False, None]), max_size=12))
+@given(st.integers(1, 4), st.lists(st.booleans(), max_size=12))
 def test_never_more_than_asked_for_and_always_the_newest(
-    tmp_path_factory: object, most: int, outcomes: list[bool | None]
+    tmp_path_factory: object, most: int, outcomes: list[bool]
 ) -> None:
     folder = tmp_path_factory.mktemp("disk")  # type: ignore[attr-defined]
     disk = Disk(folder, most)

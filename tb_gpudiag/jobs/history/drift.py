@@ -107,11 +107,20 @@ def _within(used: Sequence[RunRecording], device: str) -> MemoryGrowth | None:
 
 
 def _slope_per_step(recording: RunRecording, device: str) -> float:
-    """Slope of the floors within a recording; NaN with fewer than two."""
-    floors = recording.floors(device)
+    """Slope of the floors within a recording; NaN with fewer than two, 0 if they stop growing.
+
+    What a recording frees of the time before it is not counted on a CPU, so a cache whose slots are replaced
+    grows until each slot was replaced once.
+    """
+    floors = recording.floors(device).astype(np.float64)
     if len(floors) < 2:
         return float("nan")
-    return theil_sen(np.arange(len(floors), dtype=np.float64), floors.astype(np.float64))[0]
+    slope = theil_sen(np.arange(len(floors), dtype=np.float64), floors)[0]
+    half = (len(floors) + 1) // 2
+    if half < 2:
+        return slope
+    later = theil_sen(np.arange(half, dtype=np.float64), floors[-half:])[0]
+    return slope if later >= LATER_SHARE * slope else 0.0
 
 
 def _growth(

@@ -111,7 +111,12 @@ def _overview(reports: Sequence[pb.JobReport]) -> Table | None:
 def job_view(report: pb.JobReport) -> ReportView:
     """Build the view of one job."""
     sections: list[Section] = [
-        findings(report),
+        findings(
+            report,
+            "The rules on ranks have no finding."
+            if report.collectives.matched
+            else "The ranks could not be compared: see the verdict.",
+        ),
         _ranks(report),
         _collectives(report),
         _steps(report),

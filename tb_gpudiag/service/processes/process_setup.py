@@ -19,9 +19,6 @@ import tb_gpudiag
 # A training job may run on the same machine.
 NICE = 10
 
-# On a busy core, 1.5% of its time.
-LOWEST = 19
-
 # When memory runs out, Linux kills our processes rather than TensorBoard or a training job.
 OOM_SCORE_ADJUSTMENT = "500"
 
@@ -83,7 +80,7 @@ def die_with_parent(parent: int) -> None:
 def lower_priority(nice: int) -> None:
     """Take less processor time than other programs, and be the first to be killed when memory runs out.
 
-    nice: 0 to change nothing, up to LOWEST.
+    nice: 0 to change nothing.
     """
     if not nice:
         return
@@ -92,6 +89,7 @@ def lower_priority(nice: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
-        if nice == LOWEST:  # Linux may schedule a session of its own as the equal of all others
-            with contextlib.suppress(OSError):
-                Path("/proc/self/autogroup").write_text(str(nice))
+        with contextlib.suppress(
+            OSError
+        ):  # Linux may schedule a session of its own as the equal of all others
+            Path("/proc/self/autogroup").write_text(str(nice))

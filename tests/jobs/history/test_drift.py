@@ -121,6 +121,8 @@ def test_recordings_of_less_than_a_minute_have_no_rate_per_hour() -> None:
         [[0, 9_000, 1_000], [0, 1_000, 9_000]],
         [[0, 1_000, 2_000], [0, 1_000, 2_000]],  # less than is worth a word
         [[0], [10_000]],
+        # A cache of four slots of 256 KiB that are replaced in turn, filled before each recording.
+        [[size * 262_144 for size in (1, 2, 3, 4, 4, 4)]] * 2,
     ],
 )
 def test_recordings_of_the_cpu_without_a_leak(floors: list[list[int]]) -> None:

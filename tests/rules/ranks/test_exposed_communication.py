@@ -132,6 +132,32 @@ def test_the_fix_of_an_all_gather_depends_on_its_caller(caller: str, code: str, 
     assert code in _exchanged("nccl:_all_gather_base", tmp_path, annotation=caller).fix.code
 
 
+def _equal(lengths_us: list[float], folder: Path) -> Finding:
+    """All-reduces of one size, one in each step of 1 ms, while nothing computes."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step, us in enumerate(lengths_us):
+        at = STEP_AT + step * 1_000
+        main.step(step, at=at, us=1_000)
+        main.launch("gemm", at=at, us=5, runs_at=at + 10, runs_us=300)
+        main.op("record_param_comms", at=at + 18, us=20, more=MESSAGE)
+        main.launch(ALL_REDUCE, at=at + 25, us=5, runs_at=at + 310, runs_us=us, stream=20)
+    return finding(RULE.check(facts_of(trace, folder)))
+
+
+MESSAGE = {"Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "dtype": "Float"}
+
+
+def test_equal_messages_of_different_length_are_waiting(tmp_path: Path) -> None:
+    found = _equal([50, 600, 600, 600], tmp_path)
+    assert "gpudiag job" in found.fix.text
+    assert figures(found)["Longer than the shortest equal message"][0] == duration(3 * 550_000)
+
+
+def test_equal_messages_of_equal_length_are_transfer(tmp_path: Path) -> None:
+    assert "gpudiag job" not in _equal([500, 510, 505, 500], tmp_path).fix.text
+
+
 def test_names_the_annotation_around_the_launch(tmp_path: Path) -> None:
     found = _exchanged("nccl:all_to_all", tmp_path, annotation="## sparse_data_dist ##")
     assert "launched in ## sparse_data_dist ##" in found.summary

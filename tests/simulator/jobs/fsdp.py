@@ -42,14 +42,15 @@ class Fsdp(Training):
     def _reduce(self, number: int) -> None:
         """Reduce and scatter the gradients of a layer, then reduce the shard across replicas."""
         group, replicas = self.groups.get("inner", self.groups["world"]), self.groups.get("outer")
-        scattered = self.network.collective(
-            self.rank,
-            "reduce_scatter",
-            group,
-            self.layer_elements,
-            stream=INNER_STREAM if replicas else COMM_STREAM,
-            told=self.told(number),
-        )
+        with self.rank.span("annotation", f"FSDP::post_backward_reduce (layers.{number})"):
+            scattered = self.network.collective(
+                self.rank,
+                "reduce_scatter",
+                group,
+                self.layer_elements,
+                stream=INNER_STREAM if replicas else COMM_STREAM,
+                told=self.told(number),
+            )
         if replicas:
             self.rank.hold(COMM_STREAM, scattered)
             self.network.collective(
@@ -88,11 +89,12 @@ class Weights:
         training = self._training
         if self._before is not None and not after_compute:  # memory for two layers' weights at once
             training.rank.hold(GATHER_STREAM, self._before)
-        self._gathered[number] = training.network.collective(
-            training.rank,
-            "all_gather",
-            training.groups.get("inner", training.groups["world"]),
-            training.layer_elements,
-            stream=GATHER_STREAM,
-            after_compute=after_compute,
-        )
+        with training.rank.span("annotation", f"FSDP::all_gather (layers.{number})"):
+            self._gathered[number] = training.network.collective(
+                training.rank,
+                "all_gather",
+                training.groups.get("inner", training.groups["world"]),
+                training.layer_elements,
+                stream=GATHER_STREAM,
+                after_compute=after_compute,
+            )

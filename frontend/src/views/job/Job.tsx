@@ -54,7 +54,13 @@ function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
         title="Findings about the job"
         aside={<span className="gd-muted">{plural(job.findings.length, "finding")}</span>}
       >
-        {job.findings.length === 0 && <p className="gd-nothing">No problem found between ranks.</p>}
+        {job.findings.length === 0 && (
+          <p className="gd-nothing">
+            {job.collectives?.matched
+              ? "The rules on ranks have no finding."
+              : "The ranks could not be compared: see above."}
+          </p>
+        )}
         <FindingList findings={job.findings} />
         <UncheckedList items={job.unchecked} />
         <CheckedList items={job.clear} />

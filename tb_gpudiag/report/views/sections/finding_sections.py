@@ -20,10 +20,10 @@ from tb_gpudiag.wording.quantity import duration
 PLACES_SHOWN = 5
 
 
-def findings(report: pb.Report | pb.JobReport) -> Findings:
-    """Every finding, in the report's order."""
+def findings(report: pb.Report | pb.JobReport, nothing: str = "No problem found.") -> Findings:
+    """Every finding, in the report's order. nothing: what to say if there is none."""
     cards = tuple(_card(report, number) for number in range(1, len(report.findings) + 1))
-    return Findings("findings", "Findings", cards, "No problem found.")
+    return Findings("findings", "Findings", cards, nothing)
 
 
 def _card(report: pb.Report | pb.JobReport, number: int) -> FindingCard:

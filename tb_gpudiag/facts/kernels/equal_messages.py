@@ -1,0 +1,32 @@
+"""What one rank's trace shows of waiting: equal messages take equally long but for the wait for other
+ranks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
+
+# One short message may be an accident of the recording; of fewer, none is known to be short.
+LEAST_EQUAL: Final = 3
+
+
+def exposed_waiting_ns(calls: CollectiveCalls, exposed: Intervals) -> int:
+    """Return by how much collectives took longer than the shortest with the same kind, group and size, as far
+    as that was exposed. It may still be less than the waiting: the shortest may have waited, too."""
+    keys = [
+        (kind, said.group, bytes_)
+        for kind, said, bytes_ in zip(calls.kind, calls.message, calls.bytes, strict=True)
+    ]
+    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    of = np.array([number[key] for key in keys], np.int64)
+    length = calls.end_ns - calls.start_ns
+    shortest = np.full(len(number), np.iinfo(np.int64).max)
+    np.minimum.at(shortest, of, length)
+    known = (calls.bytes > 0) & (np.bincount(of, minlength=len(number))[of] >= LEAST_EQUAL)
+    longer = np.where(known, length - shortest[of], 0)
+    own = coverage(exposed, calls.start_ns, calls.end_ns)
+    return min(exposed.total, int(np.minimum(own, longer).sum()))
