@@ -36,6 +36,14 @@ def unlimited() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep results out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUDIAG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def in_process() -> Iterator[None]:
     """Analyze in threads of this process: for tests of results, not of processes."""

@@ -19,13 +19,14 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, ProcessFailed, is_out_of_memory
 from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST
-from tb_gpudiag.service.analyses.obtain import obtain
+from tb_gpudiag.service.analyses.obtain import known, obtain
+from tb_gpudiag.service.caches.private import why_not_private
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.memory_limit import MemoryLimit
 from tb_gpudiag.service.processes.serving import Reply
-from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
+from tb_gpudiag.service.settings import MIB, Settings, command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Each process gets at least this much memory. Reading a trace takes some 300 MB for libraries and chunks, and
@@ -33,6 +34,9 @@ from tb_gpudiag.trace.files.find import TraceFile
 LEAST_BYTES_EACH: Final = 1 << 30
 
 MODULE = "tb_gpudiag.service.analyses.digests"
+
+KEPT_BYTES: Final = 256 * MIB
+"""Digests of this user's commands that are kept: thousands, of 5 to 250 KB."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,35 @@ class Digested:
 
 
 def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iterator[Digested]:
-    """Diagnose the files and yield their digests, in the order in which they are done.
+    """Diagnose the files and yield their digests, in the order in which they are done: kept ones first.
 
     processes: None means as many as the machine has cores and memory for.
     """
+    kept, todo = kept_digests(settings_from()), []
+    for file in files:
+        found = known(file, ONLY_DIGEST, kept)
+        if found is None:
+            todo.append(file)
+        else:
+            yield Digested(file, found.digest)
+    yield from _digest_others(todo, processes)
+
+
+def kept_digests(settings: Settings) -> SharedCache | None:
+    """Return where digests are kept: the team's cache, else this user's own; None if there is neither."""
+    shared = SharedCache.of(settings)
+    if shared is not None or settings.cache_directory is None:
+        return shared
+    directory = settings.cache_directory / "digests"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        trusted = not why_not_private(settings.cache_directory) and not why_not_private(directory)
+    except OSError:  # no home directory, or nothing can be written there
+        return None
+    return SharedCache(directory, KEPT_BYTES) if trusted else None
+
+
+def _digest_others(files: Sequence[TraceFile], processes: int | None) -> Iterator[Digested]:
     count = min(processes or _room(), len(files))
     if count <= 1:
         guard = MemoryLimit(command_memory_limit_bytes())
@@ -132,7 +161,7 @@ def digest_content(file: TraceFile, guard: MemoryLimit | None = None) -> bytes |
 
 
 def _digest_content(file: TraceFile) -> bytes:
-    return obtain(file, ONLY_DIGEST, SharedCache.of(settings_from())).entry.content
+    return obtain(file, ONLY_DIGEST, kept_digests(settings_from())).entry.content
 
 
 def _killed(file: TraceFile) -> ProcessFailed:
