@@ -169,7 +169,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def _rule(self, request: wrappers.Request) -> wrappers.Response:
         # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.
-        from tb_gpudiag.jobs.rules.job_registry import find_any_rule
+        from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 
         rule = find_any_rule(_ID.read(request.args))
         if rule is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
 from tests.conftest import REPOSITORY
 
 NAME_OF = {rule.id: rule.name for rule in EVERY_RULE}

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from tb_gpudiag.jobs.rules.job_registry import find_any_rule
+from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import dump
 from tb_gpudiag.version import __version__

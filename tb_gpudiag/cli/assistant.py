@@ -21,7 +21,7 @@ from tb_gpudiag.cli.assistant_rows import (
     short,
 )
 from tb_gpudiag.errors import GpudiagError, UsageError
-from tb_gpudiag.jobs.rules.job_registry import find_any_rule
+from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace

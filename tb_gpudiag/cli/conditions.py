@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable
 
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import Severity
 
@@ -36,6 +35,10 @@ def sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[FailOn], list[s
     """
     conditions: list[FailOn] = []
     paths = list(paths)
+    if not fail_on:
+        return conditions, paths
+    from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule  # all rules take a while to import
+
     for word in (part for value in fail_on for part in value.split(",") if part):
         rule = find_any_rule(word)
         if rule is not None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
 from tb_gpudiag.wording import glossary
 
 LIST_WIDTH = 100

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from tb_gpudiag.errors import place_of
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.replay.replay import Replay
+from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import (
     AnyRule,
     CannotTell,
@@ -23,18 +22,16 @@ from tb_gpudiag.rules.rule import (
     with_claims,
 )
 from tb_gpudiag.rules.savings import (
-    PlannedFix,
     plan_fixes,
     trusted_replay,
     why_not_replayed,
     with_bounded_saving,
     with_replayed_saving,
+    with_saving_on_cpu,
     with_upper_bound,
 )
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
-
-log = logging.getLogger(__name__)
 
 # "At most" is a bound, and fixes of real jobs stay below it: hiding a copy or a collective needs computing to
 # hide it under. The middle of the range ranks such a finding fairly among replayed ones.
@@ -59,32 +56,6 @@ ONLY_FIRST_RUN = CannotTell(
     "only first-run work was recorded",
     "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=6).",
 )
-
-
-@dataclass(frozen=True)
-class RuleFinding:
-    """A finding with the rule that made it and its severity by the rule's policy."""
-
-    rule: AnyRule
-    finding: Finding
-    severity: Severity
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Every rule's answer.
-
-    Findings are ordered by what their fix is likely to save. Hints (INFO), and warnings whose fix would
-    hardly be noticed, come last. Time and memory are compared as shares of what the job has: a fix's saving
-    as a share of the step window; memory held, or grown by the horizon (out_of_memory.py), as a share of the
-    device's memory. A leak or a failed allocation that is an ERROR ends the job, so it comes before anything
-    that only makes the job slow. `clear` and `unchecked` are ordered by rule id.
-    """
-
-    findings: list[RuleFinding]
-    clear: list[tuple[AnyRule, Clear]]
-    unchecked: list[tuple[AnyRule, CannotTell]]
-    plan: list[PlannedFix] = field(default_factory=list)  # indices into findings
 
 
 def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
@@ -117,7 +88,9 @@ def _with_savings(facts: Facts, replay: Replay | None, found: Sequence[RuleFindi
     findings = [f.finding for f in found]
     if replay is not None:
         return [with_replayed_saving(replay, finding) for finding in findings]
-    if facts.device is None or all(finding.removable is None for finding in findings):
+    if facts.device is None:
+        return [with_saving_on_cpu(finding, facts.window.duration_ns) for finding in findings]
+    if all(finding.removable is None for finding in findings):
         return findings
     reason = why_not_replayed(facts.replay)
     return [with_upper_bound(facts.replay, finding, reason) for finding in findings]
@@ -209,13 +182,6 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
         raise
     except Exception as error:  # a rule's bug must not cost the user the other findings
         return crashed(rule, error)
-
-
-def crashed(rule: AnyRule, error: Exception) -> CannotTell:
-    """Log the error that a rule has raised, and return the rule's answer."""
-    log.error("rule %s (%s) crashed", rule.id, rule.name, exc_info=error)
-    # Its place in the code, not its message: that may contain anything from the trace.
-    return CannotTell(f"could not check because of a bug in gpudiag: {place_of(error)}", defect=True)
 
 
 def _replay_if_needed(facts: Facts, found: Sequence[RuleFinding]) -> Replay | None:

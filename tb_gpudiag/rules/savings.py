@@ -24,6 +24,10 @@ MOST_STARTS = 0.10
 # up to 3% less than their replay says. The upper end removes all of the cost and needs no margin.
 LEAST_MARGIN = 0.05
 
+# On a CPU, what remains gets faster, too: caches stay warm, and threads do not sleep. After the fix of four
+# in five real jobs, it took at least this share of its time.
+REST_TAKES = 0.5
+
 # A fix that saves less than this share of the window on top of those before it does not belong in the plan:
 # the others already save it.
 LEAST_PLANNED = 0.001
@@ -82,6 +86,16 @@ def with_replayed_saving(replay: Replay, finding: Finding) -> Finding:
     low_ns = max(0, low - max(error_ns, round(LEAST_MARGIN * low)))
     high_ns = min(high + error_ns, replay.most_saved(most))
     return replace(finding, saving=Saving(min(low_ns, high_ns), high_ns, "replayed"))
+
+
+def with_saving_on_cpu(finding: Finding, window_ns: int) -> Finding:
+    """Return the finding with a saving in which the rest gets faster, too; unchanged without a saving."""
+    saving = finding.saving
+    if saving is None or not saving.high_ns:
+        return finding
+    rest_ns = max(0, window_ns - saving.high_ns)
+    high_ns = window_ns - round(REST_TAKES * rest_ns)
+    return replace(finding, saving=Saving(saving.low_ns, high_ns, "estimate"))
 
 
 def with_bounded_saving(finding: Finding, window_ns: int) -> Finding:

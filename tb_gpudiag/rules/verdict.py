@@ -19,14 +19,11 @@ from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
+from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, COMPUTE_SHARE, LAUNCH_PART
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
 from tb_gpudiag.wording.vocabulary import LIMITERS
-
-# A GPU that computes this much of the time is limited by computing: everything else together is worth a
-# quarter of the step at most.
-COMPUTE_SHARE = 0.80
 
 # If computing takes this much, it limits the job more than something that the trace does not show.
 MOSTLY_COMPUTING = 0.5
@@ -34,12 +31,6 @@ MOSTLY_COMPUTING = 0.5
 # A smaller part is not worth calling a limiter: removing it would hardly be noticed.
 LEAST_SHARE = 0.10
 
-# The limiter must stand out. If the second part is nearly as large, fixing one only uncovers the other.
-CLEAR_LEAD = 1.5
-
-# Host-bound jobs lose time in Python and in launching side by side. The verdict names what the first finding
-# about either is about. Without such a finding, fewer launches are the fix from this share of launching.
-LAUNCH_PART = 0.40
 _ABOUT_HOST = {"GD102": "python", "GD104": "python", "GD201": "launch", "GD202": "launch"}
 
 

@@ -218,7 +218,7 @@ def test_a_bug_in_one_file_costs_only_its_own_report(
             raise KeyError("secret")
         return read_facts(file, progress)
 
-    monkeypatch.setattr("tb_gpudiag.service.analyses.diagnoses.read_facts", broken)
+    monkeypatch.setattr("tb_gpudiag.report.diagnosis.read_facts", broken)
     assert main(["diagnose", str(log), "--format", "json", "--fail-on", "info"]) == 3
     shown = capsys.readouterr()
     document = json.loads(shown.out)
@@ -239,7 +239,7 @@ def test_a_file_that_needs_too_much_memory_costs_only_its_own_report(
             raise MemoryError
         return read_facts(file, progress)
 
-    monkeypatch.setattr("tb_gpudiag.service.analyses.diagnoses.read_facts", large)
+    monkeypatch.setattr("tb_gpudiag.report.diagnosis.read_facts", large)
     assert main(["diagnose", str(log), "--format", "json"]) == 0
     shown = capsys.readouterr()
     assert _runs(json.loads(shown.out)) == ["slow"]

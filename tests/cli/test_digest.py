@@ -11,8 +11,9 @@ from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digest import Digest, texts
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.errors import NotATrace, ProcessFailed, Unreadable
+from tb_gpudiag.report import diagnosis
 from tb_gpudiag.report.diagnosis import read_facts
-from tb_gpudiag.service.analyses import diagnoses, digests
+from tb_gpudiag.service.analyses import digests
 from tb_gpudiag.service.analyses.digests import digest_all
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
@@ -49,7 +50,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
         read.append(file.run)
         return read_facts(file)
 
-    monkeypatch.setattr(diagnoses, "read_facts", counted)
+    monkeypatch.setattr(diagnosis, "read_facts", counted)
     assert main(["digest", str(logs), "-o", str(out), "--processes", "1"]) == 0
     assert read == ["b"]
     assert len(find_digests(str(out))) == 2

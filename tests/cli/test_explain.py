@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
 
 
 @pytest.mark.parametrize("key", ["GD101", "gd101", "input_pipeline", "INPUT_PIPELINE", "input-pipeline"])

@@ -102,7 +102,7 @@ def test_an_interrupt_exits_with_130_without_traceback(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tb_gpudiag.service.analyses.diagnoses.read_facts", interrupted)
+    monkeypatch.setattr("tb_gpudiag.report.diagnosis.read_facts", interrupted)
     assert main(["diagnose", str(slow_loader().write(tmp_path))]) == 130
     assert capsys.readouterr().err == "gpudiag: interrupted\n"
 
@@ -128,14 +128,14 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
 EATS = """
 import sys, time
 import numpy as np
-from tb_gpudiag.service.analyses import diagnoses
+from tb_gpudiag.report import diagnosis
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.cli import diagnose
 from tb_gpudiag.service.processes import memory_limit
 
 memory_limit.REFUSED_AT = {refused_at}
 diagnose.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
-read = diagnoses.read_facts
+read = diagnosis.read_facts
 kept = []
 
 def eat(file, *others):
@@ -146,7 +146,7 @@ def eat(file, *others):
         mine.append(np.ones({items}))
         time.sleep(0.001)
 
-diagnoses.read_facts = eat
+diagnosis.read_facts = eat
 sys.exit(main(["diagnose", sys.argv[1], "--format", "json"]))
 """
 

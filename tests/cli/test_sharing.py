@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.cli.main import main
+from tb_gpudiag.report import diagnosis
 from tb_gpudiag.report.diagnosis import read_facts
-from tb_gpudiag.service.analyses import diagnoses
 from tests.builder import TraceBuilder
 
 pytestmark = pytest.mark.slow  # each test runs commands on whole traces
@@ -54,7 +54,7 @@ def analyzed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(os.path.basename(file.path))
         return read_facts(file, *others)
 
-    monkeypatch.setattr(diagnoses, "read_facts", counted)
+    monkeypatch.setattr(diagnosis, "read_facts", counted)
     return names
 
 

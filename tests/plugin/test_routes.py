@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tensorboard.plugins import base_plugin
 
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
 from tb_gpudiag.loader import Loader
 from tb_gpudiag.service.index.log_index import LogIndex
 from tb_gpudiag.trace.files.find import Found

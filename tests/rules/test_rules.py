@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, AnyRule, Rule, Severity

@@ -44,7 +44,7 @@ def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
     main.op("aten::mm", at=600, us=300)
     outcome = run_rules(facts_of(trace), RULES)
     assert outcome.plan == []
-    assert {f.finding.saving.basis for f in outcome.findings if f.finding.saving} == {"at most"}
+    assert {f.finding.saving.basis for f in outcome.findings if f.finding.saving} == {"estimate"}
     assert trusted_replay(facts_of(without_gpu())) is None
 
 

@@ -33,7 +33,7 @@ def no_reading(*_: object) -> None:
 def test_an_unchanged_trace_is_not_read_again(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = digested(trace)
     assert first.digest is not None
-    monkeypatch.setattr("tb_gpudiag.service.analyses.diagnoses.read_facts", no_reading)
+    monkeypatch.setattr("tb_gpudiag.report.diagnosis.read_facts", no_reading)
     again = digested(trace)
     assert again.digest is not None
     assert again.digest.about == first.digest.about
@@ -44,7 +44,7 @@ def test_a_changed_trace_is_read_again(trace: Path, monkeypatch: pytest.MonkeyPa
     digested(trace)
     status = trace.stat()
     os.utime(trace, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))
-    monkeypatch.setattr("tb_gpudiag.service.analyses.diagnoses.read_facts", no_reading)
+    monkeypatch.setattr("tb_gpudiag.report.diagnosis.read_facts", no_reading)
     assert digested(trace).error is not None
 
 

@@ -88,6 +88,11 @@ def _loud(diagnosis: Diagnosis) -> list[str]:
     return [finding["rule"] for finding in _findings(diagnosis) if finding["severity"] != "INFO"]
 
 
+def _limiter(diagnosis: Diagnosis) -> str:
+    """Unknown is right without stacks, where nothing shows what Python did: it is no guess."""
+    return str(diagnosis.get("verdict", {}).get("limiter", ""))
+
+
 def _summary(diagnosis: Diagnosis) -> str:
     verdict = diagnosis.get("verdict", {})
     first = next(iter(_findings(diagnosis)), {})
@@ -97,8 +102,11 @@ def _summary(diagnosis: Diagnosis) -> str:
 def _score_fault(found: Score, job: Job, said: dict[str, Diagnosis]) -> None:
     expected = job.expected
     assert expected is not None
-    before = [one for kind, one in said.items() if kind.startswith("before")]
-    found.verdict = all(one.get("verdict", {}).get("limiter") in expected.limiters for one in before)
+    found.verdict = all(
+        _limiter(one) in expected.limiters or (_limiter(one) == "unknown" and kind.endswith("plain"))
+        for kind, one in said.items()
+        if kind.startswith("before")
+    )
     if expected.rules:
         _score_findings(found, expected, said)
 

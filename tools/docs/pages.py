@@ -17,7 +17,7 @@ import tb_gpudiag
 from tb_gpudiag import errors
 from tb_gpudiag.cli.main import COMMANDS
 from tb_gpudiag.cli.main import main as gpudiag
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
 from tests.simulator import simulate
 
 PROTO = Path(tb_gpudiag.__file__).parent / "report" / "report.proto"

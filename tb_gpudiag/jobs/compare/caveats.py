@@ -20,6 +20,10 @@ FEWEST_STEPS: Final = 5
 # dimension, which is a fix, changes one of many shapes.
 MOST_OTHER_WORK: Final = 0.5
 
+# But a difference is not due to that work if all of it takes less than this share of the difference: a fix
+# that removes recompilations, copies or a loop leaves operators with other shapes.
+TOO_LITTLE_WORK: Final = 0.5
+
 
 def obstacles(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
     """Return reasons against any verdict, as clauses."""
@@ -29,9 +33,18 @@ def obstacles(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
 def other_work(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
     """Return what makes the times of a step incomparable, as clauses."""
     found = _other_recording(base, candidate)
-    if shapes is not None and shapes.other > MOST_OTHER_WORK:
-        found.append(_other_shapes(shapes))
+    if shapes is not None and _is_other_work(base, candidate, shapes):
+        found.append(_other_shapes(shapes, on_gpu=base.on_gpu))
     return found
+
+
+def _is_other_work(base: Side, candidate: Side, shapes: Shapes) -> bool:
+    if shapes.other <= MOST_OTHER_WORK:
+        return False
+    if shapes.scaling is not None and shapes.scaled > MOST_OTHER_WORK:
+        return True
+    moved_ns = abs(candidate.mean_step_ns - base.mean_step_ns)
+    return shapes.other_ns >= TOO_LITTLE_WORK * moved_ns
 
 
 def _other_recording(base: Side, candidate: Side) -> list[str]:
@@ -73,10 +86,15 @@ def _too_few_steps(base: Side, candidate: Side) -> list[str]:
     return found
 
 
-def _other_shapes(shapes: Shapes) -> str:
+def _other_shapes(shapes: Shapes, *, on_gpu: bool) -> str:
     if shapes.scaling is not None and shapes.scaled > MOST_OTHER_WORK:
         return f"the inputs are {figures(shapes.scaling.factor)} times as large ({_example(shapes.scaling)})"
-    return f"{share(shapes.other)} of the GPU time is in operators with other input shapes"
+    return _share_of_other(shapes, on_gpu=on_gpu)
+
+
+def _share_of_other(shapes: Shapes, *, on_gpu: bool) -> str:
+    whose = "GPU" if on_gpu else "operators'"
+    return f"{share(shapes.other)} of the {whose} time is in operators with other input shapes"
 
 
 def _example(scaling: Scaling) -> str:
@@ -106,8 +124,8 @@ def _unknown(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
         found.append(
             "No operator has recorded input shapes on both sides: another batch size would not be noticed."
         )
-    elif shapes is not None and SAME_WITHIN < shapes.other <= MOST_OTHER_WORK:
-        found.append(f"{share(shapes.other)} of the GPU time is in operators with other input shapes.")
+    elif shapes is not None and shapes.other > SAME_WITHIN and not other_work(base, candidate, shapes):
+        found.append(f"{_share_of_other(shapes, on_gpu=base.on_gpu)}.")
     named = base.first.about.device_name and candidate.first.about.device_name
     if base.on_gpu and candidate.on_gpu and not named:
         found.append("A trace does not name its GPU: another GPU would not be noticed.")

@@ -37,13 +37,14 @@ class Scaling:
 class Shapes:
     """Input shapes of the operators that both sides run with recorded shapes.
 
-    other: share of their GPU time that is in different shapes on the two sides. Shapes that one side has and
-    the other side lacks without having others do not count: CUDA graphs hide operators. scaling: the most
-    common factor among the different shapes, with its largest example. scaled: share of the base's time that
-    it explains.
+    other: share of their GPU time that is in different shapes on the two sides. Shapes that one side has
+    and the other side lacks without having others do not count: CUDA graphs hide operators. other_ns: time
+    per step in shapes of one side only, on the side with more. scaling: the most common factor among the
+    different shapes, with its largest example. scaled: share of the base's time that it explains.
     """
 
     other: float
+    other_ns: float
     scaling: Scaling | None
     scaled: float
 
@@ -57,9 +58,11 @@ def compare_shapes(base: Side, candidate: Side) -> Shapes | None:
     totals = [sum(sum(pair[side].values()) for pair in pairs.values()) for side in (0, 1)]
     if not all(totals):
         return None
-    replaced = sum(min(_alone(own, other), _alone(other, own)) for own, other in pairs.values())
+    alone = [(_alone(own, other), _alone(other, own)) for own, other in pairs.values()]
+    replaced = sum(min(each) for each in alone)
+    other_ns = max(sum(each[side] for each in alone) for side in (0, 1))
     scaling, scaled_ns = _most_common_scaling(pairs)
-    return Shapes(replaced / min(totals), scaling, scaled_ns / totals[0])
+    return Shapes(replaced / min(totals), other_ns, scaling, scaled_ns / totals[0])
 
 
 def _by_operator(side: Side) -> dict[str, Times]:

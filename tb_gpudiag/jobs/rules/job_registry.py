@@ -1,4 +1,4 @@
-"""The rules on jobs, and all rules together: for `gpudiag explain`, the documentation and the page.
+"""The rules on jobs.
 
 A rule on a job is a module with a function `check`, and a page, both named after the rule. `check` reads
 facts about all ranks, and answers as rules on one trace do.
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import AnyRule, RuleAnswer, Severity
 
 if TYPE_CHECKING:
@@ -43,11 +42,3 @@ JOB_RULES: tuple[JobRule, ...] = (
     JobRule("GD608", "small_collectives", "Many small collectives", error_share=0.20),
     JobRule("GD609", "long_transfers", "Transfers that nothing hides", severity=Severity.INFO),
 )
-
-EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *JOB_RULES)
-
-
-def find_any_rule(key: str) -> AnyRule | None:
-    """Find a rule on a trace or on a job by id or name, ignoring case."""
-    wanted = key.strip().lower().replace("-", "_")
-    return next((rule for rule in EVERY_RULE if wanted in {rule.id.lower(), rule.name}), None)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import place, us
+from tb_gpudiag.rules.outcome import Outcome, RuleFinding
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Saving
-from tb_gpudiag.rules.run import Outcome, RuleFinding
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.replay.replay import Replay
 
 RANGES_LIMIT = 100
 PLACES_LIMIT = 20

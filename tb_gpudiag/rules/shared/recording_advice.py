@@ -7,8 +7,6 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.facts.core.graphs import WholeGraphs
-from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.rules.rule import NO_GPU, CannotTell, Finding, Fix, RuleAnswer
 from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import count, sentences, share, time_ns
@@ -21,6 +19,8 @@ from tb_gpudiag.wording.good_recording import (
 )
 
 if TYPE_CHECKING:
+    from tb_gpudiag.facts.core.graphs import WholeGraphs
+    from tb_gpudiag.facts.core.recording import Recorded
     from tb_gpudiag.facts.facts import Facts
 
 PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"

@@ -7,29 +7,26 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 from google.protobuf.message import Message
 
-from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.report.building.trace_message import name_file
-from tb_gpudiag.report.diagnosis import Progress, read_facts
-from tb_gpudiag.report.slices.memory_history import prepare_memory
-from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
-from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
-from tb_gpudiag.report.slices.segment_map import prepare_segments
-from tb_gpudiag.report.slices.timeline import prepare_timeline
+from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.analyses.task import EntryContent
 from tb_gpudiag.service.caches.cache_entry import Unpacked
 from tb_gpudiag.service.index.run_rows import run_row
 from tb_gpudiag.trace.files.find import TraceFile
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
+    from tb_gpudiag.report.diagnosis import Progress
+
+# What reads traces takes a while to import: whoever finds all results does without.
 
 DIGEST: Final = "digest"
 """Name of the array of a diagnosis's entry that is its digest."""
@@ -107,6 +104,10 @@ def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnos
     Raises:
         TraceError: the file cannot be read.
     """
+    from tb_gpudiag.digest.building.build_digest import build_digest
+    from tb_gpudiag.report.building.build import build_report
+    from tb_gpudiag.report.diagnosis import read_facts
+
     facts = read_facts(file, progress)
     report = build_report(facts, file)
     return Diagnosis(
@@ -124,6 +125,12 @@ def _digest_trace(file: TraceFile, progress: Progress) -> AnalyzedTrace:
 
 def _prepared(facts: Facts) -> Mapping[str, Any]:
     """Return the arrays that the page's slices are cut from."""
+    from tb_gpudiag.report.slices.memory_history import prepare_memory
+    from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
+    from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
+    from tb_gpudiag.report.slices.segment_map import prepare_segments
+    from tb_gpudiag.report.slices.timeline import prepare_timeline
+
     memory = prepare_memory(facts) | prepare_stacks(facts) | prepare_segments(facts)
     return prepare_timeline(facts) | prepare_calls(facts) | memory
 

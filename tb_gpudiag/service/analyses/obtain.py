@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tb_gpudiag.errors import CorruptEntry, TraceError, UsageError
-from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.service.analyses.diagnoses import AnalyzedTrace, Diagnosis, ResultKind
 from tb_gpudiag.service.caches.cache_entry import Unpacked, unpack, write_to
 from tb_gpudiag.service.caches.claims import claim_of, known_or_claimed
@@ -24,6 +23,9 @@ from tb_gpudiag.trace.files.copying import whole_file
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.trace.files.source import is_remote
+
+if TYPE_CHECKING:
+    from tb_gpudiag.report.diagnosis import Progress
 
 SIDECAR_SUFFIX: Final = ".gpudiag"
 

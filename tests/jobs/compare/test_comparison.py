@@ -161,9 +161,22 @@ def test_other_shapes_cannot_be_compared() -> None:
     one = {"conv": "[[32,3,224,224]]", "mm": "[[32,512],[512,10]]"}
     other = {"conv": "[[32,8,31,224]]", "mm": "[[1,2,3]]"}
     found = compared(
-        trace(around(600), "a", kernels=kernels(one)), trace(around(1000), "b", kernels=kernels(other))
+        trace(around(600), "a", kernels=kernels(one, 2_000_000)),
+        trace(around(1000), "b", kernels=kernels(other, 3_000_000)),
     )
     assert "100% of the GPU time is in operators with other input shapes" in found.sentence
+
+
+def test_a_difference_that_other_work_does_not_explain_is_told() -> None:
+    """Recompilation is gone, and batches have another size since then."""
+    one = {"conv": "[[32,3,224,224]]", "mm": "[[32,512],[512,10]]"}
+    other = {"conv": "[[32,8,31,224]]", "mm": "[[1,2,3]]"}
+    found = compared(
+        trace(around(60_000), "a", kernels=kernels(one, 2_000_000)),
+        trace(around(1000), "b", kernels=kernels(other, 3_000_000)),
+    )
+    assert found.verdict == pb.Comparison.FASTER
+    assert any("operators with other input shapes" in note for note in found.notes)
 
 
 def test_some_other_shapes_are_noted() -> None:

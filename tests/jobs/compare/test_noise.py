@@ -69,9 +69,14 @@ def test_two_equal_recordings_a_side_are_the_same() -> None:
 
 
 def kernels(us: float, count: int = 8) -> list[dict[str, Any]]:
-    shapes = {"operator": "aten::mm", "shapes": "[[64,64],[64,64]]", "count": count}
     return [
-        {"name": f"gemm_{number}", **shapes, "time_ns": round(count * us * 1_000 * (number + 1))}
+        {
+            "name": f"gemm_{number}",
+            "operator": f"aten::{number}",
+            "shapes": "[[64,64],[64,64]]",
+            "count": count,
+            "time_ns": round(count * us * 1_000 * (number + 1)),
+        }
         for number in range(4)
     ]
 

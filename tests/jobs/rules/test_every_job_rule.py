@@ -11,7 +11,8 @@ import pytest
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.report.job_report import run_job_rules
 from tb_gpudiag.jobs.rules import uneven_ranks
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, JOB_RULES, JobRule, find_any_rule
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
+from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
 from tb_gpudiag.rules.rule import PAGE_HEADINGS, CannotTell, RuleAnswer
 from tests.conftest import REPOSITORY
 from tests.jobs.ranks.stage import facts_of, job

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.jobs.rules.job_registry import find_any_rule
+from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (
     CODE_LIMIT,
@@ -15,8 +15,8 @@ from tb_gpudiag.report.building.finding_messages import (
     RANGES_LIMIT,
     finding_message,
 )
+from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Place, Range, Saving, Severity
-from tb_gpudiag.rules.run import RuleFinding
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio, share_of, size
 from tests.report.reports import report_of, slow_loader
 

@@ -11,7 +11,7 @@ from tests.truth.job import job
 from tests.truth.parts import mlp, rows, trainer
 
 
-@job(limiters="compile", rules="GD104", timed=6)
+@job(limiters="python", rules="GD104", timed=6)
 def recompile_each_step(fixed: bool) -> Iterator[None]:
     """Each batch has another size, and the model is compiled for fixed shapes; fixed: one size."""
     torch._dynamo.config.cache_size_limit = 1_000
@@ -25,7 +25,7 @@ def recompile_each_step(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="compile", rules="GD104", timed=6)
+@job(limiters="python", rules="GD104", timed=6)
 def compile_each_step(fixed: bool) -> Iterator[None]:
     """`torch.compile` inside the loop; fixed: before it."""
     model = mlp(depth=8)
@@ -42,7 +42,7 @@ def compile_each_step(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="compile python", rules="GD104 GD102", functions="trace_each_step", timed=12)
+@job(limiters="python", rules="GD104 GD102", functions="trace_each_step", timed=12)
 def trace_each_step(fixed: bool) -> Iterator[None]:
     """`torch.jit.trace` inside the loop; fixed: before it."""
     model = mlp(width=256, depth=20)
@@ -56,22 +56,22 @@ def trace_each_step(fixed: bool) -> Iterator[None]:
 
 
 def noisy(outputs: torch.Tensor) -> torch.Tensor:
-    for _ in range(60):
+    for _ in range(300):
         torch._dynamo.graph_break()
         outputs = outputs + 1e-6
     return outputs
 
 
-@job(limiters="python compute launch compile", rules="GD102 GD104 GD201 GD202")
+@job(limiters="python compute launch", rules="GD102 GD104 GD201 GD202")
 def graph_breaks(fixed: bool) -> Iterator[None]:
-    """A compiled function that breaks its graph sixty times a step; fixed: not compiled in pieces."""
-    model = mlp(width=128, depth=2)
+    """A compiled function that breaks its graph three hundred times a step; fixed: not compiled in pieces."""
+    model = mlp()
     work = torch.compile(lambda x: noisy(model(x)), backend="eager")
-    inputs, _ = rows(32, 128)
+    inputs, _ = rows(64)
     while True:
         with torch.no_grad():
             if fixed:
-                model(inputs) + 60 * 1e-6
+                model(inputs) + 300 * 1e-6
             else:
                 work(inputs)
         yield

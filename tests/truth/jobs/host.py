@@ -55,7 +55,7 @@ def paired_nodes(count: int) -> list[Node]:
     return found
 
 
-@job(limiters="python", rules="GD102", functions="paired_nodes cyclic_garbage")
+@job(limiters="python", rules="GD102 GD106", functions="paired_nodes cyclic_garbage")
 def cyclic_garbage(fixed: bool) -> Iterator[None]:
     """Objects that refer to each other are made in each step, and the collector runs by itself."""
     train = trainer(mlp())
@@ -107,7 +107,7 @@ def save_each_step(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="python", rules="GD102 GD301", functions="print_tensor_each_step")
+@job(limiters="python launch", rules="GD102 GD301", functions="print_tensor_each_step")
 def print_tensor_each_step(fixed: bool) -> Iterator[None]:
     """The output of the model is printed in each step; fixed: every hundredth."""
     model = mlp()
@@ -156,7 +156,7 @@ def confusion(predicted: torch.Tensor, targets: torch.Tensor) -> list[list[int]]
     return counts
 
 
-@job(limiters="python", rules="GD102", functions="confusion metrics_in_python")
+@job(limiters="python compute", rules="GD102", functions="confusion metrics_in_python")
 def metrics_in_python(fixed: bool) -> Iterator[None]:
     """A confusion matrix is counted in Python in each step; fixed: with `bincount`."""
     model = mlp()
@@ -308,7 +308,7 @@ def smoothed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return found
 
 
-@job(limiters="python", rules="GD102", functions="smoothed numpy_round_trip")
+@job(limiters="python compute", rules="GD102", functions="smoothed numpy_round_trip")
 def numpy_round_trip(fixed: bool) -> Iterator[None]:
     """Inputs go through NumPy and a Python loop in each step; fixed: once."""
     train = trainer(mlp(width=1_024))
@@ -323,8 +323,8 @@ def numpy_round_trip(fixed: bool) -> Iterator[None]:
 @job(limiters="python", rules="GD102", functions="append_durably log_durably")
 def log_durably(fixed: bool) -> Iterator[None]:
     """Each step writes a line and waits until the disk has it; fixed: the file is left open."""
-    train = trainer(mlp(width=256))
-    batch = rows(64, 256)
+    train = trainer(mlp())
+    batch = rows(64)
     path = Path(tempfile.mkdtemp()) / "metrics.txt"
     with path.open("a") as file:
         while True:
@@ -332,7 +332,7 @@ def log_durably(fixed: bool) -> Iterator[None]:
             if fixed:
                 file.write(f"{float(loss.detach())}\n")
             else:
-                for _ in range(20):
+                for _ in range(40):
                     append_durably(path, float(loss.detach()))
             yield
 
@@ -352,8 +352,8 @@ def spin() -> None:
 @job(limiters="python unknown", rules="GD102 GD106", timed=20)
 def busy_thread(fixed: bool) -> Iterator[None]:
     """Another thread of the process computes in Python and takes the interpreter's lock."""
-    train = trainer(mlp(width=128, depth=12))
-    batch = rows(32, 128)
+    train = trainer(mlp())
+    batch = rows(64)
     if not fixed:
         threading.Thread(target=spin, daemon=True).start()
     while True:

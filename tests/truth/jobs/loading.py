@@ -61,7 +61,7 @@ class ParsedRows(Rows):
 @job(limiters="input", rules="GD101", functions="__getitem__")
 def slow_getitem(fixed: bool) -> Iterator[None]:
     """Samples are parsed from text in `__getitem__`, in the training process."""
-    train = trainer(mlp())
+    train = trainer(mlp(depth=6))
     loader = fast_loader() if fixed else DataLoader(ParsedRows(), batch_size=BATCH)
     for inputs, targets in endless(loader):
         train(inputs, targets)
@@ -78,7 +78,7 @@ def collate_by_hand(samples: list[Sample]) -> list[torch.Tensor]:
 @job(limiters="input", rules="GD101", functions="collate_by_hand")
 def slow_collate(fixed: bool) -> Iterator[None]:
     """A collate function that goes through the values one by one."""
-    train = trainer(mlp())
+    train = trainer(mlp(depth=6))
     slow = DataLoader(Rows(), batch_size=BATCH, collate_fn=collate_by_hand)
     for inputs, targets in endless(fast_loader() if fixed else slow):
         train(inputs, targets)
@@ -94,7 +94,7 @@ class AugmentedRows(Rows):
 
 def augmented(images: torch.Tensor) -> torch.Tensor:
     found = images.reshape(-1, 1, 16, 32)
-    for _ in range(6):
+    for _ in range(12):
         found = torch.nn.functional.avg_pool2d(found, 3, stride=1, padding=1)
         found = found + 0.01 * torch.randn_like(found)
         found = torch.flip(found, [3]).clamp(-3, 3)
@@ -151,21 +151,21 @@ class Files(Rows):
         self.folder = Path(tempfile.mkdtemp())
         self.compressed = compressed
         for index in range(256):
-            bytes_ = np.tile(self.inputs[index].numpy(), 64).tobytes()
+            bytes_ = np.tile(self.inputs[index].numpy(), 256).tobytes()
             (self.folder / f"{index}").write_bytes(zlib.compress(bytes_) if compressed else bytes_)
 
     def __getitem__(self, index: int) -> Sample:
         found = (self.folder / f"{index % 256}").read_bytes()
         if self.compressed:
             found = zlib.decompress(found)
-        values = np.frombuffer(found, np.float32).reshape(64, WIDTH)
+        values = np.frombuffer(found, np.float32).reshape(256, WIDTH)
         return torch.from_numpy(values.mean(axis=0)), self.targets[index]
 
 
 @job(limiters="input", rules="GD101", functions="__getitem__ read_bytes")
 def file_per_sample(fixed: bool) -> Iterator[None]:
     """A file is opened and read for each sample."""
-    train = trainer(mlp())
+    train = trainer(mlp(depth=6))
     slow = DataLoader(Files(False), batch_size=BATCH)
     for inputs, targets in endless(fast_loader() if fixed else slow):
         train(inputs, targets)
@@ -175,7 +175,7 @@ def file_per_sample(fixed: bool) -> Iterator[None]:
 @job(limiters="input", rules="GD101", functions="__getitem__")
 def compressed_samples(fixed: bool) -> Iterator[None]:
     """Samples are decompressed each time."""
-    train = trainer(mlp())
+    train = trainer(mlp(depth=6))
     slow = DataLoader(Files(True), batch_size=BATCH)
     for inputs, targets in endless(fast_loader() if fixed else slow):
         train(inputs, targets)

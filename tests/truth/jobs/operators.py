@@ -52,11 +52,11 @@ class HandWritten(torch.optim.Optimizer):
 @job(limiters=HOST, rules="GD102 GD201 GD202", functions="step")
 def optimizer_in_python(fixed: bool) -> Iterator[None]:
     """An optimizer of small operators on many small parameters; fixed: Adam with `fused=True`."""
-    model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(150)))
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(60)))
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, fused=True) if fixed else HandWritten(parameters)
     train = trainer(model, nn.functional.mse_loss, optimizer)
-    inputs = torch.randn(16, 16)
+    inputs = torch.randn(512, 64)
     while True:
         train(inputs, inputs)
         yield
@@ -125,10 +125,10 @@ def mask_each_step(fixed: bool) -> Iterator[None]:
 def one_hot_matmul(fixed: bool) -> Iterator[None]:
     """Words are looked up by a matmul with one-hot rows; fixed: by index."""
     table = nn.Parameter(torch.randn(8_000, 256))
-    model = mlp(width=256, depth=1)
+    model = mlp(width=256, depth=3)
     optimizer = torch.optim.SGD([*model.parameters()], lr=0.01)
-    words = torch.randint(8_000, (128,))
-    targets = torch.randint(10, (128,))
+    words = torch.randint(8_000, (512,))
+    targets = torch.randint(10, (512,))
     while True:
         inputs = table[words] if fixed else nn.functional.one_hot(words, 8_000).float() @ table
         optimizer.zero_grad()
@@ -155,7 +155,8 @@ def clip(parameters: list[nn.Parameter]) -> None:
     total = 0.0
     for parameter in parameters:
         assert parameter.grad is not None
-        total += parameter.grad.norm().item() ** 2
+        for row in parameter.grad:
+            total += row.norm().item() ** 2
     for parameter in parameters:
         assert parameter.grad is not None
         parameter.grad.mul_(1.0 / max(1.0, total**0.5))
@@ -163,11 +164,11 @@ def clip(parameters: list[nn.Parameter]) -> None:
 
 @job(limiters=HOST, rules="GD102 GD301 GD201 GD202", functions="clip")
 def clipping_by_hand(fixed: bool) -> Iterator[None]:
-    """Gradients are clipped parameter by parameter in Python; fixed: by `clip_grad_norm_`."""
-    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(400)))
+    """Gradients are clipped row by row in Python; fixed: by `clip_grad_norm_`."""
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(60)))
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=0.01, foreach=True)
-    inputs = torch.randn(8, 8)
+    inputs = torch.randn(512, 64)
     while True:
         optimizer.zero_grad()
         model(inputs).sum().backward()
@@ -205,9 +206,9 @@ def cell_by_cell(cell: nn.LSTMCell, inputs: torch.Tensor) -> torch.Tensor:
 @job(limiters="compute", rules="")
 def padded_to_the_longest(fixed: bool) -> Iterator[None]:
     """Sequences of 64 are padded to 512; fixed: not padded."""
-    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0)
+    layer = nn.TransformerEncoderLayer(256, 4, 512, batch_first=True, dropout=0.0)
     train = trainer(nn.Sequential(layer), nn.functional.mse_loss)
-    inputs = torch.randn(4, 64 if fixed else 512, 64)
+    inputs = torch.randn(4, 64 if fixed else 512, 256)
     while True:
         train(inputs, inputs)
         yield
@@ -217,8 +218,8 @@ def padded_to_the_longest(fixed: bool) -> Iterator[None]:
 def too_many_threads(fixed: bool) -> Iterator[None]:
     """Sixteen threads on two cores; fixed: two."""
     torch.set_num_threads(2 if fixed else 16)
-    train = trainer(mlp(width=256, depth=8))
-    batch = rows(64, 256)
+    train = trainer(mlp(depth=8))
+    batch = rows(128)
     while True:
         train(*batch)
         yield

@@ -13,8 +13,8 @@ UNITS = 100
 
 def more_work(percent: int) -> Callable[[bool], Iterator[None]]:
     def steps(fixed: bool) -> Iterator[None]:
-        train = trainer(mlp(width=256, depth=2))
-        batch = rows(48, 256)
+        train = trainer(mlp(depth=2))
+        batch = rows(64)
         while True:
             for _ in range(UNITS if fixed else UNITS + percent):
                 train(*batch)
