@@ -4,6 +4,7 @@
 # make lint    checks only
 # make docs    the documentation site, in build/site
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
+# make truth   record real training jobs, judge their diagnoses, write docs/how-right-it-is.md
 # make bench   measure reading, and how often the diagnosis is right
 # make fuzz    look for files and requests that break something
 # make soak    disturb a TensorBoard for half an hour

@@ -21,8 +21,9 @@ from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
 # by up to 1%.
 LEAST_SHARE = 0.02
 
-# More than chance: own times vary from step to step, and their mean by this many standard errors. Of 30 real
-# healthy jobs of two to eight ranks on a busy CPU, the slowest rank is up to 3.4 above its peers.
+# More than chance: own times vary from step to step, and their mean by this many standard errors. In some
+# sixty recordings of healthy jobs of two to eight ranks on a CPU, the slowest rank is up to 4.3 above its
+# peers, and once 5.5.
 CERTAIN = 5.0
 
 # Now and then a rank is slow by this many times what a usual rank varies by from step to step.
