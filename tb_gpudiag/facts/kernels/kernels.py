@@ -158,8 +158,17 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
     here = kernels.is_kernel | match_some(events, gpu_copies.ON_DEVICE, kernels.event)
     here &= (operator != NONE) & match_some(events, operators.DATA_MOVER, operator)
     if here.any():
-        found[here] = host.purpose(_OPERATORS, len(Move))[0][operator[here]]
+        found[here] = moves_of(host, operator[here])
         # A copy by the copy engine moves bytes as they are: both tensors have the same format and layout.
-        found[(found != NONE) & (found != len(Move)) & ~kernels.is_kernel] = Move.COPY
+        found[(found != NONE) & ~kernels.is_kernel] = Move.COPY
     found[kernels.is_kernel & match_some(events, LAYOUT_KERNEL, kernels.event)] = Move.LAYOUT
+    return found
+
+
+def moves_of(host: Host, operator: Int64) -> Int64:
+    """Return the Move of operators, or NONE, shape (k,)."""
+    found = np.full(len(operator), NONE, np.int64)
+    here = (operator != NONE) & match_some(host.events, operators.DATA_MOVER, operator)
+    if here.any():
+        found[here] = host.purpose(_OPERATORS, len(Move))[0][operator[here]]
     return np.where(found == len(Move), NONE, found)

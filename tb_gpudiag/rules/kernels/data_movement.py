@@ -1,12 +1,30 @@
-"""GD506: GPU time spent on casts, layout changes and tensor copies."""
+"""GD506: time spent on casts, layout changes and tensor copies: of the GPU, or of a job on the CPU."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.kernels import Move, find_moves
+from tb_gpudiag.facts.kernels.kernels import Move, find_moves, moves_of
+from tb_gpudiag.facts.waiting.overhead import SMALL_NS
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    RuleAnswer,
+    Saving,
+    Severity,
+)
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 CODE = fix_code(__name__)
@@ -15,6 +33,11 @@ CODE = fix_code(__name__)
 # convolutional net whose GPU library needs another layout 8%. The common rule of thumb, aten::copy_ at 40% of
 # an operator table, counts host time including waits and says little about the GPU.
 LEAST_SHARE = 0.05
+
+# A CPU moves a tensor about as fast as it does simple arithmetic on it: healthy jobs have copies, too.
+LEAST_CPU_SHARE = 0.20
+
+_URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
 _KINDS = {
     Move.CAST: ("casts", "Keep one dtype throughout the model.", CODE["cast"]),
@@ -25,7 +48,11 @@ _KINDS = {
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find GPU work launched by casting, copying and layout operators, and the layout kernels that libraries
-    add around their own."""
+    add around their own. On a CPU, find such operators."""
+    if facts.on_cpu:
+        return _on_cpu(facts)
+    if facts.device is None:
+        return NO_GPU
     time = KernelTime(facts)
     move = find_moves(time.kernels, facts.host)
     chosen = move >= 0
@@ -48,16 +75,12 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         title=f"Data movement on the GPU takes {time.of_window(cost_ns)} of the time, mostly {main}",
         summary="Casts, layout changes and copies read and write whole tensors and compute nothing. "
         f"They take {of_busy}.",
-        fix=Fix(
-            advice,
-            code,
-            "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        ),
+        fix=Fix(advice, code, _URL),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "estimate"),
         evidence=[
             time.evidence("Data movement", cost_ns),
-            *(_kind_evidence(kind, ns, int((move == kind).sum())) for ns, kind in kinds),
+            *(_kind_evidence(kind, ns, int((move == kind).sum()), _ON_GPU) for ns, kind in kinds),
             Evidence("All data movement", of_busy),
         ],
         places=time.places(chosen),
@@ -66,11 +89,46 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _kind_evidence(kind: Move, nanoseconds: int, launched: int) -> Evidence:
+def _on_cpu(facts: Facts) -> RuleAnswer:
+    """Find operators of the main thread that move data, and are long enough to be more than their call."""
+    lost, host = lost_time(facts), facts.host
+    called = np.where(lost.event == NONE, NONE, host.operator[lost.event])
+    long = (called != NONE) & (host.events.duration_ns[called] >= SMALL_NS)
+    move = np.where(long & lost.of(Cause.DISPATCH), moves_of(host, called), NONE)
+    chosen = move != NONE
+    cost_ns = lost.total_ns(chosen)
+    if lost.share(cost_ns) < LEAST_CPU_SHARE:
+        return Clear(
+            f"casts, layout changes and copies take {share(cost_ns, lost.window_ns)} of the step window"
+        )
+    kinds = sorted(
+        ((lost.total_ns(move == kind), kind) for kind in Move if (move == kind).any()), reverse=True
+    )
+    main, advice, code = _KINDS[kinds[0][1]]
+    return Finding(
+        title=lost.sentence("Data movement", cost_ns) + f", mostly {main}",
+        summary="Casts, layout changes and copies read and write whole tensors and compute nothing.",
+        fix=Fix(advice, code, _URL),
+        cost_ns=cost_ns,
+        saving=Saving(0, cost_ns, "estimate"),
+        evidence=[
+            Evidence.of_window("Data movement", cost_ns, lost.window_ns),
+            *(
+                _kind_evidence(kind, ns, len(np.unique(called[move == kind])), ("operator", "operators"))
+                for ns, kind in kinds
+            ),
+        ],
+        places=places(host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
+        ranges=lost.ranges(chosen),
+    )
+
+
+_ON_GPU = ("kernel or copy", "kernels and copies")
+
+
+def _kind_evidence(kind: Move, nanoseconds: int, launched: int, noun: tuple[str, str]) -> Evidence:
     label = _KINDS[kind][0].capitalize()
-    return Evidence(label, duration(nanoseconds), (number(launched, "kernel or copy", "kernels and copies"),))
+    return Evidence(label, duration(nanoseconds), (number(launched, *noun),))
 
 
-RULE = Rule(
-    "GD506", "data_movement", "Data movement on the GPU", check, needs_gpu=True, severity=Severity.INFO
-)
+RULE = Rule("GD506", "data_movement", "Data movement", check, severity=Severity.INFO)

@@ -113,5 +113,28 @@ def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 
 
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
+def test_cannot_tell_if_the_gpu_was_not_recorded(tmp_path: Path) -> None:
+    trace = TraceBuilder()  # has a GPU
+    trace.thread().step(0, at=STEP_AT, us=STEP_US).op("aten::copy_", at=STEP_AT, us=900)
+    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_a_job_on_the_cpu_without_copies_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(without_gpu(), tmp_path)))
+
+
+@pytest.mark.parametrize(("us", "fires"), [(210, True), (190, False)])
+def test_casts_of_a_job_on_the_cpu(us: float, fires: bool, tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.op("aten::mm", at=STEP_AT, us=500)
+    main.op("aten::to", at=STEP_AT + 500, us=us).op("aten::_to_copy", at=STEP_AT + 500, us=us)
+    main.op("aten::copy_", at=STEP_AT + 500, us=us)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    if fires:
+        found = finding(answer)
+        assert found.cost_ns == us * 1_000
+        assert found.title.endswith("of the main thread's time, mostly casts")
+    else:
+        assert is_clear(answer)

@@ -73,7 +73,7 @@ def double_precision(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="compute", rules="GD303 GD506 ")
+@job(limiters="compute", rules="GD303 GD506")
 def copies_for_layout(fixed: bool) -> Iterator[None]:
     """Large tensors are transposed and made contiguous again and again; fixed: not at all."""
     train = trainer(mlp())
