@@ -97,9 +97,9 @@ def _times(base: Side, candidate: Side) -> float:
     shorter."""
     one, other = _by_operator(base), _by_operator(candidate)
     shared = [key for key in one if key in other]
-    weight = np.array([one[key][1] for key in shared])
+    weight = np.sqrt([one[key][1] * other[key][1] for key in shared])  # the same both ways round
     whole = [sum(time for _, time in rows.values()) for rows in (one, other)]
-    part = [weight.sum(), sum(other[key][1] for key in shared)]
+    part = [sum(rows[key][1] for key in shared) for rows in (one, other)]
     if len({operator for _, operator, _ in shared}) < LEAST_OPERATORS or any(
         own < MOST_OF_WORK * all_ for own, all_ in zip(part, whole, strict=True)
     ):

@@ -57,9 +57,9 @@ def healthy_lstm(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job()
+@job(allowed="GD102")
 def healthy_gru(fixed: bool) -> Iterator[None]:
-    """A GRU with gradients clipped by torch."""
+    """A GRU with gradients clipped by torch, which runs it as 7,000 small operators: a finding may say so."""
     model = Recurrent(nn.GRU)
     optimizer = torch.optim.Adam(model.parameters())
     inputs, targets = torch.randn(64, 64, 128), torch.randint(10, (64,))

@@ -303,8 +303,9 @@ def averaged(average: torch.nn.Module, model: torch.nn.Module) -> torch.nn.Modul
 
 def smoothed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     found = values.copy()
-    for column in range(1, values.shape[1]):
-        found[:, column] = 0.9 * found[:, column - 1] + 0.1 * values[:, column]
+    for _ in range(3):
+        for column in range(1, values.shape[1]):
+            found[:, column] = 0.9 * found[:, column - 1] + 0.1 * values[:, column]
     return found
 
 

@@ -165,7 +165,7 @@ class Files(Rows):
 @job(limiters="input", rules="GD101", functions="__getitem__ read_bytes")
 def file_per_sample(fixed: bool) -> Iterator[None]:
     """A file is opened and read for each sample."""
-    train = trainer(mlp(depth=6))
+    train = trainer(mlp())
     slow = DataLoader(Files(False), batch_size=BATCH)
     for inputs, targets in endless(fast_loader() if fixed else slow):
         train(inputs, targets)
