@@ -89,5 +89,6 @@ def test_hundreds_of_recordings_leave_nothing_behind(tmp_path: Path) -> None:
         assert memory_bytes("self") - memory < 20 * MIB
         assert helper_bytes() - helper < 100 * MIB
         assert RECORDINGS / 2 < made.skipped < RECORDINGS * 9 / 10
-    assert len(list((tmp_path / "log").iterdir())) == 5
+    # What was not diagnosed stays in any case.
+    assert made.skipped <= len(list((tmp_path / "log").iterdir())) <= made.skipped + 5
     assert not any(thread.name == "gpudiag-training" for thread in threading.enumerate())

@@ -74,20 +74,28 @@ def _judged(median: Difference, mean: Difference, noise: Noise) -> Judgement:
     """Judge comparable sides by the median step, unless slow steps make the mean step contradict it."""
     verdict, within = _by_median(median, noise)
     if verdict in (FASTER, SLOWER):
-        if median.value * mean.value < 0 and abs(mean.share) > SAME_WITHIN:
-            shorter = ("median", "mean") if verdict == FASTER else ("mean", "median")
-            return _cannot_tell(f"the {shorter[0]} step is shorter and the {shorter[1]} step longer")
-        explained = noise.explains(median.base, median.candidate)
-        return _cannot_tell(noise.machine) if explained else Judgement(verdict)
+        contradicted = median.value * mean.value < 0 and abs(mean.share) > SAME_WITHIN
+        return (
+            _contradicted(verdict) if contradicted else _unless_explained(Judgement(verdict), median, noise)
+        )
     if mean.significant and not noise.hides(mean.base, mean.candidate):
-        if noise.explains(mean.base, mean.candidate):
-            return _cannot_tell(noise.machine)
-        return Judgement(SLOWER if mean.value > 0 else FASTER, by_mean=True)
+        by_mean = Judgement(SLOWER if mean.value > 0 else FASTER, by_mean=True)
+        return _unless_explained(by_mean, mean, noise)
     if noise.why and noise.least > SAME_AT_MOST:
         return _cannot_tell(noise.why)
     if verdict == SAME and abs(mean.share) > SAME_AT_MOST:
         return _cannot_tell("median steps are the same, and some steps are slow")
     return Judgement(SAME, within) if verdict == SAME else _cannot_tell("the steps vary too much")
+
+
+def _contradicted(verdict: str) -> Judgement:
+    shorter, longer = ("median", "mean") if verdict == FASTER else ("mean", "median")
+    return _cannot_tell(f"the {shorter} step is shorter and the {longer} step longer")
+
+
+def _unless_explained(judged: Judgement, difference: Difference, noise: Noise) -> Judgement:
+    explained = noise.explains(difference.base, difference.candidate)
+    return _cannot_tell(noise.machine) if explained else judged
 
 
 def _cannot_tell(reason: str) -> Judgement:

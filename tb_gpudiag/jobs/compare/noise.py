@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +35,13 @@ MOST_OF_WORK: Final = 0.5
 LEAST_OPERATORS: Final = 4
 EXPLAINED: Final = 0.75
 MOST_TIMES: Final = 2.0
+
+
+Key = tuple[str, str, str]
+"""Name, operator and shapes."""
+
+Rows = dict[Key, tuple[float, float]]
+"""Count and time of each."""
 
 
 @dataclass(frozen=True)
@@ -97,30 +105,31 @@ def _times(base: Side, candidate: Side) -> float:
     shorter."""
     one, other = _by_operator(base), _by_operator(candidate)
     shared = [key for key in one if key in other]
-    weight = np.sqrt([one[key][1] * other[key][1] for key in shared])  # the same both ways round
-    whole = [sum(time for _, time in rows.values()) for rows in (one, other)]
-    part = [sum(rows[key][1] for key in shared) for rows in (one, other)]
-    if len({operator for _, operator, _ in shared}) < LEAST_OPERATORS or any(
-        own < MOST_OF_WORK * all_ for own, all_ in zip(part, whole, strict=True)
-    ):
+    if len({operator for _, operator, _ in shared}) < LEAST_OPERATORS:
         return 1.0
+    if any(_time(rows, shared) < MOST_OF_WORK * _time(rows, rows) for rows in (one, other)):
+        return 1.0
+    weight = np.sqrt([one[key][1] * other[key][1] for key in shared])  # the same both ways round
     each = np.array([_mean(other[key]) / max(1e-9, _mean(one[key])) for key in shared])
     order = np.argsort(each)
     so_far = np.cumsum(weight[order])
-    low, middle, high = (
-        float(each[order][np.searchsorted(so_far, q * so_far[-1])]) for q in (0.25, 0.5, 0.75)
-    )
+    places = np.searchsorted(so_far, np.array([0.25, 0.5, 0.75]) * so_far[-1])
+    low, middle, high = each[order][places].tolist()
     all_differ = low > 1 or high < 1
     return middle if all_differ and 1 / MOST_TIMES <= middle <= MOST_TIMES else 1.0
+
+
+def _time(rows: Rows, keys: Iterable[Key]) -> float:
+    return sum(rows[key][1] for key in keys)
 
 
 def _mean(counted: tuple[float, float]) -> float:
     return counted[1] / max(1e-9, counted[0])
 
 
-def _by_operator(side: Side) -> dict[tuple[str, str, str], tuple[float, float]]:
+def _by_operator(side: Side) -> Rows:
     """Return count and time of each kernel, or operator of a CPU, with its shapes."""
-    found: dict[tuple[str, str, str], tuple[float, float]] = {}
+    found: Rows = {}
     for digest in side.digests:
         table = digest.kernels
         keys = zip(*(texts(table, column) for column in ("name", "operator", "shapes")), strict=True)

@@ -147,10 +147,13 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     ]
     lost = lost_time(facts)
     found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
-    # On a CPU, other processes make the same work take longer.
-    same = not only and all(cause in _SAME_OPERATORS for _, _, cause in _grown(uneven)[:1])
-    by_chance = facts.device is None and same
+    by_chance = facts.device is None and not only and _runs_the_same_longer(uneven)
     return replace(found, severity=Severity.INFO) if by_chance else found
+
+
+def _runs_the_same_longer(uneven: _Uneven) -> bool:
+    """Whether slow steps take longer for the same operators, as they do beside other processes on a CPU."""
+    return all(cause in _SAME_OPERATORS for _, _, cause in _grown(uneven)[:1])
 
 
 def _finding(

@@ -8,7 +8,6 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Move, find_moves, moves_of
-from tb_gpudiag.facts.waiting.overhead import SMALL_NS
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -22,6 +21,7 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
+from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.wording.format import share
@@ -93,8 +93,8 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
     """Find operators of the main thread that move data, and are long enough to be more than their call."""
     lost, host = lost_time(facts), facts.host
     called = np.where(lost.event == NONE, NONE, host.operator[lost.event])
-    long = (called != NONE) & (host.events.duration_ns[called] >= SMALL_NS)
-    move = np.where(long & lost.of(Cause.DISPATCH), moves_of(host, called), NONE)
+    chosen = lost.of(Cause.DISPATCH) & ~in_overhead(lost, facts.small_operators)
+    move = np.where(chosen, moves_of(host, called), NONE)
     chosen = move != NONE
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_CPU_SHARE:
