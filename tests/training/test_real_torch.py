@@ -22,16 +22,20 @@ DEADLINE_S = 115
 @pytest.fixture(scope="module")
 def jobs(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of jobs of one and of two ranks, run by one process: importing torch costs more than a job."""
-    folder = tmp_path_factory.mktemp("jobs")
     gloo = torch.distributed.is_available() and torch.distributed.is_gloo_available()
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder), "1", *["2"] * gloo],
-        capture_output=True,
-        timeout=DEADLINE_S,
-        env=worker_environment(),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    for _ in range(2):
+        folder = tmp_path_factory.mktemp("jobs")
+        done = subprocess.run(
+            [sys.executable, str(PROGRAM), str(folder), "1", *["2"] * gloo],
+            capture_output=True,
+            timeout=DEADLINE_S,
+            env=worker_environment(),
+            check=False,
+        )
+        print(done.stderr.decode(errors="replace"))
+        if b"Connection closed by peer" not in done.stderr:  # gloo's ranks do not always find one another
+            break
+    assert done.returncode == 0
     return folder
 
 
