@@ -36,14 +36,14 @@ export function JobVerdict({ job }: { job: JobReport }) {
         {collectives && (
           <>
             <Fact
-              name="Waiting for other ranks"
-              value={time(collectives.waiting_us)}
-              note="Time in collectives spent waiting for ranks that arrive later, summed over ranks"
+              name="Waiting, mean rank"
+              value={time(ranks.reduce((sum, rank) => sum + rank.waiting_us, 0) / Math.max(1, ranks.length))}
+              note="Time that a rank spends in collectives, waiting for ranks that arrive later"
             />
             <Fact
               name="Transfer"
               value={time(collectives.transfer_us)}
-              note="Time in collectives after the last rank has arrived, summed over ranks"
+              note="Time in collectives after the last rank has arrived, summed over collectives"
             />
           </>
         )}
