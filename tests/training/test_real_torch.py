@@ -33,7 +33,7 @@ def jobs(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
             check=False,
         )
         print(done.stderr.decode(errors="replace"))
-        if b"Connection closed by peer" not in done.stderr:  # gloo's ranks do not always find one another
+        if not done.returncode:  # gloo's ranks do not always find one another
             break
     assert done.returncode == 0
     return folder
