@@ -24,9 +24,9 @@ ONE_ON_CPU: Final = 0.50
 # 67%.
 RANKS_ON_CPU: Final = 1.0
 
-# Two recordings a side show the noise, if roughly: medians that differ by chance are in one of 50 pairs apart
-# by this many times what the recordings of a side are.
-SPREADS: Final = 4.0
+# Two recordings a side show the noise, if roughly: of pairs that differ by chance (200,000 drawn from normal
+# distributions), at most one in 100 is apart by this many times what the recordings of a side are.
+SPREADS: Final = 6.0
 
 # The machine was slower if equal operators took longer, all of those that take the middle half of the time.
 # They have to be at least this much of all work and this many operators, and explain this much of the

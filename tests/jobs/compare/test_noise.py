@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tb_gpudiag.digest.digest import Digest
@@ -62,6 +63,14 @@ def test_two_recordings_a_side_show_their_noise() -> None:
     found = compare(several([1000, 1030], "a"), several([1080, 1075], "b"))
     assert found.verdict == CANNOT_TELL
     assert "recordings of one side differ by 3.0%" in found.sentence.replace("\u00a0", " ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+def test_two_recordings_a_side_of_equal_code_are_rarely_told_apart(noise: float) -> None:
+    draws = 1000 * (1 + noise * np.random.default_rng(1).normal(size=(200, 2, 2)))
+    found = [compare(several(base, "a"), several(candidate, "b")).verdict for base, candidate in draws]
+    assert found.count(FASTER) + found.count(SLOWER) <= 4
 
 
 def test_two_equal_recordings_a_side_are_the_same() -> None:
