@@ -56,6 +56,7 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
+from tb_gpudiag.facts.waiting.without_gradients import without_gradients
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.kernel_names import amd_architecture
 
@@ -297,6 +298,11 @@ class Facts:
     def small_operators(self) -> Bool:
         """Mask of the events in operators that are mostly overhead on the CPU, shape (n,)."""
         return in_small_operators(self.host)
+
+    @cached_property
+    def without_gradients(self) -> Bool:
+        """Mask of the events that run while gradients are off, beside the training, shape (n,)."""
+        return without_gradients(self.host)
 
     @cached_property
     def allocator_calls(self) -> AllocatorCalls:

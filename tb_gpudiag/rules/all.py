@@ -12,6 +12,7 @@ from tb_gpudiag.rules.idle import (
 )
 from tb_gpudiag.rules.kernels import (
     data_movement,
+    evaluation_in_step,
     fp32_matmul,
     fp64_kernels,
     low_bandwidth,
@@ -63,7 +64,8 @@ RULES: tuple[Rule, ...] = (
     low_bandwidth.RULE,
     data_movement.RULE,
     memory_bound_kernels.RULE,
-    # The same time seen another way: claims none.
+    # The same time seen another way: these claim none.
+    evaluation_in_step.RULE,
     step_variance.RULE,
     # Memory: these claim no time.
     memory_leak.RULE,

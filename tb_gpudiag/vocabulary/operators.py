@@ -76,6 +76,11 @@ SINGLE_VALUE = any_of(r"aten::(item|_local_scalar_dense|equal)")
 
 # Operators that only get memory, for the operator that called them.
 GETS_MEMORY = any_of(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")
+# Operators that make a tensor from nothing, or from numbers. Autograd does not see them.
+MAKES_TENSOR = any_of(
+    r"aten::(_?empty|new|zeros|ones|full|rand|arange|linspace|eye|normal|scalar_tensor|tri[lu]_indices)\w*",
+    r"aten::(detach_?|lift_fresh|alias)",
+)
 # Operators that make one larger tensor of several.
 JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
 # Operators with which a job makes a copy of its own to keep. A graph keeps batches: copies to a device.

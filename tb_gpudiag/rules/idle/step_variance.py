@@ -32,7 +32,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
-from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
+from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
 from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.wording.format import count, one_line, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
@@ -147,8 +147,19 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     ]
     lost = lost_time(facts)
     found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
-    by_chance = facts.device is None and not only and _runs_the_same_longer(uneven)
-    return replace(found, severity=Severity.INFO) if by_chance else found
+    is_unseen = _is_unseen(uneven, lost, facts)
+    by_chance = not only and _runs_the_same_longer(uneven)
+    if facts.device is None and (by_chance or is_unseen):
+        found = replace(found, severity=Severity.INFO)
+    return replace(found, sure=not is_unseen)
+
+
+def _is_unseen(uneven: _Uneven, lost: Lost, facts: Facts) -> bool:
+    """Whether the trace does not show what most of the extra time is."""
+    cause = next((cause for _, _, cause in _grown(uneven)), None)
+    python = lost.of(Cause.PYTHON)
+    unseen_ns = lost.total_ns(python & unseen(lost, facts))
+    return cause is Cause.PYTHON and unseen_ns >= MOSTLY_UNSEEN * lost.total_ns(python)
 
 
 def _runs_the_same_longer(uneven: _Uneven) -> bool:

@@ -124,7 +124,7 @@ def print_tensor_each_step(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="compute python", rules="GD102", functions="evaluate evaluate_each_step")
+@job(limiters="compute python", rules="GD102 GD511", functions="evaluate evaluate_each_step")
 def evaluate_each_step(fixed: bool) -> Iterator[None]:
     """The model is evaluated on a validation set after each step; fixed: every hundredth."""
     model = mlp()
@@ -276,7 +276,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     return found
 
 
-@job(limiters="python compute", rules="GD102 GD303", functions="averaged copy_model_each_step")
+@job(limiters="python compute", rules="GD102 GD303 GD511", functions="averaged copy_model_each_step")
 def copy_model_each_step(fixed: bool) -> Iterator[None]:
     """An average of the weights is kept by copying the model in each step; fixed: in place."""
     model = mlp(width=768)

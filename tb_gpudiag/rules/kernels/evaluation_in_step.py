@@ -1,0 +1,105 @@
+"""GD511: operators that run without gradients in the steps of a training, such as an evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import (
+    CannotTell,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    RuleAnswer,
+    Saving,
+    Severity,
+)
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.quantity import number, per_step
+
+CODE = fix_code(__name__)
+
+# The steps of public trainings spend up to 5% here, most of them none.
+LEAST_SHARE = 0.10
+
+_TITLE = "Work without gradients, beside the training, takes"
+
+
+def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
+    """Find the time of operators that run while gradients are off: on the GPU or, without one, on the main
+    thread."""
+    if facts.job.training is False:
+        return Clear("the trace shows no training")
+    if not facts.job.autograd_nodes:
+        return CannotTell(
+            "no operator has one of autograd's numbers, so it is unknown which ran without gradients",
+            "Record with ProfilerActivity.CPU, without CUDA graphs.",
+        )
+    return _on_main_thread(facts) if facts.device is None else _on_gpu(facts)
+
+
+def _on_main_thread(facts: Facts) -> RuleAnswer:
+    lost = lost_time(facts)
+    chosen = _among(facts.without_gradients, lost.event)
+    cost_ns = lost.total_ns(chosen)
+    if lost.share(cost_ns) < LEAST_SHARE:
+        return _clear(cost_ns, lost.window_ns)
+    found = _finding(facts, lost.event[chosen], cost_ns, lost.length_ns[chosen])
+    found.ranges.extend(lost.ranges(chosen))
+    return found
+
+
+def _on_gpu(facts: Facts) -> RuleAnswer:
+    time = KernelTime(facts)
+    chosen = _among(facts.without_gradients, time.kernels.origin)
+    cost_ns = time.total_ns(chosen)
+    if time.share(cost_ns) < LEAST_SHARE:
+        return _clear(cost_ns, time.window_ns)
+    found = _finding(facts, time.kernels.origin[chosen], cost_ns, time.kernels.duration_ns[chosen])
+    found.ranges.extend(time.ranges(chosen))
+    return found
+
+
+def _among(mask: Bool, event: Int64) -> Bool:
+    """Whether each event is in the mask; not where it is NONE."""
+    found: Bool = event != NONE
+    found[found] = mask[event[found]]
+    return found
+
+
+def _clear(cost_ns: int, window_ns: int) -> Clear:
+    return Clear(
+        "operators without gradients, beside the backward pass and the optimizer, take "
+        f"{share(cost_ns, window_ns)} of the step window"
+    )
+
+
+def _finding(facts: Facts, event: Int64, cost_ns: int, weight_ns: Int64) -> Finding:
+    """event: the host events of the time, and weight_ns how long each takes."""
+    window_ns = facts.window.duration_ns
+    operators = len(np.unique(facts.host.operator[event]))
+    whose = "the main thread's time" if facts.device is None else "the time"
+    return Finding(
+        title=f"{_TITLE} {share(cost_ns, window_ns)} of {whose}",
+        summary="Operators run with gradients switched off, outside the backward pass and the optimizer: an "
+        "evaluation, a second model, an average of the weights, statistics. The trace does not show whether "
+        "each step needs them.",
+        fix=Fix("Run what not every step needs in every hundredth.", CODE["rarely"]),
+        cost_ns=cost_ns,
+        saving=Saving(0, cost_ns),
+        evidence=[
+            Evidence.of_window("Without gradients", cost_ns, window_ns),
+            Evidence("Operators", number(operators, "operator"), per_step(operators, len(facts.steps))),
+        ],
+        places=places(facts.host, event, weight_ns, by_operator=not facts.recorded.stacks),
+    )
+
+
+RULE = Rule("GD511", "evaluation_in_step", "Evaluation in each step", check, severity=Severity.INFO)

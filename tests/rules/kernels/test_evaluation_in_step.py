@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.kernels.evaluation_in_step import RULE
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import duration, share_of
+from tests.builder import HostThread, TraceBuilder
+from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, finding, is_clear
+
+Act = Callable[[HostThread, float, float], object]
+"""Adds the work that is asked about: (thread, at, us)."""
+
+EVALUATES: Act = lambda main, at, us: main.op("aten::linear", at=at, us=us).op(  # noqa: E731
+    "aten::addmm", at=at + 1, us=us - 2
+)
+
+
+def _training(act: Act, us: float, *, gpu: bool, numbers: bool = True) -> TraceBuilder:
+    """Build a step of 1,000 µs: a forward pass, a backward pass, and `act` for so long. With a GPU, a kernel
+    runs for as long as `act` does."""
+    trace = TraceBuilder(devices=("GPU",) if gpu else ())
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
+    for number in range(2):
+        number_of = {"sequence": number + 1} if numbers else {}
+        main.op("aten::mm", at=STEP_AT + 10 * number, us=10, **number_of)
+    main.op("autograd::engine::evaluate_function: MmBackward0", at=STEP_AT + 20, us=100)
+    main.op("aten::mm", at=STEP_AT + 30, us=80)
+    main.frame("train.py(40): validate", at=STEP_AT + 130, us=us + 10)
+    act(main, STEP_AT + 135, us)
+    if gpu:
+        main.launch("gemm", at=STEP_AT + 137, us=2, runs_at=STEP_AT + 150, runs_us=us)
+        main.launch("gemm", at=STEP_AT + 142 + us, us=2, runs_at=STEP_AT + 150 + us, runs_us=850 - us)
+    return trace
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_an_evaluation_in_the_step_is_a_hint_with_its_function(gpu: bool, tmp_path: Path) -> None:
+    facts = facts_of(_training(EVALUATES, 300, gpu=gpu), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.cost_ns == 300_000
+    assert found.places[0].function == "validate"
+    figure = figures(found)["Without gradients"]
+    assert figure == (duration(300_000), share_of(300_000, facts.window.duration_ns, "of the step window"))
+    assert "evaluate(" in found.fix.code
+    assert not found.claims  # its kernels are other findings' as well
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_below_the_threshold_it_is_clear(gpu: bool, tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_training(EVALUATES, 80, gpu=gpu), tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda main, at, us: main.op("aten::linear", at=at, us=us, sequence=9),
+        lambda main, at, us: main.op("my_layer", at=at, us=us).op("aten::mm", at=at + 1, us=9, sequence=9),
+        lambda main, at, us: main.op("aten::randn", at=at, us=us),
+        lambda main, at, us: main.op("c10d::allreduce_", at=at, us=us),
+        lambda main, at, us: main.annotation("Optimizer.step#AdamW.step", at=at, us=us).op(
+            "aten::_fused_adamw_", at=at, us=us
+        ),
+    ],
+    ids=["with gradients", "with gradients inside", "makes a tensor", "collective", "optimizer"],
+)
+def test_other_work_of_a_training_is_clear(act: Act, tmp_path: Path) -> None:
+    for gpu in (True, False):
+        assert is_clear(RULE.check(facts_of(_training(act, 300, gpu=gpu), tmp_path / str(gpu))))
+
+
+def test_without_sequence_numbers_it_cannot_tell(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(_training(EVALUATES, 300, gpu=True, numbers=False), tmp_path)))
