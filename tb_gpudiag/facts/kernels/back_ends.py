@@ -70,9 +70,34 @@ def _marks(host: Host) -> tuple[Int64, Int64]:
     kind_of = [operation(name) for name in events.names]
     kinds = np.unique(np.array(kind_of or [""]), return_inverse=True)[1][events.name]
     for kind in np.unique(kinds[mark]).tolist():
-        own = np.flatnonzero(kinds[mark] == kind)
-        _pair(host, own, mark, calls[kinds[calls] == kind], found)
+        own, called = np.flatnonzero(kinds[mark] == kind), calls[kinds[calls] == kind]
+        for some, candidates in _by_size(host, own, mark, called):
+            _pair(host, some, mark, candidates, found)
     return mark, found
+
+
+def _by_size(host: Host, own: Int64, mark: Int64, calls: Int64) -> list[tuple[Int64, Int64]]:
+    """Split marks and calls of one kind by what they send, if each mark sends what some call does. A back end
+    with several threads can begin a large operation and a small one in either order."""
+    sent, called = _elements(host, mark[own]), _elements(host, calls)
+    if not np.isin(sent, called).all():
+        return [(own, calls)]
+    return [(own[sent == size], calls[called == size]) for size in np.unique(sent).tolist()]
+
+
+def _elements(host: Host, some: Int64) -> Int64:
+    """Return how many elements the inputs of some events have together, as far as they say so."""
+    shapes, place = np.unique(host.events.shapes[some], return_inverse=True)
+    texts = host.events.input_shapes
+    found: Int64 = np.array([_count(_list(texts, shape)) for shape in shapes.tolist()], np.int64)
+    return found[place]
+
+
+def _count(shape: list[Any], depth: int = 2) -> int:
+    """Return the elements of a tensor, or of all tensors in a list."""
+    if shape and all(type(size) is int for size in shape):
+        return math.prod(shape) if _are_sizes(shape) else 0
+    return sum(_count(one, depth - 1) for one in shape if isinstance(one, list)) if depth >= 0 else 0
 
 
 def _pair(host: Host, own: Int64, mark: Int64, calls: Int64, found: Int64) -> None:

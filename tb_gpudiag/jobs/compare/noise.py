@@ -24,9 +24,9 @@ ONE_ON_CPU: Final = 0.50
 # 67%.
 RANKS_ON_CPU: Final = 1.0
 
-# Two recordings a side show the noise, if roughly: of pairs that differ by chance (200,000 drawn from normal
-# distributions), at most one in 100 is apart by this many times what the recordings of a side are.
-SPREADS: Final = 6.0
+# Several recordings a side show the noise, the better the more there are. Student's t for 2, 3, … degrees of
+# freedom, two-sided: equal code is told apart by chance in at most one of 100 comparisons.
+STUDENT_T: Final = (9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355)
 
 # The machine was slower if equal operators took longer, all of those that take the middle half of the time.
 # They have to be at least this much of all work and this many operators, and explain this much of the
@@ -82,8 +82,8 @@ def noise_between(base: Side, candidate: Side) -> Noise:
     times = 1.0 if several else _times(base, candidate)
     if several:
         spread = max(_spread(side) for side in both)
-        why = f"recordings of one side differ by {share(spread)}"
-        return Noise(max(SAME_WITHIN, SPREADS * spread), why, times)
+        why = f"recordings of one side differ by {share(spread)}: record each side more often, by turns"
+        return Noise(max(SAME_WITHIN, _by_chance(base, candidate)), why, times)
     if base.on_gpu or candidate.on_gpu:
         return Noise(SAME_WITHIN, "", times)
     least = RANKS_ON_CPU if len(base.recordings[0]) > 1 else ONE_ON_CPU
@@ -98,6 +98,16 @@ def _spread(side: Side) -> float:
     """Return by what share the median steps of a side's recordings differ."""
     medians = side.medians_ns
     return float(medians.max() / max(1.0, medians.min()) - 1)
+
+
+def _by_chance(base: Side, candidate: Side) -> float:
+    """Return by what share the sides may differ by chance: Student's t-test of their recordings' median
+    steps."""
+    logs = [np.log(np.maximum(1.0, side.medians_ns)) for side in (base, candidate)]
+    freedom = sum(len(each) - 1 for each in logs)
+    variance = sum(float(((each - each.mean()) ** 2).sum()) for each in logs) / freedom
+    error = np.sqrt(variance * sum(1 / len(each) for each in logs))
+    return float(np.expm1(STUDENT_T[min(freedom - 2, len(STUDENT_T) - 1)] * error))
 
 
 def _times(base: Side, candidate: Side) -> float:

@@ -66,6 +66,13 @@ def test_two_recordings_a_side_show_their_noise() -> None:
 
 
 @pytest.mark.slow
+def test_four_noisy_recordings_a_side_show_a_small_difference() -> None:
+    draws = np.array([[1000], [1050]]) * (1 + 0.01 * np.random.default_rng(2).normal(size=(50, 2, 4)))
+    found = [compare(several(base, "a"), several(candidate, "b")).verdict for base, candidate in draws]
+    assert found.count(SLOWER) >= 45
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.01, 0.1])
 def test_two_recordings_a_side_of_equal_code_are_rarely_told_apart(noise: float) -> None:
     draws = 1000 * (1 + noise * np.random.default_rng(1).normal(size=(200, 2, 2)))

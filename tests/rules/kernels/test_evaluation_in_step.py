@@ -27,8 +27,7 @@ def _training(act: Act, us: float, *, gpu: bool, numbers: bool = True) -> TraceB
     main.step(0, at=STEP_AT, us=STEP_US)
     main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
     for number in range(2):
-        number_of = {"sequence": number + 1} if numbers else {}
-        main.op("aten::mm", at=STEP_AT + 10 * number, us=10, **number_of)
+        main.op("aten::mm", at=STEP_AT + 10 * number, us=10, sequence=number + 1 if numbers else None)
     main.op("autograd::engine::evaluate_function: MmBackward0", at=STEP_AT + 20, us=100)
     main.op("aten::mm", at=STEP_AT + 30, us=80)
     main.frame("train.py(40): validate", at=STEP_AT + 130, us=us + 10)
