@@ -64,8 +64,8 @@ RULES: tuple[Rule, ...] = (
     low_bandwidth.RULE,
     data_movement.RULE,
     memory_bound_kernels.RULE,
-    # The same time seen another way: these claim none.
-    evaluation_in_step.RULE,
+    evaluation_in_step.RULE,  # what it takes may be claimed by a rule about its kernels
+    # The same time seen another way: claims none.
     step_variance.RULE,
     # Memory: these claim no time.
     memory_leak.RULE,

@@ -95,9 +95,10 @@ class Saving:
 
 @dataclass(frozen=True)
 class Removable:
-    """What a fix removes, at least and at most: the two ends of a replayed saving."""
+    """What a fix removes, at least and at most: the two ends of a replayed saving. least: None if it may
+    remove nothing."""
 
-    least: Removal
+    least: Removal | None
     most: Removal
 
 

@@ -146,8 +146,9 @@ def _likely_saving_ns(finding: Finding) -> float:
     saving = finding.saving
     if saving is None:
         return finding.cost_ns
-    if saving.basis == "replayed":
-        sure = finding.removable.least.share if finding.removable is not None else 1.0
+    removable = finding.removable
+    if saving.basis == "replayed" and (removable is None or removable.least is not None):
+        sure = removable.least.share if removable is not None and removable.least is not None else 1.0
         return min(saving.low_ns, sure * finding.cost_ns)
     low_ns, high_ns = (min(ns, finding.cost_ns) for ns in (saving.low_ns, saving.high_ns))
     return low_ns + LIKELY_SHARE * (high_ns - low_ns)

@@ -80,7 +80,7 @@ def with_replayed_saving(replay: Replay, finding: Finding) -> Finding:
         return finding
     least, most = finding.removable.least, finding.removable.most
     high = _saved(replay, most)
-    low = high if least is most else _saved(replay, least)
+    low = high if least is most else 0 if least is None else _saved(replay, least)
     low, high = min(low, high), max(low, high)
     error_ns = round(replay.error * replay.measured.window_ns)
     low_ns = max(0, low - max(error_ns, round(LEAST_MARGIN * low)))

@@ -84,6 +84,13 @@ def figures(found: Finding) -> dict[str, tuple[Quantity | str, ...]]:
     return {evidence.label: (evidence.value, *evidence.details) for evidence in found.evidence}
 
 
+def removed_ns(found: Finding, facts: Facts) -> float:
+    """Return how much time of kernels the fix removes at most. The replay says what that saves."""
+    assert found.removable is not None
+    shorter = found.removable.most.shorter
+    return float((facts.events.duration_ns[shorter.event] * shorter.share).sum())
+
+
 def is_clear(answer: RuleAnswer) -> bool:
     return isinstance(answer, Clear)
 

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, coverage, merged, subtract, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.recording import Steps
@@ -28,6 +28,18 @@ from tb_gpudiag.facts.replay.simulation import NEVER, simulate
 PARTS = 10
 
 
+@dataclass(frozen=True, eq=False)
+class Shorter:
+    """GPU work that takes less time: event indices, and which share of each one's time vanishes. Shape (k,)
+    each."""
+
+    event: Int64
+    share: Float64
+
+
+NOTHING_SHORTER = Shorter(np.zeros(0, np.int64), np.zeros(0))
+
+
 @dataclass(frozen=True)
 class Removal:
     """What to remove: a share of host time, waits, and GPU work. What a fix slows down in return."""
@@ -36,6 +48,7 @@ class Removal:
     share: float = 1.0  # of that host time
     unblocked: tuple[int, ...] = ()  # event indices of calls that no longer wait
     dropped: tuple[int, ...] = ()  # event indices of launch calls whose work vanishes
+    shorter: Shorter = NOTHING_SHORTER
     slowed: Intervals = EMPTY  # other host time
     slower: float = 0.0  # the share of it that is added
 
@@ -170,6 +183,9 @@ class Replay:
             target = np.where(np.isin(calls.event, np.array(unblocked)), NONE, target)
         dropped = [event for change in changes for event in change.dropped]
         streams = _without(self._streams, np.isin(calls.event, np.array(dropped, np.int64)))
+        if any(len(change.shorter.event) for change in changes):
+            left_ns = np.minimum(streams.duration_ns, self._left_ns(changes))
+            streams = replace(streams, duration_ns=left_ns)
         begun, ends = simulate(calls, streams, between, inside, target)
         marks = begun[calls.event == NONE]
         last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
@@ -189,9 +205,20 @@ class Replay:
         gone = np.isin(work.launch, np.array(change.dropped, np.int64)) & work.linked
         # With the work, the turnaround before it vanishes.
         removed_ns += self._inside(start[gone] - HANDSHAKE_NS, end[gone])
-        end = np.where(gone, start, end)
+        left_ns = self._left_ns([change])
+        removed_ns += self._inside(start, end - left_ns)
+        end = np.where(gone, start, start + left_ns)
         busy_ns = [self._inside(start[stream.work], end[stream.work]) for stream in self._streams.each]
         return min(round(removed_ns), self._window.duration_ns - max(busy_ns, default=0))
+
+    def _left_ns(self, changes: Sequence[Removal]) -> Int64:
+        """Return how long each work still takes if several changes make it shorter, shape (g,)."""
+        left = np.ones(len(self._work))
+        for change in changes:
+            place = np.searchsorted(self._work.event, change.shorter.event)
+            np.multiply.at(left, place, 1 - change.shorter.share)
+        duration_ns = self._work.end_ns - self._work.start_ns
+        return np.where(left < 1, np.rint(left * duration_ns), duration_ns).astype(np.int64)
 
     def _inside(self, start: Int64, end: Int64) -> int:
         """Return how much of the window these stretches cover together."""

@@ -197,7 +197,7 @@ _FIXES = {
     ),
 }
 
-_ONCE = " Seen once, it may never happen again: record more steps."
+_ONCE = " In so few steps it may be chance: record more."
 
 _TOGETHER = Fix(
     "Let all ranks do this in the same step, so that they wait once, or move it to a thread of its own.",

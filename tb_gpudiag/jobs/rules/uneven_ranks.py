@@ -66,6 +66,9 @@ STAGE_SHARE = 0.08
 
 LEAST_STEPS = 2
 
+# Beside other processes, a rank on a CPU loses its core for a while in two of six steps.
+LEAST_STEPS_ON_CPU = 3
+
 
 @dataclass(frozen=True)
 class Uneven:
@@ -88,11 +91,13 @@ class Uneven:
     steps: int = 0
     work: Literal["", "more", "slower"] = ""
     slower: float = math.nan
+    on_cpu: bool = False
 
     @property
     def once(self) -> bool:
-        """Whether it was seen in one step only: nothing shows that it happens again."""
-        return self.pattern != "persistent" and self.steps < LEAST_STEPS
+        """Whether it was seen in so few steps that nothing shows that it happens again."""
+        least = LEAST_STEPS_ON_CPU if self.on_cpu else LEAST_STEPS
+        return self.pattern != "persistent" and self.steps < least
 
     @property
     def found(self) -> bool:
@@ -105,7 +110,7 @@ def find_uneven(facts: JobFacts) -> Uneven:
     excess, steps = own.excess_ns, len(own.steps)
     total, in_step_ns = excess.sum(axis=1), np.maximum(0, excess.max(axis=0))
     least_ns = LEAST_SHARE * max(1, int(own.step_ns.sum()), facts.job_ns)
-    even = Uneven("even", np.zeros(0, np.int64), int(in_step_ns.sum()), steps)
+    even = Uneven("even", np.zeros(0, np.int64), int(in_step_ns.sum()), steps, on_cpu=not facts.on_gpu)
     if even.high_ns < least_ns or not steps:
         return even
     if steps < LEAST_STEPS:
@@ -115,7 +120,7 @@ def find_uneven(facts: JobFacts) -> Uneven:
     slow = (total >= least_ns) & (own.certainty >= CERTAIN) & (total >= COMPARABLE * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
-        uneven = _described(facts, Uneven("persistent", persistent, 0, steps), every)
+        uneven = _described(facts, replace(even, pattern="persistent", members=persistent), every)
         by_design = (
             own.staged and uneven.work == "more" and uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum()
         )
@@ -128,9 +133,11 @@ def find_uneven(facts: JobFacts) -> Uneven:
         return even
     if by.max() >= MOST_OF_LOST * by.sum():
         worth &= excess.argmax(axis=0) == by.argmax()
-        uneven = _described(facts, Uneven("sometimes", np.array([int(by.argmax())]), 0, steps), worth)
+        uneven = _described(
+            facts, replace(even, pattern="sometimes", members=np.array([int(by.argmax())])), worth
+        )
     else:
-        uneven = _described(facts, Uneven("varying", np.flatnonzero(by), 0, steps), worth)
+        uneven = _described(facts, replace(even, pattern="varying", members=np.flatnonzero(by)), worth)
     by_chance = not facts.on_gpu and uneven.low_ns < least_ns
     return even if by_chance or _shares_cores(facts, uneven) else uneven
 

@@ -77,7 +77,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         f"They take {of_busy}.",
         fix=Fix(advice, code, _URL),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns, "estimate"),
+        removable=time.saving(chosen, cost_ns),
         evidence=[
             time.evidence("Data movement", cost_ns),
             *(_kind_evidence(kind, ns, int((move == kind).sum()), _ON_GPU) for ns, kind in kinds),

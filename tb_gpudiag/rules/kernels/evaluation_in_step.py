@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
@@ -32,17 +34,19 @@ LEAST_SHARE = 0.10
 _TITLE = "Work without gradients, beside the training, takes"
 
 
-def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find the time of operators that run while gradients are off: on the GPU or, without one, on the main
     thread."""
     if facts.job.training is False:
         return Clear("the trace shows no training")
+    if facts.job.autograd_nodes and not facts.host.in_backward.any():
+        return Clear("the trace shows no backward pass")
     if not facts.job.autograd_nodes:
         return CannotTell(
             "no operator has one of autograd's numbers, so it is unknown which ran without gradients",
             "Record with ProfilerActivity.CPU, without CUDA graphs.",
         )
-    return _on_main_thread(facts) if facts.device is None else _on_gpu(facts)
+    return _on_main_thread(facts) if facts.device is None else _on_gpu(facts, claimed)
 
 
 def _on_main_thread(facts: Facts) -> RuleAnswer:
@@ -52,19 +56,23 @@ def _on_main_thread(facts: Facts) -> RuleAnswer:
     if lost.share(cost_ns) < LEAST_SHARE:
         return _clear(cost_ns, lost.window_ns)
     found = _finding(facts, lost.event[chosen], cost_ns, lost.length_ns[chosen])
-    found.ranges.extend(lost.ranges(chosen))
-    return found
+    return replace(found, ranges=lost.ranges(chosen))
 
 
-def _on_gpu(facts: Facts) -> RuleAnswer:
+def _on_gpu(facts: Facts, claimed: Claimed) -> RuleAnswer:
     time = KernelTime(facts)
     chosen = _among(facts.without_gradients, time.kernels.origin)
-    cost_ns = time.total_ns(chosen)
-    if time.share(cost_ns) < LEAST_SHARE:
-        return _clear(cost_ns, time.window_ns)
-    found = _finding(facts, time.kernels.origin[chosen], cost_ns, time.kernels.duration_ns[chosen])
-    found.ranges.extend(time.ranges(chosen))
-    return found
+    total_ns, free = time.total_ns(chosen), time.free(chosen, claimed)
+    if time.share(total_ns) < LEAST_SHARE:
+        return _clear(total_ns, time.window_ns)
+    found = _finding(facts, time.kernels.origin[chosen], total_ns, time.kernels.duration_ns[chosen])
+    return replace(
+        found,
+        cost_ns=free.total,
+        claims={time.device.id: free},
+        ranges=time.ranges(chosen),
+        removable=time.saving(chosen, total_ns),
+    )
 
 
 def _among(mask: Bool, event: Int64) -> Bool:

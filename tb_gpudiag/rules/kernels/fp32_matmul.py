@@ -14,9 +14,9 @@ from tb_gpudiag.rules.rule import (
     Evidence,
     Finding,
     Fix,
+    Removable,
     Rule,
     RuleAnswer,
-    Saving,
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
@@ -33,6 +33,9 @@ LEAST_SHARE = 0.05
 # Tensor cores came with compute capability 7.0, TF32 and bf16 with 8.0.
 TENSOR_CORES = (7, 0)
 TF32 = (8, 0)
+
+# Large matmuls reach 80 to 95% of the stated FP32 peak, and at least half as much of the tensor cores' peak.
+LEAST_OF_PEAK = 0.5
 
 # A kernel that waits for memory takes half as long with numbers of half the size.
 HALF_THE_BYTES = 0.5
@@ -67,7 +70,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "faster, but unused meanwhile. " + _formats(with_tf32, tf32_gains),
         fix=_fix(with_tf32, tf32_gains, facts.job.training),
         cost_ns=cost_ns,
-        saving=Saving(0, matmuls_ns + others_ns, "estimate"),
+        removable=_removable(time, fp32, cost_ns, (tf32_ns, matmuls_ns)),
         evidence=[
             time.evidence("FP32 on CUDA cores", cost_ns),
             Evidence("FP32 kernels", number(int(fp32.sum()))),
@@ -101,6 +104,19 @@ def half_saving_ns(time: KernelTime, fp32: Bool, matmul_ns: int, peaks: Peaks | 
     ratio = 0.0 if peaks is None else peaks.fp32 / peaks.half
     others_ns = time.total_ns(_moves_fewer_bytes(time.kernels) & ~fp32)
     return round(matmul_ns * (1 - ratio)), round(others_ns * HALF_THE_BYTES)
+
+
+def _removable(time: KernelTime, fp32: Bool, cost_ns: int, saved_ns: tuple[int, int]) -> Removable:
+    """What the fix removes: at least of the FP32 matmuls, as TF32; at most also of kernels that move half the
+    bytes, in 16 bits. saved_ns: by TF32 and by 16 bits in these matmuls, at the stated peaks."""
+    tf32_ns, half_ns = saved_ns
+    whole_ns = time.total_ns(fp32)
+    least_ns = cost_ns - (cost_ns - tf32_ns) / LEAST_OF_PEAK
+    others = _moves_fewer_bytes(time.kernels) & ~fp32
+    return Removable(
+        time.shorter((fp32, least_ns / whole_ns)) if least_ns > 0 else None,
+        time.shorter((fp32, half_ns / whole_ns), (others, HALF_THE_BYTES)),
+    )
 
 
 def _moves_fewer_bytes(kernels: Kernels) -> Bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.wording.quantity import number, throughput
 
@@ -47,7 +47,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype",
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, fp64_saving_ns(cost_ns, peaks), "estimate"),
+        removable=time.saving(chosen, fp64_saving_ns(cost_ns, peaks)),
         evidence=[
             time.evidence("FP64 kernels", cost_ns),
             Evidence("Kernels", number(int(chosen.sum()))),

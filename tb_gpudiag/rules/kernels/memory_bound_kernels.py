@@ -8,7 +8,7 @@ from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.kinds import FAMILIES
@@ -76,7 +76,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns, "estimate"),
+        removable=time.saving(removable, cost_ns),
         evidence=[
             time.evidence("Memory-bound kernels", total_ns),
             *by_family,

@@ -20,7 +20,6 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Rule,
     RuleAnswer,
-    Saving,
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
@@ -89,7 +88,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             CODE["more_work"] + (f"\n\n{CODE['split']}" if matmuls else ""),
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns, "estimate"),
+        removable=time.saving(chosen, cost_ns),
         evidence=evidence,
         places=time.places(chosen, wasted_ns),
         ranges=time.ranges(chosen),

@@ -8,7 +8,7 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind, matrices, time_by_shapes
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
@@ -63,11 +63,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
         cost_ns=cost_ns,
-        saving=Saving(
-            0,
-            min(round(cost_ns * MOST_GAIN), _above_roofline_ns(time, chosen, cost_ns)),
-            "estimate",
-        ),
+        removable=time.saving(chosen, min(cost_ns * MOST_GAIN, _above_roofline_ns(time, chosen, cost_ns))),
         evidence=evidence,
         places=time.places(chosen),
         ranges=time.ranges(chosen),

@@ -6,7 +6,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
@@ -41,7 +41,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns + matmuls_ns, "estimate"),
+        removable=Removable(
+            None,
+            time.shorter(
+                (found.between, cost_ns / time.total_ns(found.between)),
+                (found.matmuls, min(1.0, matmuls_ns / max(1, time.total_ns(found.matmuls)))),
+            ),
+        ),
         evidence=[
             time.evidence("Between the matmuls", cost_ns),
             Evidence("Kernels between the matmuls", number(int(found.between.sum()))),

@@ -15,7 +15,8 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.multiprocessors import exposed
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
-from tb_gpudiag.rules.rule import Claimed, Evidence, Finding, Fix, Place, Range, Saving
+from tb_gpudiag.facts.replay.replay import Removal, Shorter
+from tb_gpudiag.rules.rule import Claimed, Evidence, Finding, Fix, Place, Range, Removable
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
 from tb_gpudiag.wording.format import share
@@ -74,6 +75,16 @@ class KernelTime:
         """A duration with its share of the step window."""
         return Evidence.of_window(label, nanoseconds, self.window_ns)
 
+    def shorter(self, *parts: tuple[Bool, float]) -> Removal:
+        """Chosen kernels without these shares of their time."""
+        event = [self.kernels.event[chosen] for chosen, _ in parts]
+        share = [np.full(len(some), gone) for some, (_, gone) in zip(event, parts, strict=True)]
+        return Removal(shorter=Shorter(np.concatenate(event), np.concatenate(share)))
+
+    def saving(self, chosen: Bool, saved_ns: float) -> Removable:
+        """A fix that saves at most so much of the time in which one of the chosen kernels ran."""
+        return Removable(None, self.shorter((chosen, min(1.0, saved_ns / max(1, self.total_ns(chosen))))))
+
     def places(self, chosen: Bool, weight_ns: Int64 | None = None) -> list[Place]:
         """Where the chosen kernels were launched, heaviest place first.
 
@@ -127,7 +138,7 @@ class BelowRoofline:
             summary=summary,
             fix=fix,
             cost_ns=self.cost_ns,
-            saving=Saving(0, self.cost_ns, "estimate"),
+            removable=time.saving(self.chosen, self.cost_ns),
             evidence=[
                 time.evidence(cost, self.cost_ns),
                 time.evidence("Kernels of these operators", time.total_ns(self.chosen)),

@@ -12,7 +12,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Removal
+from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
@@ -166,6 +166,37 @@ def test_work_that_vanishes_takes_no_time_on_the_gpu() -> None:
     saved_ns = facts.replay.unchanged.window_ns - facts.replay.run(change).window_ns
     assert saved_ns == 101 * US  # with the turnaround before it
     assert saved_ns <= facts.replay.most_saved(change) <= 111 * US
+
+
+def half_as_long(facts: Facts) -> Removal:
+    event = facts.work.event
+    return Removal(shorter=Shorter(event, np.full(len(event), 0.5)))
+
+
+def test_shorter_kernels_save_their_time_where_the_gpu_is_the_limit() -> None:
+    facts = facts_of(two_steps(0))
+    saved_ns = facts.replay.unchanged.window_ns - facts.replay.run(half_as_long(facts)).window_ns
+    assert saved_ns == pytest.approx(2 * 10 * 25 * US, abs=30 * US)
+    assert saved_ns <= facts.replay.most_saved(half_as_long(facts))
+
+
+def test_shorter_kernels_save_nothing_where_the_gpu_waits_for_the_host() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1_000)
+    for i in range(10):
+        main.launch("gemm", at=100 * i, us=5, runs_at=100 * i + 10, runs_us=40)
+    main.launch("gemm", at=990, us=5, runs_at=1_000, runs_us=1)
+    facts = facts_of(trace)
+    saved_ns = facts.replay.unchanged.window_ns - facts.replay.run(half_as_long(facts)).window_ns
+    assert saved_ns <= US
+    assert facts.replay.most_saved(half_as_long(facts)) == pytest.approx(200 * US, abs=2 * US)
+
+
+def test_two_changes_of_one_kernel_never_remove_it_twice() -> None:
+    facts = facts_of(two_steps(0))
+    twice = facts.replay.run(half_as_long(facts), half_as_long(facts)).window_ns
+    assert 0 < twice < facts.replay.run(half_as_long(facts)).window_ns
 
 
 @pytest.mark.slow

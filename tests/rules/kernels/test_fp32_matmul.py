@@ -18,6 +18,7 @@ from tests.rules.stage import (
     finding,
     healthy,
     is_clear,
+    removed_ns,
     without_gpu,
 )
 
@@ -43,9 +44,11 @@ def test_fires_on_fp32_matmuls_and_bounds_the_saving_by_the_peaks(tmp_path: Path
     facts = matmul("ampere_sgemm_128x64_nn", 0.5, A100, tmp_path)
     found = finding(RULE.check(facts))
     assert found.cost_ns == 500_000
-    assert found.saving is not None
-    # 312 TFLOP/s instead of 19.5, and TF32's 156.
-    assert (found.saving.high_ns, found.saving.basis) == (468_750, "estimate")
+    # 312 TFLOP/s instead of 19.5, and TF32's 156, of which half is sure.
+    assert removed_ns(found, facts) == 468_750
+    assert found.removable is not None
+    assert found.removable.least is not None
+    assert found.removable.least.shorter.share.tolist() == [pytest.approx(0.75)]
     assert figures(found)["Saved by TF32 at the stated peaks"] == (duration(437_500),)
     assert (found.places[0].file, found.places[0].operator) == ("train.py", "aten::mm")
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.WARNING
@@ -76,16 +79,16 @@ def test_16_bits_also_halve_the_bytes_of_other_fp32_kernels(tmp_path: Path) -> N
     ):
         main.launch(name, at=STEP_AT + 10 * number, us=5, runs_at=begins, runs_us=us)
         begins += us
-    found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert found.saving is not None
-    assert found.saving.high_ns == 320_000 * (1 - 19.5 / 312) + 200_000 / 2
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert removed_ns(found, facts) == 320_000 * (1 - 19.5 / 312) + 200_000 / 2
 
 
 def test_tf32_is_no_gain_on_geforce(tmp_path: Path) -> None:
     geforce = DeviceProperties("NVIDIA GeForce RTX 4090", compute_major=8, compute_minor=9)
-    found = finding(RULE.check(matmul("ampere_sgemm_128x64_nn", 0.5, geforce, tmp_path)))
-    assert found.saving is not None
-    assert found.saving.high_ns == 250_000  # 165.2 TFLOP/s instead of 82.6
+    facts = matmul("ampere_sgemm_128x64_nn", 0.5, geforce, tmp_path)
+    found = finding(RULE.check(facts))
+    assert removed_ns(found, facts) == 250_000  # 165.2 TFLOP/s instead of 82.6
     assert "set_float32_matmul_precision" not in found.fix.code
     assert "TF32 is not faster" in found.summary
     assert not any("TF32" in label and "Saved" in label for label in figures(found))

@@ -92,6 +92,7 @@ def test_a_fix_removes_at_least_what_drained_the_queue_and_at_most_all(
     trace.thread(tid=main).sync("cudaEventSynchronize", at=900, us=20)  # the GPU has work queued beyond it
     removable = finding(RULE.check(facts_of(trace, tmp_path))).removable
     assert removable is not None
+    assert removable.least is not None
     assert len(removable.least.unblocked) == 1
     assert set(removable.least.unblocked) < set(removable.most.unblocked)
 
@@ -108,6 +109,7 @@ def test_a_fix_removes_the_copy_and_the_wait_after_it(operator: str, dropped: in
     facts = facts_of(one_gap(act, 400), tmp_path)
     removable = finding(RULE.check(facts)).removable
     assert removable is not None
+    assert removable.least is not None
     names = [facts.events.names[facts.events.name[i]] for i in removable.least.unblocked]
     assert names == ["cudaMemcpyAsync", "cudaStreamSynchronize"]
     assert len(set(removable.least.dropped) & set(facts.transfers.launch.tolist())) == dropped

@@ -107,6 +107,7 @@ def test_a_fix_removes_the_waits_and_part_of_the_copies(tmp_path: Path) -> None:
     facts = facts_of(trace, tmp_path)
     removable = finding(RULE.check(facts)).removable
     assert removable is not None
+    assert removable.least is not None
     assert len(removable.least.dropped) == 2
     assert len(removable.most.dropped) == 4
     assert removable.least.unblocked == removable.most.unblocked
