@@ -321,7 +321,7 @@ class Facts:
 
     @cached_property
     def host_tasks(self) -> HostTasks:
-        return find_host_tasks(self.host)
+        return find_host_tasks(self.host, self.work.launch[self.work.linked])
 
     @cached_property
     def replay(self) -> Replay:

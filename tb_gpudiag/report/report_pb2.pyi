@@ -343,6 +343,7 @@ class Verdict(_message.Message):
         memory: _ClassVar[Verdict.Limiter]
         initialization: _ClassVar[Verdict.Limiter]
         mixed: _ClassVar[Verdict.Limiter]
+        compile: _ClassVar[Verdict.Limiter]
     unknown: Verdict.Limiter
     input: Verdict.Limiter
     launch: Verdict.Limiter
@@ -354,6 +355,7 @@ class Verdict(_message.Message):
     memory: Verdict.Limiter
     initialization: Verdict.Limiter
     mixed: Verdict.Limiter
+    compile: Verdict.Limiter
     LIMITER_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]

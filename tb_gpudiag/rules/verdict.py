@@ -14,12 +14,13 @@ from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
-from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, COMPUTE_SHARE, LAUNCH_PART
+from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
@@ -31,8 +32,9 @@ MOSTLY_COMPUTING = 0.5
 # A smaller part is not worth calling a limiter: removing it would hardly be noticed.
 LEAST_SHARE = 0.10
 
-_ABOUT_HOST = {"GD102": "python", "GD104": "python", "GD201": "launch", "GD202": "launch"}
+_ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
 
+_ON_HOST = (Cause.PYTHON, *ISSUING)
 
 UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.PROFILER, Cause.UNRECORDED)
 """Idle time that no change of the job can be shown to remove."""
@@ -63,7 +65,8 @@ class WindowParts:
     synchronizing_ns: int
     refilling_ns: int
     allocator_ns: int
-    launching_ns: int  # CPU operator overhead, launch calls, launch latency
+    launching_ns: int  # from an operator to its kernel, in short gaps between kernels
+    operators_ns: int  # the same in long gaps: operators that take long on the host
     python_ns: int
     compiling_ns: int
     initialization_ns: int
@@ -86,9 +89,18 @@ class WindowParts:
             "copy": self.copying_ns,
             "communication": self.communicating_ns + self.in_collectives_ns,
             "memory": self.allocator_ns,
-            "host": self.launching_ns + self.python_ns + self.compiling_ns,
+            "host": sum(self.host.values()),
             "initialization": self.initialization_ns,
             "unknown": self.unexplained_ns,
+        }
+
+    @property
+    def host(self) -> dict[str, int]:
+        """What the host does while the GPU waits, by limiter."""
+        return {
+            "launch": self.launching_ns,
+            "python": self.python_ns + self.operators_ns,
+            "compile": self.compiling_ns,
         }
 
 
@@ -121,11 +133,12 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     lost = lost_time(facts)
     unseen_ns = lost.total_ns(unseen(lost, facts))
     if facts.device is not None and (little := little_work(facts)):
-        busy = split_window(facts.device.window_account, lost)
+        busy = split_window(facts.device.window_account, lost, facts.host_tasks)
         said = f"Only {little}: too little to say what limits a job. Record several steps."
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
     if facts.device is not None:
-        return _gpu(facts.device, lost, facts.steady, unseen_ns, ranked)
+        parts = split_window(facts.device.window_account, lost, facts.host_tasks)
+        return _gpu(parts, facts.device, facts.steady, unseen_ns, ranked)
     if facts.recorded.unread_accelerator:
         return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
     if facts.calls.begin_work:
@@ -135,8 +148,9 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     return _host(lost, in_overhead(lost, facts.small_operators), unseen_ns)
 
 
-def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int, ranked: Sequence[str]) -> Verdict:
-    parts = split_window(device.window_account, lost)
+def _gpu(
+    parts: WindowParts, device: DeviceFacts, steady: Steady, unseen_ns: int, ranked: Sequence[str]
+) -> Verdict:
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
     start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
     if steady.only_first_run:
@@ -155,25 +169,34 @@ def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int, ranked
     return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
 
 
-def split_window(account: TimeAccount, lost: Lost) -> WindowParts:
-    """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time."""
+def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks) -> WindowParts:
+    """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time.
+
+    Making random tensors on the host counts as data loading: that is what they stand for.
+    """
     refilling = np.zeros(len(Cause), np.int64)
     np.add.at(refilling, lost.cause, lost.drained_ns)
     idle = account.idle_ns[0] - refilling
 
+    own_ns = lost.length_ns - lost.drained_ns
+    making = lost.of(*_ON_HOST) & (tasks.of(lost.event) == HostTask.RANDOM)
+    made = np.bincount(lost.cause[making], weights=own_ns[making], minlength=len(Cause)).astype(np.int64)
+    long = lost.of(*ISSUING) & ~lost.issuing & ~making
+
     def total(*causes: Cause) -> int:
-        return int(sum(idle[cause] for cause in causes))
+        return int(sum(idle[cause] - made[cause] for cause in causes))
 
     return WindowParts(
         computing_ns=int(account.computing_ns[0]),
         copying_ns=int(account.copying_ns[0]),
         communicating_ns=int(account.communicating_ns[0]),
         in_collectives_ns=total(Cause.COLLECTIVE),
-        input_ns=total(Cause.INPUT),
+        input_ns=total(Cause.INPUT) + int(made.sum()),
         synchronizing_ns=total(Cause.SYNC),
         refilling_ns=int(refilling.sum()),
         allocator_ns=total(Cause.ALLOCATOR),
-        launching_ns=total(*ISSUING),
+        launching_ns=total(*ISSUING) - int(own_ns[long].sum()),
+        operators_ns=int(own_ns[long].sum()),
         python_ns=total(Cause.PYTHON),
         compiling_ns=total(Cause.COMPILE),
         initialization_ns=total(Cause.INITIALIZATION),
@@ -186,8 +209,10 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
     window_ns, by_limiter = parts.window_ns, parts.by_limiter
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
-    if parts.computing_ns >= COMPUTE_SHARE * window_ns or most_ns < LEAST_SHARE * window_ns:
+    if computing_limits(parts.computing_ns, most_ns, window_ns) or most_ns < LEAST_SHARE * window_ns:
         rest = f"the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}"
+        if most_ns >= LEAST_SHARE * window_ns:
+            return "compute", f"Computing takes {share(parts.computing_ns, window_ns)} of the time; {rest}."
         return "compute", f"Computing limits this job, so only faster kernels make it faster; {rest}."
     if most_ns < CLEAR_LEAD * by_limiter[second]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
@@ -216,9 +241,10 @@ def _left_out(steady: Steady) -> list[str]:
 
 
 def _host_limiter(parts: WindowParts, ranked: Sequence[str]) -> str:
-    mostly_launching = parts.launching_ns >= LAUNCH_PART * parts.by_limiter["host"]
-    by_share = "launch" if mostly_launching else "python"
-    return next((_ABOUT_HOST[rule] for rule in ranked if rule in _ABOUT_HOST), by_share)
+    """What the host mostly does. Where two are nearly as much, the first finding about them decides."""
+    by_time = sorted(parts.host, key=lambda part: -parts.host[part])
+    near = [part for part in by_time if parts.host[by_time[0]] < CLEAR_LEAD * parts.host[part]]
+    return next((_ABOUT_HOST[rule] for rule in ranked if _ABOUT_HOST.get(rule) in near), by_time[0])
 
 
 def _figures(parts: WindowParts) -> dict[str, str]:
@@ -232,7 +258,7 @@ def _figures(parts: WindowParts) -> dict[str, str]:
 def _host_parts(parts: WindowParts) -> str:
     """What the GPU waited for the host for, as the account calls it, without what took no time."""
     named = (
-        (parts.launching_ns, "CPU operator overhead and launches"),
+        (parts.launching_ns + parts.operators_ns, "CPU operator overhead and launches"),
         (parts.python_ns, "Python between operators"),
         (parts.compiling_ns, "compilation"),
     )
@@ -242,9 +268,10 @@ def _host_parts(parts: WindowParts) -> str:
 _HOST = "It waited for the host {all_host} of the time: {host_parts}. "
 
 _SENTENCES = {
-    "input": "It waited for the next batch {all_input} of the time. The data pipeline limits this job.",
+    "input": "It waited for data {all_input} of the time. The data pipeline limits this job.",
     "launch": _HOST + "Launching many small kernels limits this job.",
-    "python": _HOST + "The host's own code limits this job.",
+    "python": _HOST + "The host's own work limits this job.",
+    "compile": _HOST + "Compilation limits this job.",
     "sync": "Synchronizations cost {all_sync} of the time: {synchronizing} inside them, and {refilling} "
     "until the launch queue filled up again. They limit this job.",
     "copy": "Exposed copies took {all_copy} of the time. Transfers limit this job.",
@@ -292,12 +319,12 @@ def _unseen_gpu(what: str) -> Verdict:
 def _host(lost: Lost, overhead: Bool, unseen_ns: int) -> Verdict:
     """A job without a GPU: where the main thread's time went. overhead: mask of it in small operators."""
     window_ns = lost.window_ns
-    overhead_ns = lost.total_ns(overhead)
+    overhead_ns, compiling_ns = lost.total_ns(overhead), lost.total_ns(lost.of(Cause.COMPILE))
     operators_ns = lost.total_ns(lost.of(*ISSUING, Cause.ALLOCATOR)) - overhead_ns
-    python_ns = lost.total_ns(lost.of(Cause.PYTHON, Cause.COMPILE, Cause.PROFILER))
+    python_ns = lost.total_ns(lost.of(Cause.PYTHON, Cause.PROFILER))
     parts = {
         "input": lost.total_ns(lost.of(Cause.INPUT)),
-        "host": overhead_ns + python_ns,
+        "host": overhead_ns + python_ns + compiling_ns,
         "communication": lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),
     }
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
@@ -309,8 +336,9 @@ def _host(lost: Lost, overhead: Bool, unseen_ns: int) -> Verdict:
         said = "The main thread's time is spread over data loading, operators and Python."
         return Verdict("mixed", f"{start} {said}", 0.0)
     if first == "host":
-        launching = overhead_ns >= LAUNCH_PART * most_ns
-        first, most_ns = ("launch", overhead_ns) if launching else ("python", python_ns)
+        host = {"compile": compiling_ns, "launch": overhead_ns, "python": python_ns}
+        first = max(host, key=lambda part: host[part])
+        most_ns = host[first]
     if first == "python" and unseen_ns >= MOSTLY_UNSEEN * python_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
@@ -322,6 +350,7 @@ _HOST_SENTENCES = {
     "input": "loading data. The data pipeline limits this job.",
     "launch": "in operators of a few microseconds each. Dispatching them limits this job.",
     "compute": "in operators. Computing on the CPU limits this job.",
+    "compile": "compiling. Compilation limits this job.",
     "python": "in Python between operators. The host's own code limits this job.",
     "communication": "in collectives. Communication limits this job.",
 }

@@ -81,6 +81,8 @@ MAKES_TENSOR = any_of(
     r"aten::(_?empty|new|zeros|ones|full|rand|arange|linspace|eye|normal|scalar_tensor|tri[lu]_indices)\w*",
     r"aten::(detach_?|lift_fresh|alias)",
 )
+# Operators that fill a tensor with random numbers, as a stand-in for data or as noise. Dropout has its own.
+RANDOM = any_of(r"aten::(randn|rand|randint|randperm|normal|uniform|random)(_like)?_?")
 # Operators that make one larger tensor of several.
 JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
 # Operators with which a job makes a copy of its own to keep. A graph keeps batches: copies to a device.

@@ -117,8 +117,9 @@ LIMITERS = table(
         "The host waits for the GPU, and the GPU then waits for new work.",
         phrase="synchronizations",
     ),
-    Term("python", "Python on the host", "The GPU waits for Python code or compilation on the host."),
-    Term("compute", "GPU computing", "The GPU computes most of the time. Only faster kernels help."),
+    Term("python", "Work on the host", "The GPU waits for Python code or operators on the host."),
+    Term("compile", "Compilation", "The GPU waits while the host compiles or loads GPU code."),
+    Term("compute", "GPU computing", "The GPU computes most of the time. Faster kernels help most."),
     Term(
         "copy",
         "Copies",

@@ -22,7 +22,8 @@ LIMITERS = {
     "healthy": "compute",
     "input_pipeline": "input",
     "launch_bound": "launch",
-    "host_sync": "sync",
+    "host_sync": "compute",  # 73% computing, 24% synchronizing
+    "compilation_in_step": "compile",
     "allocator_in_step": "memory",
 }
 """Simulated scenario -> what limits it."""
@@ -35,7 +36,7 @@ def test_parts_add_up_to_the_step_window(scenario: str) -> None:
     if facts.device is None:
         pytest.skip("a job without a GPU has no window to split")
     lost = lost_time(facts)
-    parts = split_window(facts.device.window_account, lost)
+    parts = split_window(facts.device.window_account, lost, facts.host_tasks)
     assert parts.window_ns == facts.window.duration_ns
     assert all(ns >= 0 for ns in vars(parts).values())
     assert sum(parts.by_limiter.values()) + parts.computing_ns == parts.window_ns
@@ -67,10 +68,30 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
     assert verdict.busy_share == 0
 
 
-def test_the_limiter_agrees_with_the_order_of_the_findings() -> None:
+def test_the_limiter_is_what_the_host_does_most() -> None:
     facts = simulated_facts("launch_bound")
-    assert find_verdict(facts, ["GD301", "GD102", "GD201"]).limiter == "python"
-    assert find_verdict(facts, ["GD201", "GD102"]).limiter == "launch"
+    assert find_verdict(facts, ["GD301", "GD102", "GD201"]).limiter == "launch"
+
+
+@pytest.mark.parametrize(("ranked", "limiter"), [(["GD301", "GD102"], "python"), (["GD201"], "launch")])
+def test_of_two_alike_the_first_finding_decides(ranked: list[str], limiter: str, tmp_path: Path) -> None:
+    facts = facts_of(_python_and_launches(), tmp_path)
+    assert find_verdict(facts, ranked).limiter == limiter
+
+
+def _python_and_launches() -> TraceBuilder:
+    """Steps of 1 ms of Python, then operators whose kernels take as long to launch."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(4):
+        begin = 4000 * step
+        main.step(step, at=begin, us=4000)
+        main.frame("train.py(7): prepare", at=begin, us=1900)
+        for i in range(20):
+            at = begin + 2000 + 100 * i
+            main.op("aten::mul", at=at, us=95)
+            main.launch("mul", at=at + 80, us=10, runs_at=at + 93, runs_us=4)
+    return trace
 
 
 def test_a_handful_of_kernels_is_too_little_to_judge(tmp_path: Path) -> None:

@@ -91,9 +91,9 @@ def test_a_store_that_hangs_is_told_and_asked_by_one_thread_only() -> None:
     assert bucket.look(remote_root.SLOW_S) == (0, ["the store does not answer"])
     for _ in range(10):
         bucket.look(60)
-    assert bucket.asked == 1
     bucket.go_on.set()
     assert bucket.look() == (1, [])
+    assert bucket.asked == 1
 
 
 def test_a_listing_that_never_ends_is_abandoned() -> None:

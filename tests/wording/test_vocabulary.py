@@ -29,8 +29,8 @@ from tests.conftest import REPOSITORY
 
 PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
 
-LIMITERS = {"compute", "mixed", "launch", "python"} | set(PARTS_OF_WINDOW.by_limiter) - {"host"}
-"""As rules/verdict.py names them: the host is either launching or running Python."""
+LIMITERS = {"compute", "mixed", *PARTS_OF_WINDOW.host} | set(PARTS_OF_WINDOW.by_limiter) - {"host"}
+"""As rules/verdict.py names them: "host" is what the host does most."""
 
 ENUMS: dict[str, tuple[Terms, set[str]]] = {
     "causes": (vocabulary.CAUSES, {cause.label for cause in Cause}),
@@ -111,7 +111,7 @@ def test_words_and_explanations_are_complete(name: str) -> None:
 def test_a_noun_fits_into_a_sentence() -> None:
     assert vocabulary.CAUSES["input"].noun == "data loading"
     assert vocabulary.CAUSES["dispatch"].noun == "CPU operator overhead"
-    assert vocabulary.LIMITERS["python"].noun == "Python on the host"
+    assert vocabulary.LIMITERS["python"].noun == "work on the host"
 
 
 def test_an_unknown_id_is_shown_as_it_is() -> None:

@@ -216,7 +216,7 @@ export const TRIGGERS: Readonly<Record<"drained" | "starved" | "queued" | "unkno
   }
 };
 
-export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "compute" | "copy" | "communication" | "memory" | "initialization" | "mixed" | "unknown", Term>> = {
+export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "compile" | "compute" | "copy" | "communication" | "memory" | "initialization" | "mixed" | "unknown", Term>> = {
   "input": {
     "word": "Data loading",
     "noun": "waiting for data",
@@ -233,14 +233,19 @@ export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | 
     "explanation": "The host waits for the GPU, and the GPU then waits for new work."
   },
   "python": {
-    "word": "Python on the host",
-    "noun": "Python on the host",
-    "explanation": "The GPU waits for Python code or compilation on the host."
+    "word": "Work on the host",
+    "noun": "work on the host",
+    "explanation": "The GPU waits for Python code or operators on the host."
+  },
+  "compile": {
+    "word": "Compilation",
+    "noun": "compilation",
+    "explanation": "The GPU waits while the host compiles or loads GPU code."
   },
   "compute": {
     "word": "GPU computing",
     "noun": "GPU computing",
-    "explanation": "The GPU computes most of the time. Only faster kernels help."
+    "explanation": "The GPU computes most of the time. Faster kernels help most."
   },
   "copy": {
     "word": "Copies",

@@ -283,6 +283,7 @@ export const Verdict_Limiter = {
   /** initialization - nothing but first-run work was recorded */
   initialization: "initialization",
   mixed: "mixed",
+  compile: "compile",
 } as const;
 
 export type Verdict_Limiter = typeof Verdict_Limiter[keyof typeof Verdict_Limiter];
@@ -1126,7 +1127,7 @@ export interface JobReport {
   span: string;
   /** 0 if no trace says */
   world_size: number;
-  /** as far as the collectives show: DDP, FSDP, tensor, pipeline, expert, joined by " + " */
+  /** as far as the collectives show: DDP, FSDP, sharded optimizer, tensor, …, joined by " + " */
   parallelism: string;
   /** by rank */
   ranks: JobRank[];

@@ -7,11 +7,13 @@ from enum import IntEnum
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.threads import HostTree
-from tb_gpudiag.vocabulary import libraries
+from tb_gpudiag.vocabulary import libraries, operators
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 class HostTask(IntEnum):
@@ -24,6 +26,7 @@ class HostTask(IntEnum):
     TOKENIZING = 3
     PREPARING = 4  # images, sound and video: decoded, resized, normalized
     SLEEPING = 5  # time.sleep()
+    RANDOM = 6  # random tensors, made on the host of a job with a GPU
 
 
 _NAMES = (
@@ -53,6 +56,10 @@ class HostTasks:
     call: Int64
     _tree: HostTree
 
+    def of(self, event: Int64) -> Int64:
+        """Return the task of each event, or NONE, shape of `event`, which may be NONE."""
+        return np.where(event == NONE, NONE, self.kind[event])
+
     def caller(self, event: Int64) -> Int64:
         """Return the span that called the task of each event, or NONE, shape of `event`."""
         call = self.call[event]
@@ -63,13 +70,31 @@ class HostTasks:
 
         event: host events or NONE, shape (k,). weight_ns: the time of each, shape (k,).
         """
-        kind = np.where(event == NONE, NONE, self.kind[event])
+        kind = self.of(event)
         known = kind != NONE
         total = np.bincount(kind[known], weights=weight_ns[known], minlength=len(HostTask))
         return {HostTask(i): int(total[i]) for i in np.argsort(-total, kind="stable") if total[i]}
 
 
-def find_host_tasks(host: Host) -> HostTasks:
-    """Find the host tasks. Python frames identify them, so there are none without stacks."""
+def find_host_tasks(host: Host, launches: Int64) -> HostTasks:
+    """Find the host tasks. Python frames identify them, so there are hardly any without stacks.
+
+    launches: events of the calls that launch work; without any, there is no GPU.
+    """
     kind, call = host.purpose(_NAMES, len(HostTask))
-    return HostTasks(np.where(kind == len(HostTask), NONE, kind), call, host.tree)
+    kind[kind == len(HostTask)] = NONE
+    if len(launches):
+        making = _makes_random_tensors(host, launches)
+        inside = host.tree.under(making) & (kind == NONE)
+        kind[inside] = HostTask.RANDOM
+        call[inside] = host.tree.outermost(making)[inside]
+    return HostTasks(kind, call, host.tree)
+
+
+def _makes_random_tensors(host: Host, launches: Int64) -> Bool:
+    """Mask of operators that fill tensors with random numbers and launch nothing, shape (n,)."""
+    launching = np.zeros(len(host.events), np.bool_)
+    launching[launches] = True
+    random = match(host.events, operators.RANDOM) & (host.events.category == Category.CPU_OP)
+    found: Bool = random & ~host.tree.any_below(launching)
+    return found

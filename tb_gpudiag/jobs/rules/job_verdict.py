@@ -15,7 +15,7 @@ from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_shown
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import Severity
-from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, COMPUTE_SHARE, LAUNCH_PART
+from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.vocabulary import LIMITERS
 
@@ -33,7 +33,7 @@ _PART_LIMITERS = {
     "allocator": "memory",
     "initialization": "initialization",
     "python": "python",
-    "compile": "python",
+    "compile": "compile",
     "profiler": "python",
     "dispatch": "launch",
     "launch": "launch",
@@ -43,7 +43,7 @@ _PART_LIMITERS = {
 }
 """Parts of a rank's time -> limiters. Others have no visible cause."""
 
-_HOST = ("python", "launch")
+_HOST = ("python", "launch", "compile")
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
     """Return the limiter of all ranks, and a sentence about it. Shares are of a rank's time."""
     parts = limiter_parts(facts)
     whole = max(1.0, sum(parts.values()))
-    host = parts["python"] + parts["launch"]
+    host = sum(parts[name] for name in _HOST)
     groups = {name: ns for name, ns in parts.items() if name not in _HOST} | {"host": host}
     others = {name: ns for name, ns in groups.items() if name != "compute"}
     first, second = sorted(others, key=lambda name: -others[name])[:2]
     computing, part = share(parts["compute"], whole), share(others[first], whole)
-    if parts["compute"] >= COMPUTE_SHARE * whole or others[first] < LEAST_SHARE * whole:
+    if computing_limits(parts["compute"], others[first], whole) or others[first] < LEAST_SHARE * whole:
         return "compute", f"Computing limits every rank: {computing} of its time."
     if others[first] < CLEAR_LEAD * others[second]:
         both = f"{part} {_noun(first)} and {share(others[second], whole)} {_noun(second)}"
@@ -130,11 +130,18 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
         )
     if first != "host":
         return first, f"{capitalized(_noun(first))} limits every rank: {part} of its time."
-    limiter = "launch" if parts["launch"] >= LAUNCH_PART * host else "python"
+    limiter = max(_HOST, key=lambda name: parts[name])
     if not facts.on_gpu:
         return limiter, f"The host's own code limits every rank: {part} of its time."
-    what = "Launching kernels" if limiter == "launch" else "The host's own code"
+    what = _ON_HOST[limiter]
     return limiter, f"{what} limits every rank (GPU idle {part})."
+
+
+_ON_HOST = {
+    "launch": "Launching kernels",
+    "python": "The host's own code",
+    "compile": "Compilation",
+}
 
 
 def _noun(limiter: str) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
@@ -142,9 +142,13 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     slow = np.isin(np.arange(len(steps)), uneven.slow)
     if pattern.shape is Shape.PERIODIC and optimizer_only_in(facts.host, steps, slow):
         return Clear(f"every {ordinal(pattern.period)} step runs the optimizer: gradients are accumulated")
-    only = [
-        (name, ns) for name, ns in only_in(facts.host, steps, slow) if ns >= ONLY_SHARE * uneven.excess_ns
-    ]
+    return _compared(uneven, slow, facts)
+
+
+def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding:
+    """Compare slow steps with the others. slow: mask of the steps."""
+    found_only = only_in(facts.host, uneven.steps, slow)
+    only = [(name, ns) for name, ns in found_only if ns >= ONLY_SHARE * uneven.excess_ns]
     lost = lost_time(facts)
     found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
     is_unseen = _is_unseen(uneven, lost, facts)

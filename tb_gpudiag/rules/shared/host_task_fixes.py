@@ -72,6 +72,16 @@ HOST_TASK_FIXES = {
         ),
         _RARELY,
     ),
+    HostTask.RANDOM: HostTaskFix(
+        "making random tensors on the CPU",
+        "making random tensors",
+        Fix(
+            "Make them on the GPU.",
+            _CODE["random_on_gpu"],
+            "https://docs.pytorch.org/docs/stable/generated/torch.randn.html",
+        ),
+        _RARELY,
+    ),
     HostTask.TOKENIZING: HostTaskFix(
         "tokenizing text",
         "tokenizing text",

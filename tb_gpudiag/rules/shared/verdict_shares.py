@@ -6,9 +6,16 @@ from __future__ import annotations
 # quarter of the step at most.
 COMPUTE_SHARE = 0.80
 
+# So is one that computes three times as long as the largest other part takes: without that part, it would
+# compute for three quarters of the time at least.
+COMPUTE_LEAD = 3.0
+
 # The limiter must stand out. If the second part is nearly as large, fixing one only uncovers the other.
 CLEAR_LEAD = 1.5
 
-# Host-bound jobs lose time in Python and in launching side by side. The verdict names what the first finding
-# about either is about. Without such a finding, fewer launches are the fix from this share of launching.
-LAUNCH_PART = 0.40
+
+def computing_limits(computing_ns: float, most_ns: float, whole_ns: float) -> bool:
+    """Whether computing limits a job. most_ns: its largest other part."""
+    return computing_ns >= COMPUTE_SHARE * whole_ns or (
+        computing_ns >= COMPUTE_LEAD * most_ns and 2 * computing_ns >= whole_ns
+    )

@@ -71,6 +71,7 @@ def compared() -> Iterator[Compared]:
         before, after = (_facts(name) for name in (pair.before, pair.after))
         (found,) = (f.finding for f in run_rules(before, RULES).findings if f.rule.id == pair.rule)
         assert found.removable is not None
+        assert found.removable.least is not None
         steps = len(before.steps) * 1e6
         ends = [
             before.replay.run(change).window_ns / steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -63,3 +63,29 @@ def test_the_first_task_around_a_span_decides_and_the_caller_is_that_of_the_oute
     ]
     assert tasks.call[resize] == log
     assert tasks.caller(np.array([resize, load, train])).tolist() == [train, train, NONE]
+
+
+def test_random_tensors_of_the_host_are_a_task_of_a_job_with_a_gpu() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::randn", at=0, us=50)
+    main.op("aten::normal_", at=10, us=40)
+    main.op("aten::randn", at=60, us=30)  # device="cuda"
+    main.op("aten::normal_", at=65, us=20)
+    main.launch("normal", at=70, us=5, runs_at=80, runs_us=5)
+    main.op("aten::randint_like", at=100, us=30)
+    kinds = [int(kind) for kind in _kinds(trace, "aten::")]
+    assert kinds == [HostTask.RANDOM, HostTask.RANDOM, NONE, NONE, HostTask.RANDOM]
+
+
+def test_a_job_without_a_gpu_makes_its_random_tensors_where_they_are_needed() -> None:
+    trace = TraceBuilder()
+    trace.thread().op("aten::randn", at=0, us=50)
+    assert list(_kinds(trace, "aten::")) == [NONE]
+
+
+def _kinds(trace: TraceBuilder, prefix: str) -> Int64:
+    facts = facts_of(trace)
+    chosen = [facts.events.names[i].startswith(prefix) for i in facts.events.name]
+    kinds: Int64 = facts.host_tasks.kind[np.array(chosen)]
+    return kinds
