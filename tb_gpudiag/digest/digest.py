@@ -17,7 +17,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -163,7 +163,7 @@ class About:
     pid: int  # of the main thread's process, or NONE
     rank: int  # or NONE
     world_size: int  # 0 if the trace does not say
-    groups: dict[str, list[int]]  # process group -> its ranks, as far as recorded
+    groups: dict[str, Sequence[int]]  # process group -> its ranks, ascending, as far as recorded
     origin_ns: int  # Unix time of the recording's start
     recording_ns: int
     window_start_ns: int  # step window

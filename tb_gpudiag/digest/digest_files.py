@@ -9,11 +9,13 @@ import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from functools import cache
 from typing import Any, Final, get_type_hints
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from tb_gpudiag.digest import rank_lists
 from tb_gpudiag.digest.digest import TABLES, VERSION, About, Digest, MemoryPeaks
 from tb_gpudiag.errors import NotATrace, TooLarge, Unreadable
 from tb_gpudiag.report import report_pb2 as pb
@@ -130,7 +132,9 @@ def to_bytes(digest: Digest) -> bytes:
         columns[name] = pa.ListArray.from_arrays(pa.array([0, len(table)], pa.int32()), rows)
     found = [finding.SerializeToString(deterministic=True) for finding in digest.findings]
     columns[_FINDINGS] = pa.array([found], pa.list_(pa.binary()))
-    metadata = {_VERSION: str(VERSION).encode(), _ABOUT: json.dumps(asdict(digest.about)).encode()}
+    groups = {name: rank_lists.to_text(ranks) for name, ranks in digest.about.groups.items()}
+    about = json.dumps(asdict(digest.about) | {"groups": groups})
+    metadata = {_VERSION: str(VERSION).encode(), _ABOUT: about.encode()}
     batch = pa.record_batch(list(columns.values()), schema=_schema().with_metadata(metadata))
     out = io.BytesIO()
     with pa.ipc.new_stream(out, batch.schema) as writer:
@@ -215,16 +219,22 @@ def _check_parts(digest: Digest) -> None:
                 raise ValueError(column)
 
 
+# Evaluating hints takes half a millisecond, for each of thousands of digests.
+_hints = cache(get_type_hints)
+
+
 def _about(values: dict[str, Any]) -> About:
     """Return About with values of the right types. Raises ValueError, TypeError and KeyError."""
-    hints = get_type_hints(About)
+    hints = _hints(About)
     plain = {
         field.name: _checked(field.name, values[field.name], hints[field.name]) for field in fields(About)
     }
     for name, known in _ENUMS.items():
         if plain[name] not in known:
             raise ValueError(name)
-    plain["groups"] = {str(k): [int(rank) for rank in v] for k, v in dict(plain["groups"]).items()}
+    plain["groups"] = {str(name): rank_lists.from_text(text) for name, text in dict(plain["groups"]).items()}
+    if sum(map(len, plain["groups"].values())) > rank_lists.MOST_RANKS:
+        raise ValueError("groups")
     for name in ("causes", "left_out"):
         plain[name] = [str(text) for text in plain[name]]
     if not set(plain["causes"]) <= set(pb.CauseTime.Cause.keys()):
@@ -255,12 +265,13 @@ def _check_range(name: str, value: Any) -> None:
 
 
 def _memory(row: dict[str, Any]) -> MemoryPeaks:
-    values = {name: kind(row[name]) for name, kind in get_type_hints(MemoryPeaks).items()}
+    values = {name: kind(row[name]) for name, kind in _hints(MemoryPeaks).items()}
     for name, value in values.items():
         _check_range(name, value)
     return MemoryPeaks(**values)
 
 
+@cache
 def _schema() -> pa.Schema:
     lists = [(name, pa.list_(pa.struct(list(schema)))) for name, schema in TABLES.items()]
     return pa.schema([*lists, (_FINDINGS, pa.list_(pa.binary()))])

@@ -1,5 +1,5 @@
 """Measure how long the ranks of a job take, and how much memory: digests of large traces in two processes,
-compared with single diagnoses in the same run, and the reduction of a thousand digests.
+compared with single diagnoses in the same run, and the reduction of ten thousand digests.
 
     python -m tests.benchmarks.ranks [RANKS] [MEGABYTES] [REDUCED]
 """
@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,12 +25,13 @@ from tests.simulator.jobs.run import simulate_job
 
 RANKS = 8
 SIZE_BYTES = 100 << 20
-REDUCED = 1000
+REDUCED = 10_000
 
 # Of the sum of single diagnoses, divided by the number of processes.
 MOST_TIMES = 1.1
 MOST_BYTES = 2 << 30
-MOST_REDUCE_S = 10.0
+MOST_REDUCE_S = 30.0
+MOST_REDUCE_BYTES = 3 << 30
 
 _SINGLE = """
 from tb_gpudiag import diagnose
@@ -94,7 +96,7 @@ def reduced(folder: Path, ranks: int = REDUCED) -> Measured:
     files.mkdir()
     for rank in everyone:
         digest = eight[rank % 8]
-        groups = dict.fromkeys(digest.about.groups, everyone)
+        groups: dict[str, Sequence[int]] = dict.fromkeys(digest.about.groups, everyone)
         about = replace(
             digest.about,
             id=f"{rank:032x}",
@@ -165,7 +167,7 @@ def show_reduced(found: Measured) -> str:
     """Return the figures as a line."""
     return (
         f"{found.result:,} digests reduced in {found.seconds:.1f} s (aim: {MOST_REDUCE_S:.0f}), "
-        f"{found.peak_bytes / 2**30:.2f} GiB (aim: {MOST_BYTES / 2**30:.0f})"
+        f"{found.peak_bytes / 2**30:.2f} GiB (aim: {MOST_REDUCE_BYTES / 2**30:.0f})"
     )
 
 

@@ -23,7 +23,7 @@ def example() -> Digest:
         steps=[{"name": "ProfilerStep#1", "end_ns": 10, "computing_ns": 4, "idle_ns": parts(input=6)}],
         collectives=[{"kind": "all_reduce", "group": "0", "start_ns": 5, "end_ns": 7}],
         findings=[pb.Finding(rule="GD101", title="title", cost_us=6)],
-        groups={"0": [0, 1]},
+        groups={"0": (0, 1)},
         world_size=2,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from tb_gpudiag.digest.building.parts import part_columns, table
 from tb_gpudiag.digest.building.record_digest import report_digest
 from tb_gpudiag.digest.building.work_tables import cpu_kernel_table, kernel_table, operator_table
 from tb_gpudiag.digest.digest import STEPS, Digest
+from tb_gpudiag.digest.rank_lists import MOST_RANKS
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.places import Paths
 from tb_gpudiag.facts.facts import Facts
@@ -24,7 +26,6 @@ from tb_gpudiag.wording.format import one_line
 MOST_STEPS: Final = 5_000
 # A job of ten thousand ranks with as many groups as ranks.
 _MOST_GROUPS: Final = 20_000
-_MOST_GROUP_RANKS: Final = 1_000_000
 _LONGEST_NAME: Final = 200
 
 
@@ -115,10 +116,10 @@ def _about(
     }
 
 
-def _groups(facts: Facts) -> dict[str, list[int]]:
+def _groups(facts: Facts) -> dict[str, Sequence[int]]:
     """Return the ranks of each process group: from the metadata, else from messages."""
-    found: dict[str, list[int]] = {}
-    room = _MOST_GROUP_RANKS
+    found: dict[str, Sequence[int]] = {}
+    room = MOST_RANKS
     configured = facts.trace.metadata.distributed.get("pg_config")
     listed: list[tuple[Any, Any]] = [
         (entry.get("pg_name"), entry.get("ranks"))
@@ -129,8 +130,8 @@ def _groups(facts: Facts) -> dict[str, list[int]]:
     for name, ranks in listed:
         if not isinstance(name, str) or not isinstance(ranks, list) or len(found) >= _MOST_GROUPS:
             continue
-        numbers = sorted({rank for rank in ranks if type(rank) is int and 0 <= rank < 2**31})
-        known = found.get(one_line(name, _LONGEST_NAME), [])
+        numbers = tuple(sorted({rank for rank in ranks if type(rank) is int and 0 <= rank < 2**31}))
+        known = found.get(one_line(name, _LONGEST_NAME), ())
         if len(known) < len(numbers) <= room:
             found[one_line(name, _LONGEST_NAME)] = numbers
             room -= len(numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +74,7 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
     distinct = np.stack([column[first] for column in columns], axis=1)
     numbers: dict[_Name, int] = {}
     channels: list[Channel] = []
-    taking_part: list[set[int]] = []
+    taking_part: list[_TakingPart] = []
     assigned = np.full(len(distinct), NONE, np.int32)
     for i, (member, group_code, kind_code, source, destination) in enumerate(distinct.tolist()):
         group, kind = operations.group.texts[group_code], operations.kind.texts[kind_code]
@@ -84,14 +84,28 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
         assigned[i] = number = numbers.setdefault(one.name, len(channels))
         if number == len(channels):
             channels.append(Channel(group, (), one.size, one.pair))
-            taking_part.append(set())
-        taking_part[number] |= {member, *(index_of[rank] for rank in one.ranks if rank in index_of)}
+            taking_part.append(_TakingPart())
+        taking_part[number].add(member, one.ranks, index_of)
     of = assigned[inverse]
     whole = [
-        replace(channel, members=tuple(sorted(own)), size=max(channel.size, len(own)))
+        replace(channel, members=tuple(sorted(own.members)), size=max(channel.size, len(own.members)))
         for channel, own in zip(channels, taking_part, strict=True)
     ]
     return Channels(of.astype(np.int32), whole)
+
+
+@dataclass
+class _TakingPart:
+    """Members that take part in a channel. said: ranks, as an operation said it last."""
+
+    members: set[int] = field(default_factory=set)
+    said: Sequence[int] = ()
+
+    def add(self, member: int, ranks: Sequence[int], index_of: Mapping[int, int]) -> None:
+        self.members.add(member)
+        if ranks is not self.said:  # mostly all members share one list
+            self.said = ranks
+            self.members.update(index_of[rank] for rank in ranks if rank in index_of)
 
 
 class _OfOperation(NamedTuple):
@@ -108,7 +122,7 @@ def _of_operation(
     group: str,
     kind: str,
     ends: tuple[int, int],
-    listed: Mapping[tuple[str, int], list[int]],
+    listed: Mapping[tuple[str, int], Sequence[int]],
     world: int,
 ) -> _OfOperation | None:
     """Return None for an operation between two ranks that does not say which."""
@@ -120,16 +134,16 @@ def _of_operation(
         pair = (source, destination)
         return _OfOperation(("pair", group, *pair), 2, pair, pair)
     if group:
-        own = listed.get((group, rank), [])
+        own = listed.get((group, rank), ())
         return _OfOperation(("group", group, own[0] if own else NONE), len(own) or world, None, own)
     return _OfOperation(("world", kind), world, None, ())
 
 
-def _listed_groups(members: Sequence[Digest]) -> dict[tuple[str, int], list[int]]:
+def _listed_groups(members: Sequence[Digest]) -> dict[tuple[str, int], Sequence[int]]:
     """Return the ranks of each process group, by its name and a rank in it: the longest list of any rank."""
-    lists: dict[tuple[str, int], list[int]] = {}
+    lists: dict[tuple[str, int], Sequence[int]] = {}
     for member in members:
         for group, ranks in member.about.groups.items():
-            if ranks and len(ranks) > len(lists.get((group, min(ranks)), [])):
-                lists[group, min(ranks)] = sorted(ranks)
+            if ranks and len(ranks) > len(lists.get((group, ranks[0]), ())):
+                lists[group, ranks[0]] = ranks
     return {(group, rank): ranks for (group, _), ranks in lists.items() for rank in ranks}

@@ -251,14 +251,14 @@ def _recorder_notes(members: Sequence[Digest]) -> list[str]:
 
 def _group_notes(members: Sequence[Digest]) -> list[str]:
     """Say on which process groups the ranks disagree."""
-    first: dict[tuple[str, int], tuple[int, list[int]]] = {}
+    first: dict[tuple[str, int], tuple[int, Sequence[int]]] = {}
     said: list[str] = []
     for member in members:
         for name, ranks in member.about.groups.items():
             if not ranks:
                 continue
-            rank, known = first.setdefault((name, min(ranks)), (member.about.rank, ranks))
-            if known != ranks and len(said) < NAMES_SHOWN:
+            rank, known = first.setdefault((name, ranks[0]), (member.about.rank, ranks))
+            if known is not ranks and known != ranks and len(said) < NAMES_SHOWN:
                 said.append(
                     f"Ranks {rank} and {member.about.rank} disagree on process group {one_line(name, 40)}: "
                     f"{len(known)} and {len(ranks)} ranks"
