@@ -2,7 +2,7 @@
 
     GpudiagError
     ├── TraceError            a file cannot be read
-    │   ├── NotATrace         not JSON, JSON without trace events, or a pickle that is not a memory snapshot
+    │   ├── NotATrace         not JSON, another program's trace, or a pickle that is not a memory snapshot
     │   ├── Unsafe            a pickle that builds objects: it could run anything
     │   ├── EmptyFile         zero bytes, often because it is still being written
     │   ├── TooLarge          a gzip bomb, or larger than a limit that can be raised
@@ -80,7 +80,7 @@ class TraceError(GpudiagError):
 
 
 class NotATrace(TraceError):
-    """The file is not JSON, has no trace events, or is a pickle that is not a memory snapshot."""
+    """The file is not JSON, has no trace events of torch.profiler, or is a pickle of something else."""
 
 
 class Unsafe(TraceError):

@@ -16,6 +16,7 @@ from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE, Source
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.chunks import EventArray, Workers
+from tb_gpudiag.trace.kineto.foreign import refuse_foreign
 from tb_gpudiag.trace.kineto.settle import Settler
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
 from tb_gpudiag.trace.memory.memory_timeline import is_memory_timeline, read_memory_timeline
@@ -30,6 +31,8 @@ __all__ = ["Limits", "read_trace"]
 WRITING_GRACE_S: Final = 60.0
 # Enough to see past white space at the start of a file.
 _HEAD_BYTES: Final = 4 << 10
+# Enough for some hundred events, which show who wrote them.
+_FIRST_EVENTS_BYTES: Final = 64 << 10
 # Share of the whole; the rest is joining and sorting.
 _READING_SHARE: Final = 0.9
 
@@ -144,6 +147,8 @@ def _read_events(
     assembly = Assembly()
     search = CredentialSearch()
     path = source.path
+    first = [next(blocks, b""), next(blocks, b"")]  # the very first block may be short
+    head, blocks = b"".join(first)[:_FIRST_EVENTS_BYTES], chain(first, blocks)
     try:
         settler = Settler(limits, path)
 
@@ -171,7 +176,7 @@ def _read_events(
     report(_READING_SHARE, "sorting")
     events, memory, counters, start_ns = assembly.finish()
     report(1.0, "read")
-    return Trace(
+    trace = Trace(
         events=events,
         memory=memory,
         metadata=kineto.metadata(top.values),
@@ -183,3 +188,5 @@ def _read_events(
         credentials=credentials,
         counters=counters,
     )
+    refuse_foreign(trace, bool(top.values), head, path)
+    return trace

@@ -45,7 +45,7 @@ from tests.trace.support import document, memory_rows, names, read_bytes, rows, 
 )
 def test_categories(cat: str | None, category: Category) -> None:
     event = span(cat=cat) if cat is not None else {k: v for k, v in span().items() if k != "cat"}
-    assert read_bytes(document(event)).events.category.tolist() == [category]
+    assert read_bytes(document(event, schemaVersion=1)).events.category.tolist() == [category]
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,16 @@ def test_elements_that_are_not_events_are_malformed() -> None:
 
 
 def test_an_event_with_only_phase_and_timestamp_is_read() -> None:
-    trace = read_bytes(document('{"ph": "X", "ts": 4}', '{"ph": "i"}'))
+    trace = read_bytes(document('{"ph": "X", "ts": 4}', '{"ph": "i"}', schemaVersion=1))
     assert (trace.events_read, trace.malformed_events) == (2, 0)
     assert rows(trace) == [(4000, 0, Category.OTHER, "", ("", ""), *[NONE] * 9, "", -1.0, (0, 0, -1), "", "")]
 
 
 def test_the_last_of_equal_keys_of_an_event_wins() -> None:
     """As in viewers."""
-    trace = read_bytes(document('{"ph": "X", "ts": 4, "name": "a", "ts": 5, "dur": 1, "name": "b"}'))
+    trace = read_bytes(
+        document('{"ph": "X", "cat": "kernel", "ts": 4, "name": "a", "ts": 5, "dur": 1, "name": "b"}')
+    )
     assert (names(trace), trace.start_ns) == (["b"], 5000)
 
 

@@ -65,7 +65,7 @@ def test_timestamps_with_three_places(timestamps: list[tuple[int, int]], quoted:
 )
 def test_forms_of_numbers(text: str, ns: int) -> None:
     assert nanoseconds(Decimal(text)) == ns
-    assert read_bytes(document(f'{{"ph": "X", "ts": {text}, "dur": 0}}')).start_ns == ns
+    assert read_bytes(document(f'{{"ph": "X", "cat": "kernel", "ts": {text}, "dur": 0}}')).start_ns == ns
 
 
 def test_timestamps_far_apart_fit_64_bits() -> None:
