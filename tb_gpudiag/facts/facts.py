@@ -52,12 +52,14 @@ from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, find_step_times
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
+from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
 from tb_gpudiag.facts.waiting.without_gradients import without_gradients
 from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.kernel_names import amd_architecture
 
 
@@ -278,9 +280,19 @@ class Facts:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether nothing in the trace hints at an accelerator: the job computes on the CPU."""
-        hints = self.recorded.unread_accelerator or self.trace.metadata.device_properties
-        return self.device is None and not hints and not self.calls.begin_work
+        """Whether nothing in the trace hints at the use of an accelerator: the job computes on the CPU."""
+        return self.device is None and not self.recorded.unread_accelerator and not self.gpu_use.possible
+
+    @cached_property
+    def gpu_use(self) -> GpuUse:
+        """Signs that the job used a GPU whose activity the trace lacks; none where the trace has a GPU's."""
+        if self.device is not None:
+            return GpuUse()
+        spans = self.main_thread_spans
+        in_operators = np.isin(spans.cause, np.array((Cause.DISPATCH, Cause.ALLOCATOR), np.uint8))
+        spent_ns = int((spans.end_ns - spans.start_ns)[in_operators].sum())
+        launches = sum(number for _, number in self.calls.count_by_name(LAUNCH_CALL))
+        return find_gpu_use(self.trace, self.host, launches, self.window, spent_ns)
 
     @cached_property
     def stream_waits(self) -> StreamWaits:

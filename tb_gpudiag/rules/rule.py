@@ -131,6 +131,7 @@ class Finding:
     sure: False if this recording does not show that this job can do anything about it: something harmless, or
         another rank, would look the same. Then a memory finding ranks by what is held, not by its growth, and
         a time finding counts half.
+    leads: it decides what the other findings are worth, so it comes before them.
     claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
         first rule in the order of RULES gets it.
     removable: what to replay the trace without; None if that cannot be replayed.
@@ -145,6 +146,7 @@ class Finding:
     cost_bytes_per_step: float = 0.0
     memory_device: int = NONE
     sure: bool = True
+    leads: bool = False
     saving: Saving | None = None
     evidence: list[Evidence] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)

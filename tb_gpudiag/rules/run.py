@@ -62,8 +62,9 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     """Run each rule that applies to this kind of file, once. Never raises because of a rule."""
     asked = _ask_all(rules, facts)
     window_ns = facts.window.duration_ns
+    unseen = facts.gpu_use.possible
     found = [
-        RuleFinding(rule, finding, rule.severity_of(finding, window_ns))
+        RuleFinding(rule, finding, _severity(rule, finding, window_ns, unseen=unseen))
         for rule, answer in asked
         for finding in _findings(answer)
     ]
@@ -78,7 +79,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
         replace(f, finding=with_bounded_saving(finding, window_ns))
         for f, finding in zip(found, _with_savings(facts, replay, found), strict=True)
     ]
-    found.sort(key=lambda f: _rank(f, window_ns, facts.memory))
+    found.sort(key=lambda f: (_place(f, seen=facts.device is not None), _rank(f, window_ns, facts.memory)))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
 
@@ -88,9 +89,9 @@ def _with_savings(facts: Facts, replay: Replay | None, found: Sequence[RuleFindi
     findings = [f.finding for f in found]
     if replay is not None:
         return [with_replayed_saving(replay, finding) for finding in findings]
-    if facts.device is None:
+    if facts.on_cpu:
         return [with_saving_on_cpu(finding, facts.window.duration_ns) for finding in findings]
-    if all(finding.removable is None for finding in findings):
+    if facts.device is None or all(finding.removable is None for finding in findings):
         return findings
     reason = why_not_replayed(facts.replay)
     return [with_upper_bound(facts.replay, finding, reason) for finding in findings]
@@ -116,16 +117,33 @@ def _findings(answer: RuleAnswer) -> list[Finding]:
     return [answer] if isinstance(answer, Finding) else []
 
 
-def _rank(
-    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]
-) -> tuple[bool, bool, float, int, int, str]:
+def _severity(rule: Rule, finding: Finding, window_ns: int, *, unseen: bool) -> Severity:
+    """unseen: a GPU may have worked that the trace does not show. Then time of the host's is no error: it may
+    cost nothing."""
+    severity = rule.severity_of(finding, window_ns)
+    return min(severity, Severity.WARNING) if unseen and rule.family in ABOUT_TIME else severity
+
+
+def _place(found: RuleFinding, *, seen: bool) -> int:
+    """What ends the job comes first; then, where no GPU was seen, memory that is nearly full; then what
+    decides whether the others can be trusted. seen: GPU activity was recorded."""
     finding = found.finding
     of_memory = finding.cost_bytes_per_step > 0 or found.rule.id == OUT_OF_MEMORY
-    ends_job = found.severity == Severity.ERROR and of_memory
+    if found.severity == Severity.ERROR and of_memory:
+        return 0
+    if found.severity == Severity.WARNING and found.rule.id == OUT_OF_MEMORY and not seen:
+        return 1
+    return 2 if finding.leads else 3
+
+
+def _rank(
+    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]
+) -> tuple[bool, float, int, int, str]:
+    finding = found.finding
     share = _saved_share(finding, window_ns, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and share < LEAST_SEEN
     hint = found.severity == Severity.INFO or unseen
-    return not ends_job, hint, -share, -finding.cost_ns, -found.severity, found.rule.id
+    return hint, -share, -finding.cost_ns, -found.severity, found.rule.id
 
 
 def _saved_share(finding: Finding, window_ns: int, memories: Sequence[DeviceMemory]) -> float:

@@ -18,6 +18,7 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
+from tb_gpudiag.rules.shared.no_gpu_activity import no_gpu_sentence
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
@@ -141,11 +142,9 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return _gpu(parts, facts.device, facts.steady, unseen_ns, ranked)
     if facts.recorded.unread_accelerator:
         return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
-    if facts.calls.begin_work:
-        return _unseen_gpu("The trace has launch calls but no GPU activity")
-    if facts.trace.metadata.device_properties:
-        return _unseen_gpu("No GPU activity was recorded")
-    return _host(lost, in_overhead(lost, facts.small_operators), unseen_ns)
+    if facts.gpu_use.possible:
+        return _unseen_gpu(no_gpu_sentence(facts.gpu_use))
+    return _host(lost, in_overhead(lost, facts.small_operators), unseen_ns, no_gpu_sentence(facts.gpu_use))
 
 
 def _gpu(
@@ -313,11 +312,13 @@ def _memory_file(kind: FileKind, memory: DeviceMemory | None) -> Verdict:
 
 
 def _unseen_gpu(what: str) -> Verdict:
+    what = what.removesuffix(".")
     return Verdict("unknown", f"{what}, so this report cannot say what limits the job.", 0.0)
 
 
-def _host(lost: Lost, overhead: Bool, unseen_ns: int) -> Verdict:
-    """A job without a GPU: where the main thread's time went. overhead: mask of it in small operators."""
+def _host(lost: Lost, overhead: Bool, unseen_ns: int, start: str) -> Verdict:
+    """A job without a GPU: where the main thread's time went. overhead: mask of it in small operators. start:
+    what is known about a GPU."""
     window_ns = lost.window_ns
     overhead_ns, compiling_ns = lost.total_ns(overhead), lost.total_ns(lost.of(Cause.COMPILE))
     operators_ns = lost.total_ns(lost.of(*ISSUING, Cause.ALLOCATOR)) - overhead_ns
@@ -329,7 +330,6 @@ def _host(lost: Lost, overhead: Bool, unseen_ns: int) -> Verdict:
     }
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     most_ns = parts[first]
-    start = "No GPU activity was recorded."
     if operators_ns >= CLEAR_LEAD * most_ns or most_ns < LEAST_SHARE * window_ns:
         first, most_ns = "compute", operators_ns
     elif most_ns < CLEAR_LEAD * parts[second]:

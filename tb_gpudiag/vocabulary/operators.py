@@ -72,7 +72,37 @@ DEVICE_COPY = any_of(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_
 # Operators that make the host wait for a value from the GPU.
 DATA_DEPENDENT_SIZE = any_of(r"aten::(nonzero(_numpy)?|argwhere|masked_select|_?unique\w*|repeat_interleave)")
 CONDITION = any_of(r"aten::is_nonzero")
+READ_VALUE = any_of(r"aten::(item|_local_scalar_dense)")
 SINGLE_VALUE = any_of(r"aten::(item|_local_scalar_dense|equal)")
+
+# A copy to another device or number format.
+TO_COPY = any_of(r"aten::_to_copy")
+# torch's numbers for formats, as the profiler records an argument, under the names of NUMBER_BYTES.
+NUMBER_FORMATS = {
+    "0": "unsigned char",
+    "1": "signed char",
+    "2": "short int",
+    "3": "int",
+    "4": "long int",
+    "5": "half",
+    "6": "float",
+    "7": "double",
+    "11": "bool",
+    "15": "bfloat16",
+}
+
+# Operators that a CPU never runs. (It does run aten::cudnn_is_acceptable and aten::_use_cudnn_ctc_loss.)
+GPU_ONLY = any_of(
+    r"aten::_?(cudnn|miopen)_(convolution|depthwise|batch_norm|rnn|attention|ctc_loss|grid|affine|init)\w*",
+    r"aten::_scaled_dot_product_(efficient|cudnn)_attention\w*",
+    r"aten::_(efficient|flash|cudnn)_attention_(forward|backward)",
+    r"aten::_thnn_fused_\w+",
+    r"aten::cuda",
+    r"triton_\w+",
+    r"(nccl|rccl|xccl):.*",
+    flags=re.S,
+)
+APPLE_ONLY = any_of(r"aten::_?mps_\w+", r"aten::_?lstm_mps\w*", r"aten::\w+_for_mps")
 
 # Operators that only get memory, for the operator that called them.
 GETS_MEMORY = any_of(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")

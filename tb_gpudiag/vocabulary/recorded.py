@@ -63,6 +63,7 @@ class DeviceType(IntEnum):
     CUDA = 1
     HIP = 6
     XPU = 12
+    MPS = 13
 
 
 class MemoryPurpose(IntEnum):

@@ -82,6 +82,13 @@ EMPTY_CACHE = any_of(
     r"<built-in (function|method) _(cuda|accelerator)_emptyCache.*",
 )
 
+# What Python calls only if it uses a GPU. On a machine without one, these are errors.
+GPU_CALL = any_of(
+    r"<built-in method cuda of .*",
+    r"<built-in function _(cuda|mps|xpu)_(synchronize|deviceSynchronize|getCurrentRawStream|setStream)>",
+    flags=re.S,
+)
+
 # A tensor becomes text.
 TENSOR_PRINT = any_of(PATH + r"torch/_tensor_str\.py\(\d+\): .*", flags=re.S)
 

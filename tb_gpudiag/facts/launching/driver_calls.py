@@ -34,12 +34,6 @@ class DriverCalls:
         order = np.argsort(-count, kind="stable")
         return [(events.names[number[i]], int(count[i])) for i in order]
 
-    @property
-    def begin_work(self) -> bool:
-        """Whether any call was to launch GPU work, even if that work is not in the trace."""
-        events = self._events
-        return bool((events.correlation[events.where(*CALL_CATEGORIES)] > 0).any())
-
 
 @dataclass(frozen=True)
 class AllocatorCalls:

@@ -2,45 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.gpu_use import GpuUse
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
+from tb_gpudiag.rules.shared.no_gpu_activity import gpu_name, no_gpu_sentence
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
-from tb_gpudiag.wording.quantity import number
+from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.quantity import duration, number
+
+CODE = fix_code(__name__)
+
+# The page lists the first ones; more say nothing new.
+_OPERATORS_SHOWN = 3
+
+_RECORD_GPU = (
+    "Record with ProfilerActivity.CUDA, use one GPU profiler at a time (no Nsight, no DCGM profiling), and "
+    "check that the driver lets this user trace the GPU."
+)
+
+_APPLE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.mps.profiler.profile.html"
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
-    """Check for GPU work, and without any, for launch calls that the job made anyway."""
+    """Check for GPU work, and without any, for signs that the job used a GPU anyway."""
     if facts.device is not None:
         work = number(len(facts.work), "kernel, copy or memset", "kernels, copies and memsets")
         return Clear(f"{work} recorded")
     if facts.recorded.unread_accelerator:
         return _unread(facts.recorded.unread_accelerator)
-    launches = sum(calls for _, calls in facts.calls.count_by_name(LAUNCH_CALL))
-    evidence = [Evidence("Kernels and copies", number(0)), Evidence("Launch calls", number(launches))]
-    if launches:
-        return Finding(
-            title="Kernels were launched, but no GPU activity was recorded",
-            summary=(
-                "The host launched GPU work, but the trace contains none of it: the profiler could not trace "
-                "the GPU. This file does not show how busy the GPU was, or why it was idle."
-            ),
-            fix=record_again(
-                "Record with ProfilerActivity.CUDA, use one GPU profiler at a time (no Nsight, no DCGM "
-                "profiling), and check that the driver lets this user trace the GPU."
-            ),
-            evidence=evidence,
-            severity=Severity.WARNING,
-        )
+    use = facts.gpu_use
+    if use.possible:
+        return _unseen(use)
+    if use.listed:
+        return _moved_nothing(use)
     return Finding(
         title="No GPU activity was recorded: the diagnosis is about the host",
         summary=(
-            "The trace contains no kernels, copies or launches. Either the job ran on the CPU, or the "
-            "profiler did not record GPU activity."
+            "The trace contains no kernels, copies or launches, and no other sign of a GPU. As far as it "
+            "shows, the job ran on the CPU."
         ),
         fix=record_again("If the job uses a GPU, record with ProfilerActivity.CUDA."),
-        evidence=evidence,
+        evidence=list(_signs(use)),
     )
+
+
+def _unseen(use: GpuUse) -> Finding:
+    """The job used a GPU, or may have used one: nothing is known about what it does."""
+    if use.launches:
+        title = "Kernels were launched, but no GPU activity was recorded"
+        summary = (
+            "The host launched GPU work, but the trace contains none of it: the profiler could not trace "
+        )
+        summary += "the GPU."
+    elif use.certain:
+        title = "The job used a GPU, but its activity was not recorded"
+        summary = "The trace shows the host's side of a job on a GPU, and nothing of the GPU itself."
+    else:
+        title = f"GPU activity was not recorded, and the trace lists {gpu_name(use)}"
+        summary = "The trace does not show whether the job used it."
+    return Finding(
+        title=title,
+        summary=f"{summary} This file does not show how busy the GPU was, or why it was idle. What the host "
+        "does may cost nothing: it may run ahead of the GPU, and its waits are the GPU's work.",
+        fix=Fix(
+            "torch.profiler does not record Apple's GPUs. Record with torch.mps.profiler, and open the "
+            "recording in Instruments.",
+            CODE["apple"],
+            _APPLE_URL,
+        )
+        if use.apple
+        else record_again(_RECORD_GPU),
+        evidence=list(_signs(use)),
+        severity=Severity.WARNING,
+        leads=True,
+    )
+
+
+def _moved_nothing(use: GpuUse) -> Finding:
+    return Finding(
+        title=f"The job ran on the CPU: nothing was moved to {gpu_name(use)}",
+        summary=f"{no_gpu_sentence(use)} All memory that was recorded is the CPU's, and operators compute on "
+        "the main thread. A GPU is usually many times as fast.",
+        fix=Fix(
+            "Move the model and each batch to the GPU.",
+            CODE["move"],
+            "https://docs.pytorch.org/docs/stable/cuda.html",
+        ),
+        evidence=list(_signs(use)),
+        severity=Severity.WARNING,
+        leads=True,
+    )
+
+
+def _signs(use: GpuUse) -> Iterator[Evidence]:
+    yield Evidence("Kernels and copies", number(0))
+    yield Evidence("Launch calls", number(use.launches))
+    if use.memory_events:
+        yield Evidence("Memory events of a GPU", number(use.memory_events))
+    for name, count in use.operators.most_common(_OPERATORS_SHOWN):
+        yield Evidence("Runs on a GPU only", one_line(name), (number(count, "call"),))
+    if use.waits:
+        yield Evidence("Values read that waited", number(use.waits), (duration(use.waits_ns),))
+    if use.copies:
+        yield Evidence("Copies to another device", number(use.copies))
 
 
 def _unread(accelerator: str) -> Finding:
@@ -52,6 +119,7 @@ def _unread(accelerator: str) -> Finding:
         ),
         fix=Fix("Use the accelerator's own profiling tools for its activity."),
         evidence=[Evidence("Kernels and copies of a GPU", number(0))],
+        leads=True,
     )
 
 

@@ -348,8 +348,11 @@ def _has_message(name: str) -> bool:
 
 
 def _has_types(name: str) -> bool:
-    """Return whether the number formats of an event's inputs are kept: for its cost, or a message's size."""
-    return has_cost(name) or BACK_END_MARK.fullmatch(name, 0, LONGEST_MATCHED) is not None
+    """Return whether the number formats of an event's inputs are kept: for its cost, a message's size, or
+    what a copy changes."""
+    return (
+        has_cost(name) or has_settings(name) or BACK_END_MARK.fullmatch(name, 0, LONGEST_MATCHED) is not None
+    )
 
 
 def _has_settings(name: str) -> bool:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.recording.no_gpu import RULE
@@ -8,7 +11,7 @@ from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import ABOUT_TIME, run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import number
-from tests.builder import TraceBuilder
+from tests.builder import HostThread, TraceBuilder
 from tests.builder.forms import BASE_NS, EPOCH_NS
 from tests.rules.stage import facts_of, figures, finding, healthy, is_clear, without_gpu
 
@@ -45,3 +48,130 @@ def test_an_accelerator_that_is_not_read_is_named_and_nothing_is_said_about_time
     assert find_verdict(facts).limiter == "unknown"
     outcome = run_rules(facts, RULES)
     assert not [f for f in outcome.findings if f.rule.family in ABOUT_TIME]
+
+
+Act = Callable[[HostThread], object]
+
+CPU_COPY = {"Concrete Inputs": ["", "15", "", "", "", "False", ""]}
+DEVICE_COPY = {"Concrete Inputs": ["", "6", "0", "", "", "False", ""]}
+
+
+def a_step(main: HostThread) -> None:
+    """A step of 1,000 ms, nearly all of it in one operator of the main thread."""
+    main.step(0, at=0, us=1_000_000)
+    main.op("aten::mm", at=1, us=990_000)
+
+
+def reads(main: HostThread, *lengths_us: float) -> None:
+    for i, us in enumerate(lengths_us):
+        main.op("aten::item", at=i * 100_000 + 10, us=us + 2)
+        main.op("aten::_local_scalar_dense", at=i * 100_000 + 11, us=us)
+
+
+def copies(main: HostThread, number: int, settings: dict[str, list[str]]) -> None:
+    for i in range(number):
+        main.op("aten::_to_copy", at=i * 100 + 1, us=50, shapes=[[8, 8]], types=["float"], more=settings)
+
+
+USES: dict[str, Act] = {
+    "memory of a GPU": lambda main: main.alloc(512, at=5),
+    "values that are read in milliseconds": lambda main: reads(main, 40_000, 30_000),
+    "Apple's convolution": lambda main: main.op("aten::_mps_convolution", at=5, us=20),
+    "Apple's attention": lambda main: main.op("aten::_scaled_dot_product_attention_math_for_mps", at=5, us=9),
+    "cuDNN's convolution": lambda main: main.op("aten::cudnn_convolution", at=5, us=20),
+    "a collective of NCCL": lambda main: main.op("nccl:all_reduce", at=5, us=20),
+    "tensors that go to a device": lambda main: copies(main, 2, DEVICE_COPY),
+    "torch.cuda.synchronize()": lambda main: main.frame(
+        "<built-in function _cuda_synchronize>", at=5, us=20_000
+    ),
+}
+
+CPU_WORK: dict[str, Act] = {
+    "memory of the CPU": lambda main: main.alloc(512, at=5, device=None),
+    "values that are read at once": lambda main: reads(main, *[2] * 9),
+    "one read that was interrupted": lambda main: reads(main, 8_000, *[2] * 8),
+    "casts": lambda main: copies(main, 9, CPU_COPY),
+    "what a CPU calls, too": lambda main: main.op("aten::cudnn_is_acceptable", at=5, us=1),
+    "oneDNN's convolution": lambda main: main.op("aten::mkldnn_convolution", at=5, us=20),
+    "a collective of Gloo": lambda main: main.op("gloo:all_reduce", at=5, us=20),
+}
+
+
+@pytest.mark.parametrize("sign", USES)
+def test_a_job_that_used_a_gpu_is_no_job_on_the_cpu(sign: str, tmp_path: Path) -> None:
+    """The GPU's side is missing: that leads, and nothing is said to limit the job."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    a_step(main)
+    main.loader(at=991_000, us=9_000)
+    USES[sign](main)
+    facts = facts_of(trace, tmp_path)
+    verdict = find_verdict(facts)
+    assert verdict.limiter == "unknown"
+    assert "was not recorded" in verdict.sentence
+    first = run_rules(facts, RULES).findings[0]
+    assert (first.rule.id, first.severity) == ("GD905", Severity.WARNING)
+    assert "record" in first.finding.fix.text.lower()
+
+
+@pytest.mark.parametrize("work", CPU_WORK)
+def test_a_job_on_the_cpu_stays_one(work: str, tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    a_step(main)
+    CPU_WORK[work](main)
+    facts = facts_of(trace, tmp_path)
+    assert find_verdict(facts).limiter == "compute"
+    assert finding(RULE.check(facts)).severity is None
+
+
+def test_loading_leads_nowhere_if_the_gpu_was_not_recorded(tmp_path: Path) -> None:
+    """The main thread may load while the GPU works."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1_000).loader(at=0, us=900).op("aten::mm", at=900, us=90)
+    main.alloc(512, at=5)
+    found = run_rules(facts_of(trace, tmp_path), RULES).findings
+    assert [f.rule.id for f in found][:2] == ["GD905", "GD101"]
+    assert all(f.severity is not Severity.ERROR for f in found)
+
+
+def test_a_model_that_was_left_on_the_cpu_of_a_machine_with_a_gpu(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=("NVIDIA A100",))
+    main = trace.thread()
+    a_step(main)
+    main.alloc(512, at=5, device=None)
+    main.call("cudaDeviceSynchronize", at=999_000, us=9)  # the profiler's own
+    facts = facts_of(trace, tmp_path)
+    verdict = find_verdict(facts)
+    assert verdict.limiter == "compute"
+    assert "ran on the CPU: nothing was moved to the machine's GPU (NVIDIA A100)" in verdict.sentence
+    first = run_rules(facts, RULES).findings[0]
+    assert (first.rule.id, first.severity) == ("GD905", Severity.WARNING)
+    assert ".to(device)" in first.finding.fix.code
+
+
+def test_a_listed_gpu_may_have_worked_where_memory_was_not_recorded(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=("NVIDIA A100",))
+    a_step(trace.thread())
+    facts = facts_of(trace, tmp_path)
+    assert find_verdict(facts).limiter == "unknown"
+    assert "lists the machine's GPU (NVIDIA A100)" in finding(RULE.check(facts)).title
+
+
+def test_apples_gpu_is_recorded_in_another_way(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    trace.thread().step(0, at=0, us=100).op("aten::mps_convolution_backward", at=10, us=5)
+    fix = finding(RULE.check(facts_of(trace, tmp_path))).fix
+    assert "torch.mps.profiler" in fix.code
+    assert "ProfilerActivity.CUDA" not in fix.text + fix.code
+
+
+def test_memory_that_is_nearly_full_comes_before_a_gpu_that_was_not_recorded(tmp_path: Path) -> None:
+    """What memory shows does not depend on kernels."""
+    trace = TraceBuilder(device_bytes=1 << 30)
+    main = trace.thread()
+    main.step(0, at=0, us=100).call("cudaLaunchKernel", at=10, us=5)
+    main.alloc((1 << 30) - (1 << 20), at=20)
+    found = run_rules(facts_of(trace, tmp_path), RULES).findings
+    assert [f.rule.id for f in found][:2] == ["GD402", "GD905"]

@@ -1,0 +1,134 @@
+"""Whether a job without GPU activity in its trace used a GPU: signs of one on the host's side."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.vocabulary import operators, torch_frames
+from tb_gpudiag.vocabulary.recorded import Category, DeviceType
+
+# A value in the CPU's own memory is read in about a microsecond.
+_WAITS_NS = 1_000_000
+
+# The operating system may interrupt a thread in a read, too, but no more often than elsewhere. Reads take a
+# thousandth of the time of a job on the CPU.
+_LEAST_WAITING = 0.05
+_FEWEST_READS = 2
+
+# `to(copy=True)` on the CPU looks like a copy to another device.
+_FEWEST_COPIES = 2
+
+# Of a job on the CPU with a loader, operators of the main thread take a fifth and more.
+_COMPUTES = 0.2
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """Signs of a GPU in a trace without GPU activity.
+
+    launches: calls that start work on a GPU.
+    memory_events: of a GPU's allocator.
+    operators: those that run on a GPU only, and calls of Python that only a GPU needs: name -> how many.
+    waits, waits_ns: reads of a single value that took milliseconds.
+    copies: `to(device)` of tensors that keep their number format.
+    apple: it is a GPU of Apple's.
+    listed: names of the GPUs of the machine that the job could use.
+    computed_on_cpu: the trace shows that operators computed on the CPU, and no sign of a GPU.
+    """
+
+    launches: int = 0
+    memory_events: int = 0
+    operators: Counter[str] = field(default_factory=Counter)
+    waits: int = 0
+    waits_ns: int = 0
+    copies: int = 0
+    apple: bool = False
+    listed: tuple[str, ...] = ()
+    computed_on_cpu: bool = False
+
+    @property
+    def certain(self) -> bool:
+        """Whether the job used a GPU."""
+        return bool(self.launches or self.memory_events or self.operators or self.waits or self.copies)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the job may have used a GPU."""
+        return self.certain or (bool(self.listed) and not self.computed_on_cpu)
+
+
+def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_operators_ns: int) -> GpuUse:
+    """Look for signs of a GPU.
+
+    launches: how many calls start work on one. in_operators_ns: the main thread's time in operators, in the
+    window.
+    """
+    events, memory = trace.events, trace.memory
+    used = match(events, operators.GPU_ONLY) | match(events, operators.APPLE_ONLY)
+    used &= events.category != Category.OTHER
+    used |= match(events, torch_frames.GPU_CALL) & (events.category == Category.PYTHON_FUNCTION)
+    names = Counter(events.names[i] for i in events.name[used].tolist())
+    on_gpu = ~np.isin(memory.device_type, np.array([DeviceType.CPU, NONE], np.int32))
+    waits_ns = _waits_ns(host, window)
+    found = GpuUse(
+        launches=launches,
+        memory_events=int(on_gpu.sum()),
+        operators=names,
+        waits=len(waits_ns),
+        waits_ns=int(waits_ns.sum()),
+        copies=_device_copies(host),
+        apple=bool(match(events, operators.APPLE_ONLY).any() or (memory.device_type == DeviceType.MPS).any()),
+        listed=tuple(str(entry.get("name") or "GPU") for entry in trace.metadata.device_properties),
+    )
+    on_cpu = len(memory) > 0 and not found.certain and in_operators_ns >= _COMPUTES * window.duration_ns
+    return GpuUse(**{**vars(found), "computed_on_cpu": on_cpu})
+
+
+def _waits_ns(host: Host, window: Window) -> Int64:
+    """Durations of the reads of one value that waited for a GPU; none if those are too few to tell."""
+    events = host.events
+    operator = events.category == Category.CPU_OP
+    reads = match(events, operators.READ_VALUE) & operator & ~host.tree.any_below(operator)
+    long_ns: Int64 = events.duration_ns[reads & (events.duration_ns >= _WAITS_NS)]
+    enough = len(long_ns) >= _FEWEST_READS and int(long_ns.sum()) >= _LEAST_WAITING * window.duration_ns
+    return long_ns if enough else np.zeros(0, np.int64)
+
+
+def _device_copies(host: Host) -> int:
+    """Count copies that change neither number format nor layout of memory: they change the device."""
+    events = host.events
+    copies = np.flatnonzero(
+        match(events, operators.TO_COPY) & (events.settings != NONE) & (events.types != NONE)
+    )
+    pairs, count = np.unique(
+        np.stack([events.types[copies], events.settings[copies]]), axis=1, return_counts=True
+    )
+    found = sum(
+        number
+        for (types, settings), number in zip(pairs.T.tolist(), count.tolist(), strict=True)
+        if _changes_device(events.input_types[types], events.input_settings[settings])
+    )
+    return found if found >= _FEWEST_COPIES else 0
+
+
+def _changes_device(types: str, settings: str) -> bool:
+    """types, settings: of aten::_to_copy, as recorded: (tensor, number format, layout, device, pinned, non
+    blocking, memory format). Where a device is given, so is the layout; the device itself is not recorded."""
+    try:
+        given = [str(text) for text in json.loads(settings)]
+        kept = operators.number_format(str(json.loads(types)[0]))
+    except (ValueError, IndexError, TypeError, RecursionError):
+        return False
+    if len(given) != 7:
+        return False
+    _, wanted, layout, _, _, _, memory_format = given
+    return layout == "0" and not memory_format and operators.NUMBER_FORMATS.get(wanted) == kept

@@ -1,0 +1,27 @@
+"""What is known of the GPU of a job whose trace has no GPU activity."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.waiting.gpu_use import GpuUse
+from tb_gpudiag.wording.format import one_line
+
+# Of a name that the file states.
+_LONGEST_NAME = 60
+
+
+def no_gpu_sentence(use: GpuUse) -> str:
+    """Say in one sentence whether the job used a GPU."""
+    if use.launches:
+        return "The trace has launch calls but no GPU activity."
+    if use.certain:
+        return f"The job used {'a GPU of Apple' if use.apple else 'a GPU'}, whose activity was not recorded."
+    if use.possible:
+        return f"No GPU activity was recorded, and it is not known whether the job used {gpu_name(use)}."
+    if use.listed:
+        return f"The job ran on the CPU: nothing was moved to {gpu_name(use)}."
+    return "No GPU activity was recorded."
+
+
+def gpu_name(use: GpuUse) -> str:
+    """The GPU that the trace lists, as part of a sentence."""
+    return f"the machine's GPU ({one_line(use.listed[0], _LONGEST_NAME)})" if use.listed else "a GPU"
