@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
@@ -34,6 +36,9 @@ LEAST_SHARE = 0.05
 TENSOR_CORES = (7, 0)
 TF32 = (8, 0)
 
+# Turing's smaller chips have that capability, but no tensor cores.
+WITHOUT_TENSOR_CORES = r"GTX 16\d\d|\bT(400|500|550|600|1000|1200)\b|Quadro T\d|\bMX\d"
+
 # Large matmuls reach 80 to 95% of the stated FP32 peak, and at least half as much of the tensor cores' peak.
 LEAST_OF_PEAK = 0.5
 
@@ -55,13 +60,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         return CannotTell("GPUs of AMD are not judged: their matrix cores take FP32, too")
     if capability is None:
         return CannotTell("the trace does not say whether this GPU has tensor cores")
-    if capability < TENSOR_CORES:
+    if capability < TENSOR_CORES or re.search(WITHOUT_TENSOR_CORES, facts.properties(time.device.id).name):
         return Clear(f"this GPU (compute capability {capability[0]}.{capability[1]}) has no tensor cores")
     peaks = facts.peaks
     with_tf32 = capability >= TF32
     tf32_ns = tf32_saving_ns(cost_ns, peaks) if with_tf32 else 0
     matmuls_ns, others_ns = half_saving_ns(time, fp32, cost_ns, peaks)
-    tf32_gains = with_tf32 and (peaks is None or tf32_ns > 0)
+    tf32_gains = _tf32_gains(peaks) if with_tf32 else False
     tensor = kernels.arithmetic == Arithmetic.TENSOR_CORES
     return Finding(
         title=f"{time.of_window(cost_ns)} of the time goes to FP32 {_operations(kernels, fp32)} that cannot "
@@ -87,6 +92,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         # Older GPUs need FP16, which has risks of its own: a hint, not a warning.
         severity=None if with_tf32 else Severity.INFO,
     )
+
+
+def _tf32_gains(peaks: Peaks | None) -> bool | None:
+    """Whether TF32 is faster on a GPU that has it; None where its peaks are not known: among GPUs of one
+    compute capability workstation cards double FP32's rate, and GeForce cards do not."""
+    if peaks is None:
+        return True
+    return True if peaks.tf32 > peaks.fp32 else None if peaks.assumed else False
 
 
 def tf32_saving_ns(time_ns: int, peaks: Peaks | None) -> int:
@@ -132,29 +145,34 @@ def _operations(kernels: Kernels, fp32: Bool) -> str:
     return " and ".join(name for name, there in parts if there)
 
 
-def _formats(with_tf32: bool, tf32_gains: bool) -> str:
-    if tf32_gains:
+def _formats(with_tf32: bool, tf32_gains: bool | None) -> str:
+    if not with_tf32:
+        return "On this GPU generation they take FP16, so it needs mixed precision."
+    if tf32_gains is False:
         return (
-            "TF32 keeps FP32's range and rounds inputs to 10 mantissa bits. bf16 also halves memory traffic."
+            "For TF32 this GPU has the same peak as for FP32. For bf16 it is twice as high, and bf16 also "
+            "halves memory traffic."
         )
-    if with_tf32:
-        return "TF32 is not faster than FP32 on this GPU. bf16 is, and also halves memory traffic."
-    return "On this GPU generation they take FP16, so it needs mixed precision."
+    faster = "" if tf32_gains else "TF32 may be faster than FP32 here: this GPU's peaks are not known. "
+    return (
+        f"{faster}TF32 keeps FP32's range and rounds inputs to 10 mantissa bits. bf16 also halves memory "
+        "traffic."
+    )
 
 
-def _fix(with_tf32: bool, tf32_gains: bool, training: bool | None) -> Fix:
+def _fix(with_tf32: bool, tf32_gains: bool | None, training: bool | None) -> Fix:
     compare = "Compare the loss with the previous run." if training is not False else "Compare the results."
     whole = "" if training is not False else f"\n\n{CODE['inference']}"
-    if tf32_gains:
-        return Fix(
-            f"Allow TF32, or use mixed precision. {compare}",
-            CODE["tf32"] + whole,
-            "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
-        )
     amp = "https://docs.pytorch.org/docs/stable/amp.html"
-    if with_tf32:
+    if not with_tf32:
+        return Fix(f"Use mixed precision with loss scaling. {compare}", CODE["fp16"], amp)
+    if tf32_gains is False:
         return Fix(f"Use mixed precision. {compare}", CODE["bf16"] + whole, amp)
-    return Fix(f"Use mixed precision with loss scaling. {compare}", CODE["fp16"], amp)
+    return Fix(
+        f"{'Allow' if tf32_gains else 'Try'} TF32, or use mixed precision. {compare}",
+        CODE["tf32"] + whole,
+        "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
+    )
 
 
 RULE = Rule("GD501", "fp32_matmul", "FP32 matmuls off the tensor cores", check, needs_gpu=True)

@@ -36,7 +36,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         title=f"FP64 kernels take {time.of_window(cost_ns)} of the time",
         summary="These kernels compute with 64-bit numbers, which move twice the bytes of FP32. "
         + (
-            f"This GPU computes FP64 at a {_fraction(peaks)} of its FP32 rate. "
+            f"This GPU {'may compute' if peaks.assumed else 'computes'} FP64 at a {_fraction(peaks)} of its "
+            "FP32 rate. "
             if slow and peaks is not None
             else ""
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, parse_properties
-from tb_gpudiag.facts.kernels.peaks import DEVICE_PEAKS, Peaks, peaks_of
+from tb_gpudiag.facts.kernels.peaks import DEVICE_PEAKS, LAPTOP_PEAKS, Peaks, peaks_of
 from tb_gpudiag.trace.events import Metadata
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -36,8 +36,20 @@ def _peaks(device: DeviceProperties) -> Peaks:
         ("NVIDIA B300 SXM6 AC", 2_250, 8.0),
         ("NVIDIA GB200", 2_500, 8.0),
         ("NVIDIA GeForce RTX 4070 Ti SUPER", 88.2, 0.672),
-        ("NVIDIA GeForce RTX 4070", 58.3, 0.504),
-        ("NVIDIA RTX 6000 Ada Generation", 364.2, 0.96),
+        ("NVIDIA GeForce RTX 4070", 58.2, 0.504),
+        ("NVIDIA GH200 480GB", 989, 4.0),
+        ("NVIDIA A10G", 70, 0.6),
+        ("NVIDIA L4", 121.2, 0.3),
+        ("NVIDIA RTX A4000", 76.8, 0.448),
+        ("NVIDIA RTX A2000 12GB", 32, 0.288),
+        ("NVIDIA RTX 4000 Ada Generation", 106.8, 0.36),
+        ("NVIDIA RTX 4000 SFF Ada Generation", 76.8, 0.28),
+        ("NVIDIA RTX 6000 Ada Generation", 364.4, 0.96),
+        ("NVIDIA RTX 500 Ada Generation Laptop GPU", 38.4, 0.128),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 440, 1.792),
+        ("Quadro RTX 6000", 130.4, 0.672),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 79.4, 0.576),
+        ("NVIDIA GeForce RTX 5070 Ti", 87.8, 0.896),
         ("Tesla V100-SXM2-32GB", 125, 0.9),
         ("AMD Instinct MI210", 181, 1.638),
         ("AMD Instinct MI250X", 191.5, 1.638),
@@ -51,7 +63,7 @@ def test_peaks_are_found_by_the_names_in_traces(name: str, half: float, bandwidt
     assert (peaks.half, peaks.bandwidth, peaks.assumed) == (half, bandwidth, "")
 
 
-@pytest.mark.parametrize(("name", "peaks"), DEVICE_PEAKS, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize(("name", "peaks"), DEVICE_PEAKS + LAPTOP_PEAKS, ids=lambda value: str(value)[:20])
 def test_formats_are_as_fast_as_their_width_suggests(name: str, peaks: Peaks) -> None:
     assert 0 < peaks.bandwidth <= 8
     assert 0 < peaks.fp64 <= peaks.fp32 <= (peaks.tf32 or peaks.fp32) <= peaks.half <= (peaks.fp8 or 1e4)
@@ -68,11 +80,24 @@ def test_formats_are_as_fast_as_their_width_suggests(name: str, peaks: Peaks) ->
         ("NVIDIA A100-SXM4-80GB", 108, 2048, 1.41),
         ("NVIDIA A30", 56, 2048, 1.44),
         ("NVIDIA A10", 72, 1024, 1.695),
+        ("NVIDIA A10G", 80, 512, 1.71),
+        ("NVIDIA L4", 58, 1024, 2.04),
+        ("NVIDIA L40", 142, 512, 2.49),
+        ("NVIDIA RTX A4000", 48, 1024, 1.56),
+        ("NVIDIA RTX A6000", 84, 1024, 1.8),
+        ("NVIDIA RTX 4000 Ada Generation", 48, 1024, 2.175),
+        ("NVIDIA RTX 5000 Ada Generation", 100, 1024, 2.55),
+        ("NVIDIA RTX 6000 Ada Generation", 142, 1024, 2.505),
+        ("NVIDIA RTX 5000 Ada Generation Laptop GPU", 76, 1024, 2.19),
+        ("Quadro RTX 6000", 72, 1024, 1.77),
         ("NVIDIA H100 80GB HBM3", 132, 4096, 1.83),
         ("NVIDIA H100 PCIe", 114, 4096, 1.62),
         ("NVIDIA B200", 148, 8192, 1.855),
         # GeForce: half the rate with FP32 accumulation.
+        ("NVIDIA GeForce RTX 2080 Ti", 68, 512, 1.545),
         ("NVIDIA GeForce RTX 3090", 82, 512, 1.695),
+        ("NVIDIA GeForce RTX 3060 Laptop GPU", 30, 512, 1.703),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 76, 512, 2.04),
         ("NVIDIA GeForce RTX 4090", 128, 512, 2.52),
         ("NVIDIA GeForce RTX 4070", 46, 512, 2.475),
         ("NVIDIA GeForce RTX 5090", 170, 512, 2.407),
@@ -93,10 +118,13 @@ def test_a_stated_peak_is_units_times_operations_per_clock_times_clock(
 
 
 def test_an_unlisted_gpu_has_the_peaks_of_its_compute_capability() -> None:
-    peaks = _peaks(_device("NVIDIA GeForce RTX 4090 Laptop GPU", computeMajor=8, computeMinor=9, numSms=76))
+    peaks = _peaks(_device("NVIDIA RTX 1234 Ada Generation", computeMajor=8, computeMinor=9, numSms=76))
     assert peaks.half == pytest.approx(60 * 76 / 58)
-    assert peaks.bandwidth == 0.192
+    assert peaks.bandwidth == 0.128
     assert "8.9" in peaks.assumed
+    # The laptop's GPU of this name is not listed, and is slower than the card.
+    laptop = _device("NVIDIA RTX A4000 Laptop GPU", computeMajor=8, computeMinor=6, numSms=40)
+    assert "8.6" in _peaks(laptop).assumed
     assert peaks_of(_device("NVIDIA Unheard", computeMajor=9, computeMinor=9, numSms=76)) is None
     assert peaks_of(_device()) is None
 

@@ -38,6 +38,7 @@ def matmul(name: str, share: float, device: DeviceProperties, folder: Path) -> F
 A100 = DeviceProperties("NVIDIA A100-SXM4-80GB", compute_major=8)
 V100 = DeviceProperties("Tesla V100-SXM2-32GB", compute_major=7)
 P100 = DeviceProperties("Tesla P100-PCIE-16GB", compute_major=6)
+GTX = DeviceProperties("NVIDIA GeForce GTX 1660 Ti", compute_major=7, compute_minor=5)
 
 
 def test_fires_on_fp32_matmuls_and_bounds_the_saving_by_the_peaks(tmp_path: Path) -> None:
@@ -90,8 +91,23 @@ def test_tf32_is_no_gain_on_geforce(tmp_path: Path) -> None:
     found = finding(RULE.check(facts))
     assert removed_ns(found, facts) == 250_000  # 165.2 TFLOP/s instead of 82.6
     assert "set_float32_matmul_precision" not in found.fix.code
-    assert "TF32 is not faster" in found.summary
+    assert "For TF32 this GPU has the same peak" in found.summary
     assert not any("TF32" in label and "Saved" in label for label in figures(found))
+
+
+def test_a_gpu_that_is_not_listed_may_gain_by_tf32(tmp_path: Path) -> None:
+    unheard = DeviceProperties("NVIDIA RTX 1234 Ada Generation", compute_major=8, compute_minor=9)
+    found = finding(RULE.check(matmul("ampere_sgemm_128x64_nn", 0.5, unheard, tmp_path)))
+    assert "TF32 may be faster" in found.summary
+    assert "set_float32_matmul_precision" in found.fix.code
+    assert "8.9" in figures(found)["Peaks assumed of"][0]
+
+
+def test_a_workstation_card_is_twice_as_fast_with_tf32(tmp_path: Path) -> None:
+    a4000 = DeviceProperties("NVIDIA RTX A4000", compute_major=8, compute_minor=6)
+    found = finding(RULE.check(matmul("ampere_sgemm_128x64_nn", 0.5, a4000, tmp_path)))
+    assert figures(found)["Saved by TF32 at the stated peaks"] == (duration(250_000),)
+    assert "set_float32_matmul_precision" in found.fix.code
 
 
 def test_a_gpu_without_tf32_gets_a_hint_at_mixed_precision(tmp_path: Path) -> None:
@@ -109,6 +125,7 @@ def test_a_gpu_without_tf32_gets_a_hint_at_mixed_precision(tmp_path: Path) -> No
         ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_nn", 0.9, A100),
         ("void gemv2T_kernel_val<int, int, float, float, float>()", 0.9, A100),
         ("maxwell_sgemm_128x64_nn", 0.9, P100),
+        ("turing_sgemm_128x64_nn", 0.9, GTX),
     ],
 )
 def test_short_kernels_tensor_cores_and_gpus_without_them_are_clear(
