@@ -298,6 +298,16 @@ class Facts:
     def stream_waits(self) -> StreamWaits:
         return stream_waits(self.events)
 
+    @cached_property
+    def streams(self) -> int:
+        """Number of streams with GPU work, of all devices."""
+        return len(np.unique(self.work.stream_key))
+
+    @cached_property
+    def has_ranks(self) -> bool:
+        """Whether the job may have several ranks: the recorder says so, or it communicates."""
+        return bool(self.trace.metadata.distributed) or bool(self.communication.any())
+
     def awaited(self, gaps: Int64) -> list[Awaited]:
         """Return what the work that ended these gaps of the busiest device had to wait for."""
         if self.device is None:

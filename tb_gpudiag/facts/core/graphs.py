@@ -14,7 +14,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, union
-from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
+from tb_gpudiag.facts.core.launches import UNRECORDED_NS, Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events
@@ -310,7 +310,7 @@ def _holes(
             begin = min(begin, int(start[launch.work].min()))
         finish = min(queue.after(returned, end_ns), waits.end_after(returned, end_ns), end_ns)
         if names != launch.names and names in lengths:
-            finish = min(finish, begin + TURNAROUND_NS + int(np.median(lengths[names])))
+            finish = min(finish, begin + work.turnaround_ns + int(np.median(lengths[names])))
         if finish > begin:
             done_ns = finish
             yield begin, finish

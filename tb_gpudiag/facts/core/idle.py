@@ -18,7 +18,7 @@ from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, Trigger, repaint
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage
-from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
+from tb_gpudiag.facts.core.launches import UNRECORDED_NS, Work
 from tb_gpudiag.facts.core.ledger import Gaps, GpuTime, Ledger
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
@@ -82,9 +82,9 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, in_gra
     in_call, issued = (np.maximum(start, called), np.minimum(returned, end)), np.maximum(start, returned)
     fixed = [
         spans_of(unlinked, start, end, np.full(len(start), Cause.UNLINKED, np.uint8)),
-        spans_of(there, start, end, _after_launch(start, end)),
+        spans_of(there, start, end, _after_launch(start, end, work.turnaround_ns)),
         spans_of(known & late, *in_call, _in_call(launch, work, host)),
-        spans_of(known & late, issued, end, _after_launch(issued, end)),
+        spans_of(known & late, issued, end, _after_launch(issued, end, work.turnaround_ns)),
     ]
     until = np.where(trailing, end, np.minimum(called, end))
     thread = _at(events.thread, launch, np.full(len(start), host.main)).astype(np.int32)
@@ -149,10 +149,10 @@ def _in_call(launch: Int64, work: Work, host: HostTime) -> UInt8:
     return cause
 
 
-def _after_launch(start: Int64, end: Int64) -> UInt8:
+def _after_launch(start: Int64, end: Int64, turnaround_ns: int) -> UInt8:
     """Return the cause of the time between each launch and its work: a bare turnaround is latency; longer
     work waited for something."""
-    cause: UInt8 = np.where(end - start <= TURNAROUND_NS, np.uint8(Cause.LATENCY), np.uint8(Cause.QUEUED))
+    cause: UInt8 = np.where(end - start <= turnaround_ns, np.uint8(Cause.LATENCY), np.uint8(Cause.QUEUED))
     return cause
 
 

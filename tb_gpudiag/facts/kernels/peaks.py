@@ -71,7 +71,7 @@ DEVICE_PEAKS: tuple[tuple[str, Peaks], ...] = (
     (r"A[18]00-(SXM4|PCIE)-40GB|A100-PG509", Peaks(19.5, 19.5, 156, 312, 0, 1.555)),
     (r"A[18]00-SXM4-80GB", Peaks(19.5, 19.5, 156, 312, 0, 2.039)),
     (r"\bA[18]00\b", Peaks(19.5, 19.5, 156, 312, 0, 1.935)),
-    # NVIDIA A30, A10, A16, A2, A40 data sheets (2021 and 2022). A16: one of the four GPUs of a card. A10G data
+    # NVIDIA A30, A10, A16, A2, A40 data sheets (2021 and 2022); A16: one of a card's four GPUs. A10G data
     # sheet (2021): half the tensor rate of the A10.
     (r"\bA30\b", Peaks(10.3, 10.3, 82, 165, 0, 0.933)),
     (r"\bA10G\b", _GEFORCE_30.card(35, 0.6)),

@@ -15,7 +15,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
-from tb_gpudiag.facts.core.launches import TURNAROUND_NS, Work
+from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, NOISE_NS, Calls, Streams, waits_for_its_own
 from tb_gpudiag.trace.events import Events
@@ -64,9 +64,8 @@ def hold_out(work: Work, communication: Bool, calls: Calls, streams: Streams, pa
 
     followed = (previous != NONE) & (np.abs(since_previous) <= HANDSHAKE_NS)
     pulled = other != NONE
-    launched = (
-        ~followed & ~pulled & (start - issued <= inside + TURNAROUND_NS) & (start >= issued - TURNAROUND_NS)
-    )
+    soon = work.turnaround_ns
+    launched = ~followed & ~pulled & (start - issued <= inside + soon) & (start >= issued - soon)
     by_name = events.name[calls.event[call]].astype(np.int64) * 2 + late
     same_call = (previous != NONE) & (call == call[previous])
     by_kind = events.category[work.event].astype(np.int64) * 2 + same_call
@@ -92,8 +91,8 @@ def hold_out(work: Work, communication: Bool, calls: Calls, streams: Streams, pa
             np.where(pulled, end[other] + handshake, _NEVER),
         ),
     )
-    off = (part != NONE) & linked & (np.abs(start - expected) > TURNAROUND_NS)
-    waits = _waits_too_long(events, calls)
+    off = (part != NONE) & linked & (np.abs(start - expected) > soon)
+    waits = _waits_too_long(events, calls, soon)
     ranks = _waits_for_other_ranks(work, communication, streams, part)
     unexplained = union(
         np.r_[np.minimum(start, expected)[off], calls.inside_from_ns[waits], ranks.start],
@@ -145,13 +144,13 @@ def _of_other_half(value: Int64, usable: Bool, half: Int64, keys: Sequence[Int64
     return found
 
 
-def _waits_too_long(events: Events, calls: Calls) -> Bool:
+def _waits_too_long(events: Events, calls: Calls, turnaround_ns: int) -> Bool:
     """Mask of the synchronizations that went on waiting after the work that they waited for had ended,
     shape (c,)."""
     found: Bool = calls.event != NONE
     synchronizes = match(events, DEVICE_WAIT) | match(events, EVENT_WAIT) | match(events, STREAM_WAIT)
     found[found] = synchronizes[calls.event[found]]
-    found &= calls.inside_ns > TURNAROUND_NS + NOISE_NS
+    found &= calls.inside_ns > turnaround_ns + NOISE_NS
     return found
 
 

@@ -38,21 +38,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     gaps = len(set(lost.gap[chosen].tolist()))
     earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.gpu.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
-    recorded = facts.stream_waits.recorded
     awaiting = _awaiting(facts.awaited(np.unique(lost.gap[chosen])))
     return Finding(
         title=f"The GPU sat idle {cost_share} of the time although kernels were queued"
         + ("" if awaiting else "; this trace cannot say why"),
         summary="The work that ended these gaps had been launched before they began, so the host was not "
-        "late. The work waited for something else: an event of another stream, another rank, or another "
-        "process on the same GPU. " + _seen(recorded, bool(awaiting)),
-        fix=Fix(
-            ("" if recorded else "Record with synchronization events. ")
-            + "With several ranks, record all of them and compare: the others wait for the rank that waits "
-            "least.",
-            "" if recorded else CODE["sync_events"],
-            PROFILER_URL,
-        ),
+        f"late. {_seen(facts, bool(awaiting))}",
+        fix=_fix(facts, bool(awaiting)),
         cost_ns=cost_ns,
         sure=False,
         saving=Saving(0, cost_ns),
@@ -68,15 +60,42 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _seen(recorded: bool, awaiting: bool) -> str:
+def _seen(facts: Facts, awaiting: bool) -> str:
+    """What the work may have waited for: no suspect that the trace rules out."""
     if awaiting:
         return "Synchronization events show which gaps ended with work that waited for another stream."
-    if recorded:
-        return (
-            "Synchronization events were recorded, and none of this work waited for another stream's event: "
-            "another rank, another process or the start of a large graph remain."
-        )
-    return "The cause is not visible in this trace."
+    recorded = facts.stream_waits.recorded
+    suspects = [
+        *(["an event of another stream"] if facts.streams > 1 and not recorded else []),
+        *(["another rank"] if facts.has_ranks else []),
+        *(["the start of a large graph"] if facts.launch_modes.graph_launches else []),
+        "another process on the same GPU, such as a desktop",
+    ]
+    shown = (
+        "Synchronization events were recorded, and none of this work waited for another stream's event. "
+        if recorded
+        else ""
+    )
+    *others, last = suspects
+    listed = f"{', '.join(others)}{',' if len(others) > 1 else ''} or {last}" if others else last
+    return f"{shown}The work may have waited for {listed}. The cause is not visible in this trace."
+
+
+def _fix(facts: Facts, awaiting: bool) -> Fix:
+    """Ask for what could still show the cause."""
+    if awaiting:
+        return Fix("Shorten the work that the evidence names, or let the stream wait for it later.")
+    by_events = facts.streams > 1 and not facts.stream_waits.recorded
+    ranks = (
+        "Record all ranks and compare: the others wait for the rank that waits least."
+        if facts.has_ranks
+        else ""
+    )
+    if by_events:
+        return Fix(f"Record with synchronization events. {ranks}".strip(), CODE["sync_events"], PROFILER_URL)
+    if ranks:
+        return Fix(ranks, "", PROFILER_URL)
+    return Fix("Look for other processes on the GPU while the job runs.", CODE["processes"])
 
 
 def _awaiting(awaited: list[Awaited]) -> list[Evidence]:

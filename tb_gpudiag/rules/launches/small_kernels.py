@@ -39,7 +39,7 @@ ERROR_SHARE = 0.30
 LEAST_TURNS = 10
 LEAST_CHAIN = 10
 
-# A kernel that runs longer than the turnaround of an idle GPU (idle.TURNAROUND_NS) hides the next launch.
+# A kernel that runs longer than the turnaround of an idle GPU (launches.TURNAROUND_NS) hides the next launch.
 LARGEST_MEAN_NS = 20_000
 
 # Public traces of foreach and fused optimizers keep 1 to 10% of the launches.

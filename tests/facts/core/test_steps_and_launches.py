@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tb_gpudiag.arrays import NONE
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -244,3 +246,25 @@ def test_a_backward_kernel_has_the_line_and_module_of_its_forward_operator() -> 
         "forward (model.py, defined at line 9)": 1,
     }
     assert {h.key: h.launches for h in facts.hotspots("module")} == {"Linear_0": 1, "Linear_1": 1}
+
+
+@pytest.mark.parametrize(
+    ("launches", "latency_us", "turnaround_us"),
+    [
+        (9, [40.0], 20),  # too few to judge
+        (12, [4.0], 20),
+        (12, [36.0], 72),
+        (12, [4.0, 4.0, 2_000.0], 20),  # the rest waits for another process
+        (12, [2_000.0], 100),  # all of it does
+    ],
+)
+def test_the_turnaround_is_that_of_launches_to_an_idle_gpu(
+    launches: int, latency_us: list[float], turnaround_us: int
+) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for number in range(launches):
+        at = 10_000 * number
+        after = latency_us[number % len(latency_us)]
+        main.launch("gemm", at=at, us=5, runs_at=at + 5 + after, runs_us=3)
+    assert facts_of(trace).work.turnaround_ns == turnaround_us * 1_000

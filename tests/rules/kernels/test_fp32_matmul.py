@@ -100,7 +100,7 @@ def test_a_gpu_that_is_not_listed_may_gain_by_tf32(tmp_path: Path) -> None:
     found = finding(RULE.check(matmul("ampere_sgemm_128x64_nn", 0.5, unheard, tmp_path)))
     assert "TF32 may be faster" in found.summary
     assert "set_float32_matmul_precision" in found.fix.code
-    assert "8.9" in figures(found)["Peaks assumed of"][0]
+    assert "8.9" in str(figures(found)["Peaks assumed of"][0])
 
 
 def test_a_workstation_card_is_twice_as_fast_with_tf32(tmp_path: Path) -> None:

@@ -44,6 +44,18 @@ def test_fires_on_kernels_shorter_than_their_launches(tmp_path: Path) -> None:
     assert found.places[0].file == "model.py"
 
 
+def test_says_how_long_launches_take_where_that_is_long(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    for at in range(0, 1000, 50):
+        main.op("aten::add", at=at, us=12)
+        main.launch("add", at=at + 3, us=7, runs_at=at + 46, runs_us=3)
+    label = "From launch to start on an idle GPU"
+    assert figures(finding(RULE.check(facts_of(trace, tmp_path))))[label][0] == duration(36_000)
+    assert label not in figures(finding(RULE.check(facts_of(_confetti(3), tmp_path / "usual"))))
+
+
 def test_names_the_operator_with_most_launches_and_a_batch_size_of_one(tmp_path: Path) -> None:
     trace = _confetti(3)
     main = trace.thread()
