@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
@@ -23,6 +21,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
+from tb_gpudiag.vocabulary.gpu_names import WITHOUT_TENSOR_CORES
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
@@ -35,9 +34,6 @@ LEAST_SHARE = 0.05
 # Tensor cores came with compute capability 7.0, TF32 and bf16 with 8.0.
 TENSOR_CORES = (7, 0)
 TF32 = (8, 0)
-
-# Turing's smaller chips have that capability, but no tensor cores.
-WITHOUT_TENSOR_CORES = r"GTX 16\d\d|\bT(400|500|550|600|1000|1200)\b|Quadro T\d|\bMX\d"
 
 # Large matmuls reach 80 to 95% of the stated FP32 peak, and at least half as much of the tensor cores' peak.
 LEAST_OF_PEAK = 0.5
@@ -60,7 +56,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         return CannotTell("GPUs of AMD are not judged: their matrix cores take FP32, too")
     if capability is None:
         return CannotTell("the trace does not say whether this GPU has tensor cores")
-    if capability < TENSOR_CORES or re.search(WITHOUT_TENSOR_CORES, facts.properties(time.device.id).name):
+    if capability < TENSOR_CORES or WITHOUT_TENSOR_CORES.search(facts.properties(time.device.id).name):
         return Clear(f"this GPU (compute capability {capability[0]}.{capability[1]}) has no tensor cores")
     peaks = facts.peaks
     with_tf32 = capability >= TF32
