@@ -103,7 +103,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
     FamilyRow(
         Family.GEMM,
         r"(?<!fb)gemm|gemv|nvjet|cublas|Cijk_|(^|_)b?mm_|matmul|\bdot_kernel|reduce_1Block|splitKreduce|"
-        r"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin|fused_moe|moe_kernel|cutlass3x|xmma|"
+        r"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin(?!_repack)|fused_moe|moe_kernel|cutlass3x|xmma|"
         r"f8f8bf16|f4f4bf16|bf16i4bf16|scaled_mm|linear_relu|(^|_)x(xt|tx)_kernel|ba_plus_caa",
     ),
     FamilyRow(Family.GEMM, r"(^|[ :])scal_kernel", r"cublas"),  # scales what parts are added to
@@ -119,7 +119,10 @@ FAMILIES: tuple[FamilyRow, ...] = (
         r"reduce|reduction|scan|cumsum|sum_|argmax|topk|pool|nll_?loss|NLLCriterion|entropy|histogram|"
         r"cub::Device(Reduce|Scan|Select|Compact)|l2_?norm",
     ),
-    FamilyRow(Family.COPY, r"copy|memcpy|memset|transpose|permute|gather|scatter|slice|concat|cat_kernel"),
+    FamilyRow(
+        Family.COPY,
+        r"copy|memcpy|memset|transpose|permute|gather|scatter|slice|concat|cat_kernel|(re|pre)pack_",
+    ),
 )
 """The first row that fits decides, upper and lower case alike. COMMUNICATION_KERNEL comes before all of them
 (see kernel_names.py)."""
@@ -152,6 +155,7 @@ TENSOR_CORES = (
     r"(?<![a-z0-9])[shid](884|1688|16816|16832|161616)(?=[a-z_])|"
     r"flash_(fwd|bwd)|FlashAttn|flash_(fprop|bprop)|fmhaSm\d|fmha_cutlass[FB]_(bf16|f16)|"
     r"xmma_\w*gemm_(bf16|f16|e4m3|e5m2|i8|s8)|cutlass3x_sm(90|1\d\d)|MainloopSm\d|GMMA|UMMA|deep_gemm|^bmm_\w*sm1\d\d|warpgroupsize|"
+    r"(^|[ :])marlin\w*(<|$)|machete::|"
     r"fp8_?(gemm|matmul|scaled|block)|(gemm|mm)_?(fp8|a8w8|w8a8)|w8a8_\w*fp8|mxfp[48]|nvfp4|block_?scale[d_]|f8f8bf16|f4f4bf16|"
     r"xdl|gtcx|_MI\d+x\d+|"
     r"(^|_)matmul\w*_(bf16|fp16|fp8|mxfp4)"

@@ -52,6 +52,17 @@ def test_the_names_have_every_family() -> None:
         ("volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn", Arithmetic.TENSOR_CORES, False),
         ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cublas", Arithmetic.TENSOR_CORES, False),
         ("nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NNT", Arithmetic.TENSOR_CORES, False),
+        (
+            "void marlin_moe_wna16::Marlin<1125899906909960l, 128, 1, 8, 4, true, 4, 8, false>(int4 const*)",
+            1,
+            False,
+        ),
+        ("void Marlin<256, 1, 8, 8, 4, 8>(int4 const*, int4 const*, int4*)", 1, False),
+        (
+            "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<machete::MacheteMma<>>>()",
+            1,
+            False,
+        ),
         ("Cijk_Ailk_Bljk_SB_MT128x64x16_SN_1LDSB0_APM1", Arithmetic.FP32_CORES, False),
         ("Cijk_Ailk_Bljk_S_B_Bias_UserArgs_MT64x64x16_MI16x16x1_SN", Arithmetic.TENSOR_CORES, False),
         ("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>()", 1, True),

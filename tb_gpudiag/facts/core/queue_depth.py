@@ -23,14 +23,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import Window, distinct
+from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
 
 # CUDA queues about this many launches before the next one blocks (1,024 on the GPUs that were measured).
 QUEUE_LIMIT = 1_024
 
 # A launch call that takes this many times the median, while the queue is at least half full, blocked on the
-# queue if some work ended during the call.
+# queue if the work of some launch ended during the call.
 FULL_QUEUE_RATIO = 5
 
 
@@ -134,13 +134,16 @@ def full_queue(work: Work, blocking: Int64) -> FullQueue:
     """
     events = work.events
     linked = work.linked
-    calls = distinct(work.launch[linked])
+    calls, of_call = np.unique(work.launch[linked], return_inverse=True)
     start, duration = events.start_ns[calls], events.duration_ns[calls]
     if not len(calls):
         return FullQueue(calls, duration)
-    ends = np.sort(work.end_ns[linked])
+    # A graph's nodes are one launch, which leaves the queue when the last of them has ended.
+    ends = np.zeros(len(calls), np.int64)
+    np.maximum.at(ends, of_call, work.end_ns[linked])
+    ends.sort()
     done = np.searchsorted(ends, start)
-    outstanding = np.searchsorted(np.sort(work.launch_start_ns[linked]), start) - done
+    outstanding = np.searchsorted(np.sort(start), start) - done
     usual = float(np.median(duration))
     waited = (outstanding > QUEUE_LIMIT // 2) & (duration > FULL_QUEUE_RATIO * usual)
     waited &= np.searchsorted(ends, start + duration, side="right") > done

@@ -170,6 +170,18 @@ def test_calls_that_block_on_a_full_queue_are_found() -> None:
     assert (facts.events.duration_ns[calls] - waited == 2 * US).all()
 
 
+def test_a_graph_of_many_nodes_does_not_fill_the_queue() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(4):
+        runs_at = 10_000 * i
+        main.launch("copy", at=4_000 * i, us=3, runs_at=runs_at + 10, runs_us=1)
+        main.launch("copy", at=4_000 * i + 4, us=3, runs_at=runs_at + 12, runs_us=1)
+        nodes = [("node", runs_at + 20 + 4 * n, 3) for n in range(2 * QUEUE_LIMIT)]
+        main.graph_launch(nodes, at=4_000 * i + 10, us=3_000)
+    assert not len(facts_of(trace).host_time.full_queue.call)
+
+
 def test_a_long_call_with_a_short_queue_did_not_block_on_it() -> None:
     assert not len(facts_of(full_queue(before=QUEUE_LIMIT // 2 - 5)).host_time.full_queue.call)
 
