@@ -43,6 +43,7 @@ from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
 from tb_gpudiag.facts.launching.ddp_copies import DdpCopies, ddp_copies
 from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls, DriverCalls, allocator_calls
+from tb_gpudiag.facts.launching.graph_nodes import NodeGaps, node_gaps
 from tb_gpudiag.facts.launching.launch_costs import Hotspot, HotspotKind, LaunchCosts, hotspots, launch_costs
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_code, launch_modes
 from tb_gpudiag.facts.memory.allocations import MemoryContext
@@ -265,6 +266,11 @@ class Facts:
         ledgers = [device.ledger for device in self.devices]
         spans = self.main_thread_spans
         return launch_costs(self.work, self.launched, self.host_time, spans, ledgers, self.window)
+
+    def node_gaps(self, gap: Int64, length_ns: Int64) -> NodeGaps:
+        """Describe idle time of the busiest device between the nodes of graphs, in these gaps."""
+        gaps = self.gpu.ledger.gaps
+        return node_gaps(self.work, self.launched, self.gpu.id, gaps, gap, length_ns)
 
     def hotspots(self, kind: HotspotKind) -> list[Hotspot]:
         """Launch hotspots of all devices over the step window."""

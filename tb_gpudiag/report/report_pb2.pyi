@@ -186,6 +186,7 @@ class CauseTime(_message.Message):
         computing: _ClassVar[CauseTime.Cause]
         copying: _ClassVar[CauseTime.Cause]
         communicating: _ClassVar[CauseTime.Cause]
+        graph: _ClassVar[CauseTime.Cause]
     other: CauseTime.Cause
     input: CauseTime.Cause
     compile: CauseTime.Cause
@@ -204,6 +205,7 @@ class CauseTime(_message.Message):
     computing: CauseTime.Cause
     copying: CauseTime.Cause
     communicating: CauseTime.Cause
+    graph: CauseTime.Cause
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
     cause: CauseTime.Cause

@@ -23,7 +23,7 @@ from tb_gpudiag.rules.kernels import (
     unaligned_matmul,
     unfused_attention,
 )
-from tb_gpudiag.rules.launches import launch_bound, small_kernels
+from tb_gpudiag.rules.launches import graph_node_gaps, launch_bound, small_kernels
 from tb_gpudiag.rules.memory import host_memory_leak, memory_fragmentation, memory_leak, memory_peak
 from tb_gpudiag.rules.ranks import exposed_communication
 from tb_gpudiag.rules.recording import (
@@ -50,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     exposed_copies.RULE,
     small_kernels.RULE,
     launch_bound.RULE,
+    graph_node_gaps.RULE,
     host_bound.RULE,
     queued_not_visible.RULE,
     exposed_communication.RULE,

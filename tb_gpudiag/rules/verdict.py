@@ -25,7 +25,7 @@ from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
-from tb_gpudiag.wording.vocabulary import LIMITERS
+from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 
 # If computing takes this much, it limits the job more than something that the trace does not show.
 MOSTLY_COMPUTING = 0.5
@@ -66,6 +66,7 @@ class WindowParts:
     synchronizing_ns: int
     refilling_ns: int
     allocator_ns: int
+    between_nodes_ns: int  # of CUDA graphs
     launching_ns: int  # from an operator to its kernel, in short gaps between kernels
     operators_ns: int  # the same in long gaps: operators that take long on the host
     python_ns: int
@@ -83,13 +84,15 @@ class WindowParts:
 
     @property
     def by_limiter(self) -> dict[str, int]:
-        """What each limiter other than computing would account for. "host" is told apart later."""
+        """What each limiter other than computing would account for. "host" is told apart later; "nodes" are
+        the gaps between graph nodes."""
         return {
             "input": self.input_ns,
             "sync": self.synchronizing_ns + self.refilling_ns,
             "copy": self.copying_ns,
             "communication": self.communicating_ns + self.in_collectives_ns,
             "memory": self.allocator_ns,
+            "nodes": self.between_nodes_ns,
             "host": sum(self.host.values()),
             "initialization": self.initialization_ns,
             "unknown": self.unexplained_ns,
@@ -194,6 +197,7 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks) -> WindowPa
         synchronizing_ns=total(Cause.SYNC),
         refilling_ns=int(refilling.sum()),
         allocator_ns=total(Cause.ALLOCATOR),
+        between_nodes_ns=total(Cause.GRAPH),
         launching_ns=total(*ISSUING) - int(own_ns[long].sum()),
         operators_ns=int(own_ns[long].sum()),
         python_ns=total(Cause.PYTHON),
@@ -217,12 +221,14 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
         return "mixed", f"No single cause limits this job: {both}."
     limiter = _host_limiter(parts, ranked) if first == "host" else first
-    return limiter, _SENTENCES[limiter].format(**_figures(parts))
+    said = _SENTENCES[limiter].format(**_figures(parts))
+    return "launch" if limiter == "nodes" else limiter, said
 
 
 def _noun(part: str) -> str:
     """A key of WindowParts.by_limiter inside a sentence."""
-    return "waiting for the host" if part == "host" else LIMITERS[part].noun
+    names = {"host": "waiting for the host", "nodes": CAUSES[Cause.GRAPH.label].noun}
+    return names.get(part) or LIMITERS[part].noun
 
 
 def _left_out(steady: Steady) -> list[str]:
@@ -278,6 +284,8 @@ _SENTENCES = {
     "collectives, and {in_collectives} idle while the host was inside a collective call. It limits this job.",
     "memory": "It waited for the driver to allocate or free memory {all_memory} of the time. Memory "
     "allocation limits this job.",
+    "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time. Many small kernels limit "
+    "this job, and the host does not.",
     "initialization": "First-run work took {all_initialization} of the time: creating the context and "
     "loading libraries and GPU code. Record again after a few warm-up steps.",
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "

@@ -38,6 +38,8 @@ LAUNCH_CALL = any_of(
     r"zeCommandListAppendMemory\w*",
 )
 GRAPH_LAUNCH = any_of(r"(cuda|cu|hip)GraphLaunch\w*")
+# In this call, the host hands over the nodes one by one.
+GRAPH_LAUNCH_BY_NODE = any_of(r"hipGraphLaunch\w*")
 CAPTURE_BEGIN = any_of(r"(cuda|cu|hip)StreamBeginCapture\w*")
 CAPTURE_END = any_of(r"(cuda|cu|hip)StreamEndCapture\w*")
 

@@ -29,6 +29,7 @@ TIME_COLORS: Mapping[str, Tone] = {
     "dispatch": Tone("#919059", "#cbcd74"),
     "launch": Tone("#b70961", "#ff7aee"),
     "latency": Tone("#5e6981", "#91a7a8"),
+    "graph": Tone("#123a2c", "#a5ffe4"),
     "queued": Tone("#535a64", "#86898e"),
     "unlinked": Tone("#6b786e", "#687488"),
     "profiler": Tone("#908e77", "#78745e"),

@@ -59,6 +59,12 @@ CAUSES = table(
         "The launch call has returned, or the previous kernel has ended, and the next one has not started.",
     ),
     Term(
+        "graph",
+        "Between graph nodes",
+        "A node of a CUDA graph has ended, and the next one has not started. The host has no part in it.",
+        phrase="gaps between graph nodes",
+    ),
+    Term(
         "queued",
         "Queued, cause not visible",
         "Work was already launched. The trace does not show why it did not start.",
@@ -110,7 +116,11 @@ TRIGGERS = table(
 
 LIMITERS = table(
     Term("input", "Data loading", "The GPU waits for the next batch.", phrase="waiting for data"),
-    Term("launch", "Kernel launches", "The GPU waits for the host to launch many small kernels."),
+    Term(
+        "launch",
+        "Kernel launches",
+        "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph.",
+    ),
     Term(
         "sync",
         "Synchronization",

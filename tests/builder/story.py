@@ -231,6 +231,7 @@ class HostThread:
         us: float,
         stream: int = DEFAULT_STREAM,
         device: int = 0,
+        call: str = "cudaGraphLaunch",
     ) -> HostThread:
         """Add one launch of many kernels, each (name, start µs, duration µs)."""
         correlation = self.builder.next_correlation()
@@ -239,7 +240,7 @@ class HostThread:
             self.builder._gpu(
                 "kernel", name, device, stream, runs_at, runs_us, correlation=correlation, args=args
             )
-        return self.call("cudaGraphLaunch", at=at, us=us, correlation=correlation)
+        return self.call(call, at=at, us=us, correlation=correlation)
 
     def copy(
         self,

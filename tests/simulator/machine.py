@@ -78,6 +78,7 @@ class Launched:
     called_ns: int
     returned_ns: int
     waits: bool  # held back by something other than its own stream's earlier work
+    later_node: bool  # of a graph: not its first
 
 
 class Machine:
@@ -257,13 +258,14 @@ class Machine:
         waits: bool,
         bytes: int | None = None,
         needs: tuple[float, int] = (2, 32),
+        later_node: bool = False,
     ) -> None:
         blocks, registers = needs
         args = {"blocks per SM": blocks, "warps per SM": 8 * blocks, "registers per thread": registers}
         self.recording.gpu.append(
             GpuSpan(kind, name, 0, stream, start, end, correlation, bytes, args if kind == "kernel" else {})
         )
-        self.work.append(Launched(start, end, called, self.now_ns, waits))
+        self.work.append(Launched(start, end, called, self.now_ns, waits, later_node))
 
     def graph_launch(self, kernels: list[tuple[str, float]], *, stream: int = DEFAULT_STREAM) -> int:
         """Launch many (name, duration ns) kernels at once; return when the last one will end."""
@@ -286,6 +288,7 @@ class Machine:
                     correlation=correlation,
                     called=called,
                     waits=waits,
+                    later_node=node > 0,
                 )
         return end
 

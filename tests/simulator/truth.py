@@ -138,7 +138,7 @@ def _explain(gap: _Gap, machine: Machine) -> list[tuple[int, int, str]]:
     work = gap.ended_by
     if work is None:
         return _host_time(machine, gap.start_ns, gap.end_ns)
-    after_launch = "queued" if work.waits else "latency"
+    after_launch = "queued" if work.waits else "graph" if work.later_node else "latency"
     if work.returned_ns <= gap.start_ns:
         return [(gap.start_ns, gap.end_ns, after_launch)]
     called = max(work.called_ns, gap.start_ns)

@@ -72,8 +72,11 @@ def test_a_rule_goes_behind_the_last_one_of_its_family() -> None:
     lines = listed(text, "launches", "quite_new").splitlines()
     at = lines.index("    quite_new.RULE,")
     family = {line.strip() for line in lines[at - 1 : at]}
-    assert family <= {"launch_bound.RULE,", "small_kernels.RULE,"}
-    assert "from tb_gpudiag.rules.launches import launch_bound, quite_new, small_kernels" in lines
+    assert family <= {"launch_bound.RULE,", "small_kernels.RULE,", "graph_node_gaps.RULE,"}
+    assert (
+        "from tb_gpudiag.rules.launches import graph_node_gaps, launch_bound, quite_new, small_kernels"
+        in lines
+    )
 
 
 @pytest.mark.parametrize(

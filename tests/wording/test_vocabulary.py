@@ -29,8 +29,8 @@ from tests.conftest import REPOSITORY
 
 PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
 
-LIMITERS = {"compute", "mixed", *PARTS_OF_WINDOW.host} | set(PARTS_OF_WINDOW.by_limiter) - {"host"}
-"""As rules/verdict.py names them: "host" is what the host does most."""
+LIMITERS = {"compute", "mixed", *PARTS_OF_WINDOW.host} | set(PARTS_OF_WINDOW.by_limiter) - {"host", "nodes"}
+"""As rules/verdict.py names them: "host" is what the host does most, and "nodes" is "launch"."""
 
 ENUMS: dict[str, tuple[Terms, set[str]]] = {
     "causes": (vocabulary.CAUSES, {cause.label for cause in Cause}),

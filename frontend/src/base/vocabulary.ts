@@ -50,7 +50,7 @@ export const WORK_PARTS: Readonly<Record<"computing" | "copying" | "communicatin
   }
 };
 
-export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "queued" | "unlinked" | "profiler" | "unrecorded", Colored>> = {
+export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "graph" | "queued" | "unlinked" | "profiler" | "unrecorded", Colored>> = {
   "input": {
     "word": "Data loading",
     "noun": "data loading",
@@ -151,6 +151,16 @@ export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "s
     },
     "hatched": false
   },
+  "graph": {
+    "word": "Between graph nodes",
+    "noun": "gaps between graph nodes",
+    "explanation": "A node of a CUDA graph has ended, and the next one has not started. The host has no part in it.",
+    "color": {
+      "light": "#123a2c",
+      "dark": "#a5ffe4"
+    },
+    "hatched": false
+  },
   "queued": {
     "word": "Queued, cause not visible",
     "noun": "queued work (cause not visible)",
@@ -225,7 +235,7 @@ export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | 
   "launch": {
     "word": "Kernel launches",
     "noun": "kernel launches",
-    "explanation": "The GPU waits for the host to launch many small kernels."
+    "explanation": "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph."
   },
   "sync": {
     "word": "Synchronization",

@@ -168,6 +168,7 @@ export const CauseTime_Cause = {
   computing: "computing",
   copying: "copying",
   communicating: "communicating",
+  graph: "graph",
 } as const;
 
 export type CauseTime_Cause = typeof CauseTime_Cause[keyof typeof CauseTime_Cause];

@@ -24,11 +24,12 @@ class Cause(IntEnum):
     DISPATCH = 6  # the host was inside an operator, on its way to a launch
     LAUNCH = 7  # the host was inside the launch call
     LATENCY = 8  # the launch call had returned; the GPU took its usual turnaround
-    QUEUED = 9  # work was queued: a dependency, another stream, or a cause that the trace does not show
-    UNLINKED = 10  # the work that ended the gap has no launch in the trace
-    PROFILER = 11  # the profiler itself
-    INITIALIZATION = 12  # first-run work: contexts, libraries, searches, lazy loading
-    UNRECORDED = 13  # the GPU was busy with work that the trace lacks: from before it, or of a CUDA graph
+    GRAPH = 9  # the same between two nodes of one graph launch: the host has no part in it
+    QUEUED = 10  # work was queued: a dependency, another stream, or a cause that the trace does not show
+    UNLINKED = 11  # the work that ended the gap has no launch in the trace
+    PROFILER = 12  # the profiler itself
+    INITIALIZATION = 13  # first-run work: contexts, libraries, searches, lazy loading
+    UNRECORDED = 14  # the GPU was busy with work that the trace lacks: from before it, or of a CUDA graph
 
     @property
     def label(self) -> str:

@@ -2,8 +2,8 @@
 
 A gap ends with a GPU event k, launched by host call L. Either L had returned before the gap began, so the
 work was queued. Or the host was late: then the gap is cut at L's start and return, and the part before L is
-attributed to what the launching thread did. The segments of a device never overlap, and they add up to its
-idle time to the nanosecond.
+attributed to what the launching thread did. Between two nodes of one graph launch, the host has no part in
+it. The segments of a device never overlap, and they add up to its idle time to the nanosecond.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, Trigger, repaint
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage
-from tb_gpudiag.facts.core.launches import UNRECORDED_NS, Work
+from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
 from tb_gpudiag.facts.core.ledger import Gaps, GpuTime, Ledger
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary.api_calls import COPY_CALL
+from tb_gpudiag.vocabulary.api_calls import COPY_CALL, GRAPH_LAUNCH_BY_NODE
 
 # A few microseconds of recorded work, such as a kernel on another stream, do not show that the GPU had
 # finished its earlier work.
@@ -69,7 +69,8 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, in_gra
     returned = _at(events.end_ns, launch, end)
     trailing = ended_by == NONE
     unlinked = ~trailing & ~known
-    there = known & (returned <= start)
+    nodes = _between_nodes(work, launch, start, end, returned)
+    there = nodes | (known & (returned <= start))
     late = trailing | (known & ~there)
 
     def spans_of(chosen: Bool, start: Int64, end: Int64, cause: UInt8) -> CauseSpans:
@@ -80,9 +81,10 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, in_gra
         return CauseSpans(start[some], end[some], cause[some], some.astype(np.int64), event, thread)
 
     in_call, issued = (np.maximum(start, called), np.minimum(returned, end)), np.maximum(start, returned)
+    after = _after_launch(start, end, work.turnaround_ns)
     fixed = [
         spans_of(unlinked, start, end, np.full(len(start), Cause.UNLINKED, np.uint8)),
-        spans_of(there, start, end, _after_launch(start, end, work.turnaround_ns)),
+        spans_of(there, start, end, np.where(nodes, np.uint8(Cause.GRAPH), after)),
         spans_of(known & late, *in_call, _in_call(launch, work, host)),
         spans_of(known & late, issued, end, _after_launch(issued, end, work.turnaround_ns)),
     ]
@@ -131,6 +133,19 @@ def _at(column: npt.NDArray[Any], index: Int64, otherwise: Int64) -> Int64:
     found = otherwise.astype(np.int64)
     some = index != NONE
     found[some] = column[index[some]]
+    return found
+
+
+def _between_nodes(work: Work, launch: Int64, start: Int64, end: Int64, returned: Int64) -> Bool:
+    """Mask of the gaps that are a bare turnaround between two nodes of one graph launch. A longer one waited
+    for something. While a call hands over nodes one by one, the gap is the host's.
+
+    launch: of the work that ended each gap. returned: when that call did."""
+    begun = _at(work.graph_begun_ns, launch, np.full_like(start, NONE))
+    found: Bool = (begun != NONE) & (begun < start) & (end - start <= TURNAROUND_NS)
+    found[found] &= (returned[found] <= start[found]) | ~match_some(
+        work.events, GRAPH_LAUNCH_BY_NODE, launch[found]
+    )
     return found
 
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 
 # Queued work starts this soon after the work before it or after its launch returned, unless it waits for
@@ -105,6 +107,21 @@ class Work:
         found = np.zeros(len(self.events), np.bool_)
         found[self.launch[self.first_use & self.linked]] = True
         return found & (self.events.duration_ns >= LOADING_CALL_NS)
+
+    @cached_property
+    def in_graph(self) -> Bool:
+        """Mask of the work that a launch of a CUDA graph started, shape (g,)."""
+        found: Bool = self.linked.copy()
+        found[found] = match_some(self.events, GRAPH_LAUNCH, self.launch[found])
+        return found
+
+    @cached_property
+    def graph_begun_ns(self) -> Int64:
+        """When the first work of each graph launch began, shape (n,) over all events; NONE for others."""
+        begun = np.full(len(self.events), NONE, np.int64)
+        calls, first = np.unique(self.launch[self.in_graph], return_index=True)
+        begun[calls] = self.start_ns[self.in_graph][first]
+        return begun
 
     @cached_property
     def start_ns(self) -> Int64:

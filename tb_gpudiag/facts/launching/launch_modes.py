@@ -12,9 +12,8 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, coverage, distinct, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.recording import Steps
-from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 from tb_gpudiag.vocabulary.operators import MATMUL_FACTORS
 
@@ -64,16 +63,15 @@ def launch_modes(
     spans = np.flatnonzero(compiled)
     starts = events.start_ns[blocking]
     in_window = window.contains(starts)
-    calls = work.launch[launched]
-    by_graph = match_some(events, GRAPH_LAUNCH, calls)
+    by_graph = launched & work.in_graph
     return LaunchModes(
         clip(union(events.start_ns[spans], events.end_ns[spans]), window.start_ns, window.end_ns),
         int((inside[blocking] & in_window).sum()),
         _waits_between_launches(host, work, blocking, window),
         same_shapes(host, work, steps),
-        len(np.unique(calls[by_graph])),
+        len(np.unique(work.launch[by_graph])),
         int(by_graph.sum()),
-        len(calls),
+        int(launched.sum()),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import distinct, numbered
-from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.launches import TURNAROUND_NS, Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
 from tb_gpudiag.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
@@ -206,13 +206,15 @@ def streams_of(work: Work, calls: Calls) -> Streams:
     previous[order[same]] = order[np.flatnonzero(same) - 1]
     turnaround = np.where(previous == NONE, 0, start - end[previous])
     has_previous = previous != NONE
-    idle_before = ~has_previous | (turnaround > HANDSHAKE_NS)
+    # How long after the call a graph's later nodes start says nothing about launching.
+    later_node = work.in_graph & (start > work.graph_begun_ns[work.launch])
+    idle_before = (~has_previous | (turnaround > HANDSHAKE_NS)) & ~later_node
     usual_latency = int(np.quantile(delay[idle_before], LATENCY_QUANTILE)) if idle_before.any() else 0
-    by_launch = delay <= 2 * usual_latency
+    by_launch = (delay <= 2 * usual_latency) & ~later_node
     by_stream = ~by_launch & has_previous & (turnaround <= HANDSHAKE_NS)
     tight = turnaround[by_stream & (turnaround >= 0)]
     usual_turnaround = int(np.quantile(tight, LATENCY_QUANTILE)) if len(tight) else 0
-    other = np.where(by_launch | by_stream, NONE, _handed_over(start, end, number))
+    other = np.where(by_launch | by_stream, NONE, _handed_over(start, end, number, later_node))
     # Unexplained delays remain as they were, relative to the launch.
     unexplained = ~by_launch & ~by_stream & (other == NONE)
     own = by_launch | unexplained
@@ -248,16 +250,16 @@ def waits_for_its_own(calls: Calls, call_of_work: Int64) -> Bool:
     return found
 
 
-def _handed_over(start: Int64, end: Int64, number: Int64) -> Int64:
-    """Find, for each work, the one on another stream that had just ended when it began, or NONE."""
+def _handed_over(start: Int64, end: Int64, number: Int64, later_node: Bool) -> Int64:
+    """Find, for each work, the one on another stream that had just ended when it began, or NONE. A graph's
+    later nodes may take longer: they wait for nothing else."""
+    longest = np.where(later_node, TURNAROUND_NS, HANDSHAKE_NS)
     by_end = np.argsort(end, kind="stable")
     at = np.searchsorted(end[by_end], start + NOISE_NS, side="right") - 1
     found = np.full(len(start), NONE, np.int64)
     for back in range(4):  # of the last few to end, one is on another stream, or nothing was handed over
         index = by_end[np.maximum(at - back, 0)]
-        fits = (
-            (found == NONE) & (at >= back) & (number[index] != number) & (start - end[index] <= HANDSHAKE_NS)
-        )
+        fits = (found == NONE) & (at >= back) & (number[index] != number) & (start - end[index] <= longest)
         fits &= index < np.arange(len(start))
         found[fits] = index[fits]
     return found

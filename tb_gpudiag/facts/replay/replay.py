@@ -42,13 +42,15 @@ NOTHING_SHORTER = Shorter(np.zeros(0, np.int64), np.zeros(0))
 
 @dataclass(frozen=True)
 class Removal:
-    """What to remove: a share of host time, waits, and GPU work. What a fix slows down in return."""
+    """What to remove: a share of host time, waits, idle time, and GPU work. What a fix slows down in
+    return."""
 
     host: Intervals = EMPTY
     share: float = 1.0  # of that host time
     unblocked: tuple[int, ...] = ()  # event indices of calls that no longer wait
     dropped: tuple[int, ...] = ()  # event indices of launch calls whose work vanishes
     shorter: Shorter = NOTHING_SHORTER
+    idle: Intervals = EMPTY  # of the GPU: the work that ends it follows the work before it at once
     slowed: Intervals = EMPTY  # other host time
     slower: float = 0.0  # the share of it that is added
 
@@ -186,6 +188,9 @@ class Replay:
         if any(len(change.shorter.event) for change in changes):
             left_ns = np.minimum(streams.duration_ns, self._left_ns(changes))
             streams = replace(streams, duration_ns=left_ns)
+        closed = [change.idle.end for change in changes if len(change.idle.end)]
+        if closed:
+            streams = _at_once(streams, np.isin(self._work.start_ns, np.concatenate(closed)))
         begun, ends = simulate(calls, streams, between, inside, target)
         marks = begun[calls.event == NONE]
         last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
@@ -206,7 +211,7 @@ class Replay:
         # With the work, the turnaround before it vanishes.
         removed_ns += self._inside(start[gone] - HANDSHAKE_NS, end[gone])
         left_ns = self._left_ns([change])
-        removed_ns += self._inside(start, end - left_ns)
+        removed_ns += self._inside(start, end - left_ns) + self._inside(*change.idle)
         end = np.where(gone, start, start + left_ns)
         busy_ns = [self._inside(start[stream.work], end[stream.work]) for stream in self._streams.each]
         return min(round(removed_ns), self._window.duration_ns - max(busy_ns, default=0))
@@ -238,6 +243,16 @@ def _without(streams: Streams, dropped: Bool) -> Streams:
         duration_ns=np.where(gone, 0, streams.duration_ns),
         turnaround_ns=np.where(gone, 0, streams.turnaround_ns),
         other=np.where(gone, NONE, streams.other),
+    )
+
+
+def _at_once(streams: Streams, some: Bool) -> Streams:
+    """Return the streams in which some of the work, a mask of shape (g,), starts as soon as the work before
+    it has ended."""
+    return replace(
+        streams,
+        turnaround_ns=np.where(some, 0, streams.turnaround_ns),
+        handshake_ns=np.where(some, np.minimum(streams.handshake_ns, 0), streams.handshake_ns),
     )
 
 

@@ -17,13 +17,16 @@ from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
 from tb_gpudiag.wording.format import count, share, time_ns
-from tb_gpudiag.wording.vocabulary import LIMITERS
+from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 
 # As in the verdict on one trace: removing less would hardly be noticed.
 LEAST_SHARE = 0.10
 
 # Less is 0% in words.
 _LEAST_SAID = 0.0005
+
+_NODES = "graph"
+"""Gaps between graph nodes: launches limit the job, but the host does not."""
 
 _PART_LIMITERS = {
     "computing": "compute",
@@ -38,6 +41,7 @@ _PART_LIMITERS = {
     "dispatch": "launch",
     "launch": "launch",
     "latency": "launch",
+    "graph": _NODES,
     "communicating": "communication",
     IN_COLLECTIVE: "communication",
 }
@@ -129,7 +133,8 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
             "time.",
         )
     if first != "host":
-        return first, f"{capitalized(_noun(first))} limits every rank: {part} of its time."
+        limiter = "launch" if first == _NODES else first
+        return limiter, f"{capitalized(_noun(first))} limits every rank: {part} of its time."
     limiter = max(_HOST, key=lambda name: parts[name])
     if not facts.on_gpu:
         return limiter, f"The host's own code limits every rank: {part} of its time."
@@ -145,6 +150,8 @@ _ON_HOST = {
 
 
 def _noun(limiter: str) -> str:
+    if limiter == _NODES:
+        return CAUSES[_NODES].noun
     return "waiting for the host" if limiter == "host" else LIMITERS[limiter].noun
 
 

@@ -68,7 +68,8 @@ def _assert_unrecorded(facts: Facts, lost_ns: int, launches: int) -> None:
     assert lost_ns <= found[Cause.UNRECORDED] <= lost_ns + launches * 500_000
     for cause in HOST:
         assert found.get(cause, 0) <= whole.get(cause, 0) + 30_000
-    assert all("GD9" in f.rule.id or not f.finding.cost_ns for f in run_rules(facts, RULES).findings)
+    costly = {one.rule.id for one in run_rules(facts, RULES).findings if one.finding.cost_ns}
+    assert {id for id in costly if "GD9" not in id} <= {"GD203"}  # between the kernels that are left
 
 
 @pytest.mark.slow

@@ -121,6 +121,45 @@ def test_a_bare_turnaround_between_queued_kernels_is_latency() -> None:
     assert causes(facts_of(trace)) == {Cause.LATENCY: 2}
 
 
+def a_graph(*nodes: tuple[str, float, float], us: float = 10, call: str = "cudaGraphLaunch") -> TraceBuilder:
+    trace = TraceBuilder()
+    trace.thread().graph_launch(list(nodes), at=0, us=us, call=call)
+    return trace
+
+
+def test_a_bare_turnaround_between_nodes_of_a_graph_is_not_the_hosts() -> None:
+    facts = facts_of(a_graph(("a", 20, 80), ("b", 102, 100), ("c", 205, 10)))
+    assert causes(facts) == {Cause.GRAPH: 5}
+    assert triggers(facts) == {Trigger.QUEUED}
+
+
+def test_before_the_first_node_of_a_graph_the_cause_is_as_for_any_launch() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("copy", at=0, us=10, runs_at=15, runs_us=5)
+    main.graph_launch([("a", 120, 10), ("b", 132, 10)], at=100, us=10)
+    assert causes(facts_of(trace)) == {Cause.PYTHON: 80, Cause.LAUNCH: 10, Cause.LATENCY: 10, Cause.GRAPH: 2}
+
+
+def test_a_node_that_waits_for_long_waits_for_something() -> None:
+    assert causes(facts_of(a_graph(("a", 20, 80), ("b", 400, 100)))) == {Cause.QUEUED: 300}
+
+
+@pytest.mark.parametrize(
+    ("call", "cause"), [("cudaGraphLaunch", Cause.GRAPH), ("hipGraphLaunch", Cause.LAUNCH)]
+)
+def test_while_the_call_hands_over_nodes_one_by_one_gaps_are_the_hosts(call: str, cause: Cause) -> None:
+    assert causes(facts_of(a_graph(("a", 20, 10), ("b", 34, 10), us=100, call=call))) == {cause: 4}
+
+
+def test_a_turnaround_between_two_graphs_is_launch_latency() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.graph_launch([("a", 20, 80)], at=0, us=10)
+    main.graph_launch([("a", 103, 80)], at=12, us=10)
+    assert causes(facts_of(trace)) == {Cause.LATENCY: 3}
+
+
 def test_work_without_a_launch_is_unlinked_and_still_keeps_the_device_busy() -> None:
     trace, _ = between_two_kernels()
     trace.kernel("stray", at=300, us=50)
@@ -245,7 +284,7 @@ def test_kernels_of_one_graph_launch_leave_no_false_idle_time() -> None:
     trace = TraceBuilder()
     kernels = [(f"k{i}", 100 + 10 * i, 9.0) for i in range(20)]
     trace.thread().graph_launch(kernels, at=50, us=40)
-    assert causes(facts_of(trace)) == {Cause.LATENCY: 19}
+    assert causes(facts_of(trace)) == {Cause.GRAPH: 19}
 
 
 def test_time_before_the_first_and_after_the_last_kernel_counts_in_the_window_only() -> None:

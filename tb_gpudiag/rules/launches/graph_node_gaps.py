@@ -1,0 +1,130 @@
+"""GD203: a CUDA graph has so many short nodes that the moments between them add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.launching.graph_nodes import NodeGap, NodeGaps
+from tb_gpudiag.facts.replay.replay import Removal
+from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import (
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Removable,
+    Rule,
+    RuleAnswer,
+    Saving,
+    Severity,
+)
+from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.wording.format import one_line, share
+from tb_gpudiag.wording.quantity import Quantity, duration, number
+
+CODE = fix_code(__name__)
+
+# Graphs of large kernels lose below 2%: the GPU starts the next node within a microsecond or two. A decode
+# of a mixture of experts, whose nodes take 6 us on average, loses 11%.
+LEAST_SHARE = 0.05
+
+# A fifth: without the gaps, the GPU would do a quarter more in the same time.
+WARNING_SHARE = 0.20
+
+# A kind of gap with less than this share of the cost does not change what to do.
+LEAST_PART = 0.2
+
+_BEFORE = ("Most before", "Then before", "And before")
+"""Labels of the nodes that most idle time is before."""
+
+LONGEST_NAME = 60
+"""Characters of such a node's name."""
+
+_KINDS = {
+    NodeGap.STREAMS: "After a node of another stream",
+    NodeGap.COPIES: "Before or after a copy or memset",
+    NodeGap.KERNELS: "From kernel to kernel",
+}
+
+_FIXES = {
+    NodeGap.STREAMS: ("Fork and join streams less often.", CODE["streams"]),
+    NodeGap.COPIES: ("Drop copies and memsets that another kernel can do.", CODE["copies"]),
+}
+
+_SERVERS = {Server.VLLM: CODE["vllm"], Server.SGLANG: CODE["sglang"]}
+
+_URL = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-graphs"
+
+
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
+    """Find idle time between nodes of one graph launch, where the next one starts after a bare turnaround."""
+    lost = lost_time(facts, claimed)
+    chosen = lost.of(Cause.GRAPH)
+    cost_ns = lost.total_ns(chosen)
+    cost_share = share(cost_ns, lost.window_ns)
+    if lost.share(cost_ns) < LEAST_SHARE:
+        return Clear(f"between the nodes of CUDA graphs, the GPU is idle {cost_share} of the step window")
+    found = facts.node_gaps(lost.gap[chosen], lost.length_ns[chosen])
+    each = f"{number(round(found.nodes), 'node')} each"
+    return Finding(
+        title=f"Gaps between the nodes of CUDA graphs keep the GPU idle {cost_share} of the time",
+        summary="The host has no part in this: from the end of one node of a graph to the start of the next, "
+        "the GPU itself needs a moment, however much each node does. With many short nodes these moments add "
+        "up.",
+        fix=_fix(found, facts.job.server),
+        severity=Severity.WARNING if lost.share(cost_ns) >= WARNING_SHARE else Severity.INFO,
+        cost_ns=cost_ns,
+        sure=False,  # the trace does not show how many nodes could be fused
+        saving=Saving(0, cost_ns),
+        evidence=[
+            Evidence.of_window("Idle between nodes", cost_ns, lost.window_ns),
+            Evidence("Graph launches", number(facts.launch_modes.graph_launches), (each,)),
+            Evidence("Median GPU time of a node", duration(found.node_ns)),
+            *_by_kind(found),
+            *(
+                Evidence(label, one_line(node.name, LONGEST_NAME), _figures(node.idle_ns, node.gaps))
+                for label, node in zip(_BEFORE, found.before, strict=False)
+            ),
+        ],
+        places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen]),
+        ranges=lost.ranges(chosen),
+        claims=lost.claims(chosen),
+        removable=Removable(None, Removal(idle=lost.stretches(chosen))),
+    )
+
+
+def _figures(idle_ns: int, gaps: int) -> tuple[Quantity, Quantity]:
+    return duration(idle_ns), number(gaps, "gap")
+
+
+def _by_kind(found: NodeGaps) -> Iterator[Evidence]:
+    """Say how much of the cost is of which kind, and how long such a gap is."""
+    for kind, label in _KINDS.items():
+        own = found.length_ns[found.kind == kind]
+        if len(own):
+            idle, gaps = _figures(int(own.sum()), len(own))
+            yield Evidence(label, idle, (gaps, duration(float(np.median(own)), "at the median")))
+
+
+def _fix(found: NodeGaps, server: Server | None) -> Fix:
+    """What makes the nodes fewer, and what avoids the slow kinds of gaps where these cost enough."""
+    if server is not None:
+        text = f"Give {server.value} more requests per step, and let it fuse more kernels."
+        return Fix(text, _SERVERS.get(server, CODE["server"]), _URL)
+    least_ns = LEAST_PART * int(found.length_ns.sum())
+    slow = [fix for kind, fix in _FIXES.items() if found.length_ns[found.kind == kind].sum() >= least_ns]
+    text = "Put fewer and larger kernels into the graph, or more work into each replay."
+    return Fix(
+        " ".join([text, *(more for more, _ in slow)]),
+        "\n\n".join([CODE["fuse"], *(code for _, code in slow)]),
+        _URL,
+    )
+
+
+RULE = Rule("GD203", "graph_node_gaps", "Gaps between graph nodes", check, needs_gpu=True)
