@@ -407,7 +407,7 @@ class Finding(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., title: _Optional[str] = ..., summary: _Optional[str] = ..., cost_us: _Optional[float] = ..., saving: _Optional[_Union[Saving, _Mapping[str, object]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping[str, object]]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping[str, object]]]] = ..., fix: _Optional[_Union[Fix, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ..., cost_bytes: _Optional[float] = ..., cost_bytes_per_step: _Optional[float] = ..., memory_device: _Optional[int] = ...) -> None: ...
 
 class Saving(_message.Message):
-    __slots__ = ("low_us", "high_us", "basis", "low_share", "high_share", "low_per_step_us", "high_per_step_us")
+    __slots__ = ("low_us", "high_us", "basis", "low_share", "high_share", "low_per_step_us", "high_per_step_us", "beyond")
     LOW_US_FIELD_NUMBER: _ClassVar[int]
     HIGH_US_FIELD_NUMBER: _ClassVar[int]
     BASIS_FIELD_NUMBER: _ClassVar[int]
@@ -415,6 +415,7 @@ class Saving(_message.Message):
     HIGH_SHARE_FIELD_NUMBER: _ClassVar[int]
     LOW_PER_STEP_US_FIELD_NUMBER: _ClassVar[int]
     HIGH_PER_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    BEYOND_FIELD_NUMBER: _ClassVar[int]
     low_us: float
     high_us: float
     basis: str
@@ -422,7 +423,8 @@ class Saving(_message.Message):
     high_share: float
     low_per_step_us: float
     high_per_step_us: float
-    def __init__(self, low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., basis: _Optional[str] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., low_per_step_us: _Optional[float] = ..., high_per_step_us: _Optional[float] = ...) -> None: ...
+    beyond: str
+    def __init__(self, low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., basis: _Optional[str] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., low_per_step_us: _Optional[float] = ..., high_per_step_us: _Optional[float] = ..., beyond: _Optional[str] = ...) -> None: ...
 
 class Plan(_message.Message):
     __slots__ = ("fixes", "window_us", "saving_us", "error_share")

@@ -85,21 +85,31 @@ class Saving:
     """The time that a fix saves over the step window.
 
     basis: "at most" (a bound: no fix can save more), "estimate", or "replayed" (the trace replayed without
-    what the fix removes: see savings.py).
+    what the fix removes: see savings.py). beyond: which other time the fix frees, if it may save more than
+    the finding costs.
     """
 
     low_ns: int
     high_ns: int
     basis: str = "at most"
+    beyond: str = ""
+
+
+THE_HOST_GETS_AHEAD = "the host gets ahead, which shortens other gaps, too"
 
 
 @dataclass(frozen=True)
 class Removable:
-    """What a fix removes, at least and at most: the two ends of a replayed saving. least: None if it may
-    remove nothing."""
+    """What a fix removes, at least and at most: the two ends of a replayed saving.
+
+    least: None if it may remove nothing. sure_ns: what it saves at least even where the replay cannot be
+    trusted. beyond: see Saving.
+    """
 
     least: Removal | None
     most: Removal
+    sure_ns: int = 0
+    beyond: str = THE_HOST_GETS_AHEAD
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,8 @@ class Finding:
     leads: it decides what the other findings are worth, so it comes before them.
     claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
         first rule in the order of RULES gets it.
+    saving: made of cost_ns and removable in savings.py. A rule gives it only for a finding that costs nothing
+        of its own.
     removable: what to replay the trace without; None if that cannot be replayed.
     severity: overrides the rule's own policy for this finding.
     """
@@ -215,11 +227,17 @@ the rest, so that no nanosecond is claimed twice.
 """
 
 
+# A recording in which less time is lost is a step or two of a toy, or a test of the profiler: an interrupt or
+# a change of clocks takes as long, and nobody would stop a job for it.
+LEAST_ERROR_NS = 10_000_000
+
+
 @dataclass(frozen=True)
 class AnyRule:
     """A rule on one trace or on a job. `id` is never reused; `name` names the module, its page and its tests.
 
-    A finding has the rule's `severity`, or ERROR if it costs at least `error_share` of the step window.
+    A finding has the rule's `severity`, or ERROR if it costs at least `error_share` of the step window, and
+    LEAST_ERROR_NS.
     """
 
     id: str
@@ -232,7 +250,9 @@ class AnyRule:
         """Return the finding's own severity if it has one, else the policy's for its cost."""
         if finding.severity is not None:
             return finding.severity
-        if self.error_share is not None and finding.cost_ns >= self.error_share * window_ns > 0:
+        if self.error_share is not None and finding.cost_ns >= max(
+            self.error_share * window_ns, LEAST_ERROR_NS
+        ):
             return Severity.ERROR
         return self.severity
 

@@ -18,23 +18,16 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Rule,
     RuleAnswer,
+    Saving,
     Severity,
     with_claims,
 )
-from tb_gpudiag.rules.savings import (
-    plan_fixes,
-    trusted_replay,
-    why_not_replayed,
-    with_bounded_saving,
-    with_replayed_saving,
-    with_saving_on_cpu,
-    with_upper_bound,
-)
+from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
 
-# "At most" is a bound, and fixes of real jobs stay below it: hiding a copy or a collective needs computing to
-# hide it under. The middle of the range ranks such a finding fairly among replayed ones.
+# Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs
+# stay below the bounds.
 LIKELY_SHARE = 0.5
 
 # Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
@@ -75,26 +68,10 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
         (rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)
     ]
     replay = _replay_if_needed(facts, found)
-    found = [
-        replace(f, finding=with_bounded_saving(finding, window_ns))
-        for f, finding in zip(found, _with_savings(facts, replay, found), strict=True)
-    ]
+    found = [replace(f, finding=with_saving(f.finding, facts, replay)) for f in found]
     found.sort(key=lambda f: (_place(f, seen=facts.device is not None), _rank(f, window_ns, facts.memory)))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
-
-
-def _with_savings(facts: Facts, replay: Replay | None, found: Sequence[RuleFinding]) -> list[Finding]:
-    """The findings with replayed savings, or with upper bounds if the replay cannot be trusted."""
-    findings = [f.finding for f in found]
-    if replay is not None:
-        return [with_replayed_saving(replay, finding) for finding in findings]
-    if facts.on_cpu:
-        return [with_saving_on_cpu(finding, facts.window.duration_ns) for finding in findings]
-    if facts.device is None or all(finding.removable is None for finding in findings):
-        return findings
-    reason = why_not_replayed(facts.replay)
-    return [with_upper_bound(facts.replay, finding, reason) for finding in findings]
 
 
 def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[Rule, RuleAnswer]]:
@@ -138,38 +115,33 @@ def _place(found: RuleFinding, *, seen: bool) -> int:
 
 def _rank(
     found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]
-) -> tuple[bool, float, int, int, str]:
+) -> tuple[bool, float, float, int, int, str]:
+    """Sort by what a fix surely saves, if that can be seen, then by what it may save of the job's time, or
+    frees of its memory."""
     finding = found.finding
-    share = _saved_share(finding, window_ns, memories)
-    unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and share < LEAST_SEEN
-    hint = found.severity == Severity.INFO or unseen
-    return hint, -share, -finding.cost_ns, -found.severity, found.rule.id
+    saved_ns, likely_ns = _saved(finding)
+    sure = saved_ns / max(1, window_ns)
+    likely = max(likely_ns / max(1, window_ns), _held_share(finding, memories))
+    unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and likely < LEAST_SEEN
+    hint = sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen)
+    seen = sure if sure >= LEAST_SEEN else 0.0
+    return hint, -seen, -likely, -finding.cost_ns, -found.severity, found.rule.id
 
 
-def _saved_share(finding: Finding, window_ns: int, memories: Sequence[DeviceMemory]) -> float:
-    """What the fix is likely to save, as a share of the job's time or memory: the larger of the two."""
-    of_time = _likely_saving_ns(finding) / max(1, window_ns) * (1 if finding.sure else UNSURE)
-    if not (finding.cost_bytes or finding.cost_bytes_per_step):
-        return of_time
-    growth = finding.cost_bytes_per_step if finding.sure else 0.0
-    return max(of_time, share_of_memory(memories, finding.memory_device, finding.cost_bytes, growth))
-
-
-def _likely_saving_ns(finding: Finding) -> float:
-    """A cautious estimate to rank findings by: never more than the cost.
-
-    A replayed saving counts with its low end, because its high end assumes that all of the host's work
-    vanishes. A fix that is only sure to remove a share of the host's work counts with that share of the cost:
-    what it saves beyond its own cost, by getting the host ahead, other findings may save, too."""
-    saving = finding.saving
-    if saving is None:
-        return finding.cost_ns
-    removable = finding.removable
-    if saving.basis == "replayed" and (removable is None or removable.least is not None):
-        sure = removable.least.share if removable is not None and removable.least is not None else 1.0
-        return min(saving.low_ns, sure * finding.cost_ns)
+def _saved(finding: Finding) -> tuple[int, float]:
+    """What the fix surely saves and what it likely saves, in ns. Never more than the cost: what a fix saves
+    beyond it, by getting the host ahead, others may save, too."""
+    saving = finding.saving or Saving(0, finding.cost_ns)
     low_ns, high_ns = (min(ns, finding.cost_ns) for ns in (saving.low_ns, saving.high_ns))
-    return low_ns + LIKELY_SHARE * (high_ns - low_ns)
+    return low_ns, (low_ns + LIKELY_SHARE * (high_ns - low_ns)) * (1 if finding.sure else UNSURE)
+
+
+def _held_share(finding: Finding, memories: Sequence[DeviceMemory]) -> float:
+    """The share of the device's memory that a fix frees; 0 for a finding about time."""
+    if not (finding.cost_bytes or finding.cost_bytes_per_step):
+        return 0.0
+    growth = finding.cost_bytes_per_step if finding.sure else 0.0
+    return share_of_memory(memories, finding.memory_device, finding.cost_bytes, growth)
 
 
 def _rule_id(answer: tuple[AnyRule, object]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Replay
-from tb_gpudiag.rules.rule import Evidence, Finding, Saving
+from tb_gpudiag.rules.rule import Evidence, Finding, Removable, Saving
 from tb_gpudiag.wording.format import share
 
 # How far the model may be off in parts of the recording that it was not fitted to (Replay.error). Public
@@ -31,6 +31,11 @@ REST_TAKES = 0.5
 # A fix that saves less than this share of the window on top of those before it does not belong in the plan:
 # the others already save it.
 LEAST_PLANNED = 0.001
+
+
+REPLAYED = "replayed"
+
+_REST_IS_FASTER = "the rest may get faster, too: caches stay warm, and threads do not sleep"
 
 
 @dataclass(frozen=True)
@@ -62,76 +67,99 @@ def why_not_replayed(replay: Replay) -> str:
     return ""
 
 
-def with_upper_bound(replay: Replay, finding: Finding, reason: str) -> Finding:
-    """Return the finding with a bound of its saving, and the reason why that is not replayed; unchanged if it
-    cannot be replayed anyway, or has an estimate of its own."""
-    if finding.removable is None or (finding.saving is not None and finding.saving.basis == "estimate"):
-        return finding
-    return replace(
+def with_saving(finding: Finding, facts: Facts, replay: Replay | None) -> Finding:
+    """Return the finding with what a fix saves; unchanged if it costs no time.
+
+    replay: None if it cannot be trusted. Then only bounds are known.
+    """
+    window_ns = facts.window.duration_ns
+    if not finding.cost_ns:
+        return (
+            finding if finding.saving is None else replace(finding, saving=_inside(finding.saving, window_ns))
+        )
+    if facts.on_cpu:
+        return _with_beyond(replace(finding, saving=_on_cpu(finding.cost_ns, window_ns)), _REST_IS_FASTER)
+    if facts.device is None or finding.removable is None:
+        return replace(finding, saving=_inside(Saving(0, finding.cost_ns), window_ns))
+    if replay is not None:
+        saving = _replayed(replay, finding.removable, finding.cost_ns)
+        return _with_beyond(replace(finding, saving=_inside(saving, window_ns)), finding.removable.beyond)
+    found = replace(
         finding,
-        saving=Saving(0, replay.most_saved(finding.removable.most)),
-        evidence=[*finding.evidence, Evidence("Saving not replayed", reason)],
+        saving=_inside(_bounded(facts.replay, finding), window_ns),
+        evidence=[*finding.evidence, Evidence("Saving not replayed", why_not_replayed(facts.replay))],
     )
+    return _with_beyond(found, finding.removable.beyond)
 
 
-def with_replayed_saving(replay: Replay, finding: Finding) -> Finding:
-    """Return the finding with its replayed saving, or unchanged if it cannot be replayed."""
-    if finding.removable is None:
-        return finding
-    least, most = finding.removable.least, finding.removable.most
-    high = _saved(replay, most)
-    low = high if least is most else 0 if least is None else _saved(replay, least)
-    low, high = min(low, high), max(low, high)
-    error_ns = round(replay.error * replay.measured.window_ns)
-    low_ns = max(0, low - max(error_ns, round(LEAST_MARGIN * low)))
-    high_ns = min(high + error_ns, replay.most_saved(most))
-    return replace(finding, saving=Saving(min(low_ns, high_ns), high_ns, "replayed"))
+def _replayed(replay: Replay, removable: Removable, cost_ns: int) -> Saving:
+    """What the replay gives. The low end is never more than the fix surely removes of the finding's own cost:
+    what it saves beyond that, by letting the host get ahead, other fixes may save, too."""
+    high_ns = _most(replay, removable.most)
+    if removable.least is None:
+        return Saving(0, high_ns, REPLAYED)
+    low_ns = replay.unchanged.window_ns - replay.run(removable.least).window_ns
+    low_ns = low_ns - max(_error_ns(replay), round(LEAST_MARGIN * low_ns))
+    sure_ns = round(removable.least.share * cost_ns)
+    return Saving(min(low_ns, sure_ns, high_ns), high_ns, REPLAYED)
 
 
-def with_saving_on_cpu(finding: Finding, window_ns: int) -> Finding:
-    """Return the finding with a saving in which the rest gets faster, too; unchanged without a saving."""
-    saving = finding.saving
-    if saving is None or not saving.high_ns:
-        return finding
-    rest_ns = max(0, window_ns - saving.high_ns)
-    high_ns = window_ns - round(REST_TAKES * rest_ns)
-    return replace(finding, saving=Saving(saving.low_ns, high_ns, "estimate"))
+def _bounded(replay: Replay, finding: Finding) -> Saving:
+    """What no fix exceeds, though the replay cannot say how much it saves."""
+    assert finding.removable is not None
+    high_ns = replay.most_saved(finding.removable.most)
+    low_ns = min(finding.removable.sure_ns, high_ns)
+    return Saving(low_ns, high_ns, "estimate" if low_ns else "at most")
 
 
-def with_bounded_saving(finding: Finding, window_ns: int) -> Finding:
-    """Return the finding with a saving between 0 and the step window, its low end not above its high end."""
-    saving = finding.saving
-    if saving is None or 0 <= saving.low_ns <= saving.high_ns <= window_ns:
-        return finding
+def _on_cpu(cost_ns: int, window_ns: int) -> Saving:
+    """All of the cost, and the rest gets faster, too."""
+    rest_ns = max(0, window_ns - cost_ns)
+    return Saving(0, window_ns - round(REST_TAKES * rest_ns), "estimate")
+
+
+def _inside(saving: Saving, window_ns: int) -> Saving:
+    """Return the saving between 0 and the step window, its low end not above its high end."""
     high_ns = min(max(saving.high_ns, 0), window_ns)
-    return replace(
-        finding, saving=replace(saving, low_ns=min(max(saving.low_ns, 0), high_ns), high_ns=high_ns)
-    )
+    return replace(saving, low_ns=min(max(saving.low_ns, 0), high_ns), high_ns=high_ns)
+
+
+def _with_beyond(finding: Finding, beyond: str) -> Finding:
+    """Say what else a fix frees, if it may save more than the finding's own cost."""
+    saving = finding.saving
+    if saving is None or saving.high_ns <= finding.cost_ns:
+        return finding
+    return replace(finding, saving=replace(saving, beyond=beyond))
 
 
 def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
-    """Return what each replayable finding saves on top of those before it, in the order of the findings.
+    """Return what each replayable finding saves at most on top of those before it, in the order of the
+    findings.
 
     The sum is what all fixes save together: no nanosecond counts twice, and it is at most the step window. A
     fix that adds nothing is left out.
     """
-    order = [i for i, finding in enumerate(findings) if finding.removable is not None]
-    window_ns = left_ns = replay.measured.window_ns
-    before_ns, made, plan = replay.unchanged.window_ns, [], []
-    for i in order:
-        removable = findings[i].removable
-        assert removable is not None
-        made.append(removable.most)
-        after_ns = replay.run(*made).window_ns
-        saving_ns = min(before_ns - after_ns, left_ns)
-        if saving_ns < LEAST_PLANNED * window_ns:
-            made.pop()
+    window_ns = replay.measured.window_ns
+    made: list[Removal] = []
+    plan: list[PlannedFix] = []
+    saved_ns = 0
+    for i, finding in enumerate(findings):
+        if finding.removable is None:
             continue
-        left_ns -= saving_ns
-        plan.append(PlannedFix(i, saving_ns, left_ns))
-        before_ns = after_ns
+        together_ns = min(_most(replay, *made, finding.removable.most), window_ns)
+        if together_ns - saved_ns < LEAST_PLANNED * window_ns:
+            continue
+        made.append(finding.removable.most)
+        plan.append(PlannedFix(i, together_ns - saved_ns, window_ns - together_ns))
+        saved_ns = together_ns
     return plan
 
 
-def _saved(replay: Replay, change: Removal) -> int:
-    return replay.unchanged.window_ns - replay.run(change).window_ns
+def _most(replay: Replay, *changes: Removal) -> int:
+    """Return the most that these changes save together: with the replay's error, within what is there."""
+    saved_ns = replay.unchanged.window_ns - replay.run(*changes).window_ns
+    return max(0, min(saved_ns + _error_ns(replay), replay.most_saved(*changes)))
+
+
+def _error_ns(replay: Replay) -> int:
+    return round(replay.error * replay.measured.window_ns)

@@ -173,7 +173,7 @@ TREND_STATES = table(
 
 SAVING_BASES = table(
     Term("replayed", "Replayed", "Simulated from your trace, without this cost."),
-    Term("estimate", "Estimate", "An estimate from measured times, kernel sizes or known rates."),
+    Term("estimate", "Estimate", "An estimate from measured times or known rates."),
     Term("at most", "At most", "Low confidence: upper bound only."),
 )
 """How a saving was found."""

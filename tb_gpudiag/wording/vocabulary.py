@@ -166,7 +166,7 @@ LIMITERS = table(
 SEVERITIES = table(
     Term("INFO", "Info", "Worth knowing. It costs little or nothing."),
     Term("WARNING", "Warning", "Costs enough to be worth a fix."),
-    Term("ERROR", "Error", "Costs a large share of the time, or ends the job."),
+    Term("ERROR", "Error", "Costs a large share of the time, and at least 10 ms, or ends the job."),
 )
 """How much a finding matters, as in report.proto."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import CannotTell, Clear, Finding, RuleAnswer
+from tb_gpudiag.rules.rule import CannotTell, Clear, Finding, Rule, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.savings import with_saving
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import Quantity
 from tests.builder import HostThread, TraceBuilder
@@ -82,6 +84,18 @@ def findings(answer: RuleAnswer) -> list[Finding]:
 def figures(found: Finding) -> dict[str, tuple[Quantity | str, ...]]:
     """Map each evidence label to its value and details, independent of how they are printed."""
     return {evidence.label: (evidence.value, *evidence.details) for evidence in found.evidence}
+
+
+def saving(found: Finding, facts: Facts) -> Saving:
+    """Return what a fix saves, replayed whether or not the replay can be trusted."""
+    made = with_saving(found, facts, facts.replay if facts.device else None).saving
+    assert made is not None
+    return made
+
+
+def severity(rule: Rule, found: Finding, facts: Facts) -> Severity:
+    """Return the severity if a hundred such steps were recorded. One is too short for an error."""
+    return rule.severity_of(replace(found, cost_ns=100 * found.cost_ns), 100 * facts.window.duration_ns)
 
 
 def removed_ns(found: Finding, facts: Facts) -> float:

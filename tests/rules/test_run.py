@@ -18,7 +18,6 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Rule,
     RuleAnswer,
-    Saving,
     Severity,
 )
 from tb_gpudiag.rules.run import ABOUT_TIME, ONLY_FIRST_RUN, run_rules
@@ -56,7 +55,7 @@ def _claims(*stretches: tuple[int, int], device: int = 0) -> dict[int, Intervals
 
 
 def _finding(cost_ns: int, claims: dict[int, Intervals] | None = None) -> Finding:
-    return Finding("t", "s", Fix("f"), cost_ns=cost_ns, saving=Saving(0, cost_ns), claims=claims or {})
+    return Finding("t", "s", Fix("f"), cost_ns=cost_ns, claims=claims or {})
 
 
 def test_answers_are_sorted_by_kind_and_findings_by_what_their_fix_saves(facts: Facts) -> None:
@@ -115,46 +114,29 @@ def test_a_leak_that_ends_the_job_comes_first(tmp_path: Path) -> None:
     assert [f.rule.id for f in outcome.findings] == ["GD993", "GD991", "GD992"]
 
 
-def test_a_warning_whose_fix_nobody_could_measure_ranks_with_the_hints(facts: Facts) -> None:
-    window_ns = facts.window.duration_ns
-    little = Saving(window_ns // 110, window_ns // 10, "replayed")
-    enough = Saving(window_ns // 90, window_ns // 10, "replayed")
-    hint = replace(_finding(window_ns // 10), severity=Severity.INFO)
-    for saving, first in ((little, "GD992"), (enough, "GD991")):
-        warning = replace(_finding(window_ns // 5), saving=saving)
-        assert run_rules(facts, [_rule(1, warning), _rule(2, hint)]).findings[0].rule.id == first
+def test_findings_rank_by_what_their_fix_surely_saves_if_that_can_be_seen() -> None:
+    """Then by what it may save. What nobody could measure ranks with the hints."""
+    facts = facts_of_story(two_steps(400))  # two steps of 1,000 µs
 
-
-def test_findings_rank_by_what_their_fix_is_likely_to_save(facts: Facts) -> None:
-    def replayed(cost_ns: int, low_ns: int, high_ns: int) -> Finding:
-        saving = Saving(low_ns, high_ns, "replayed")
-        return replace(_finding(cost_ns), saving=saving)
+    def replayed(us: int, share: float) -> Finding:
+        loading = Intervals(np.array([0]), np.array([us * 1000]))
+        return replace(_finding(us * 1000), removable=removing(loading, share))
 
     outcome = run_rules(
         facts,
         [
-            _rule(1, replayed(200, 150, 900)),  # 150
-            _rule(2, replayed(180, 180, 180)),  # 180
-            _rule(3, replayed(160, 400, 600)),  # no more than its cost
-            _rule(4, _finding(300)),  # at most 300
+            _rule(1, _finding(15_000)),  # under a hundredth
+            _rule(2, _finding(300_000)),  # at most
+            _rule(3, replayed(60, 1.0)),
+            _rule(4, replayed(400, 0.2)),
+            _rule(5, replayed(100, 1.0)),
+            _rule(6, replace(_finding(300_000), severity=Severity.INFO)),
+            _rule(7, replace(replayed(200, 1.0), severity=Severity.INFO)),
         ],
     )
-    assert [f.rule.id for f in outcome.findings] == ["GD992", "GD993", "GD994", "GD991"]
-
-
-def test_a_fix_that_surely_removes_a_share_counts_with_that_share_of_its_cost() -> None:
-    """Even where the replay says that it saves more, by getting the host ahead."""
-    facts = facts_of_story(two_steps(400))
-    loading = Intervals(np.array([0, 1_000_000]), np.array([400_000, 1_400_000]))
-    outcome = run_rules(
-        facts,
-        [
-            _rule(1, replace(_finding(400_000), removable=removing(loading, 0.2))),  # 80; replayed, 160
-            _rule(2, _finding(200_000)),  # 100
-            _rule(3, _finding(140_000)),  # 70
-        ],
-    )
-    assert [f.rule.id for f in outcome.findings] == ["GD992", "GD991", "GD993"]
+    order = [f.rule.id for f in outcome.findings]
+    assert order == ["GD997", "GD995", "GD994", "GD993", "GD992", "GD996", "GD991"]
+    assert [planned.finding for planned in outcome.plan] == [0, 2]  # the others remove the same time
 
 
 def test_without_a_steady_state_no_rule_about_time_is_asked() -> None:
@@ -185,19 +167,19 @@ def test_a_rule_that_crashes_could_not_be_checked_and_the_others_still_are(
 
 def test_severity_follows_the_rules_policy_unless_the_finding_has_its_own(facts: Facts) -> None:
     own = Finding("t", "s", Fix("f"), severity=Severity.INFO, cost_ns=WINDOW_NS)
-    outcome = run_rules(
-        facts,
-        [
-            _rule(1, _finding(WINDOW_NS // 4), error_share=0.25),
-            _rule(2, _finding(WINDOW_NS // 4 - 1), error_share=0.25),
-            _rule(3, own, error_share=0.25),
-        ],
-    )
-    assert {f.rule.id: f.severity.name for f in outcome.findings} == {
-        "GD991": "ERROR",
-        "GD992": "WARNING",
-        "GD993": "INFO",
-    }
+    outcome = run_rules(facts, [_rule(1, _finding(WINDOW_NS)), _rule(2, own, error_share=0.25)])
+    assert {f.rule.id: f.severity.name for f in outcome.findings} == {"GD991": "WARNING", "GD992": "INFO"}
+
+
+@pytest.mark.parametrize(
+    ("cost_ms", "window_ms", "expected"),
+    [(25, 100, Severity.ERROR), (24, 100, Severity.WARNING), (9, 10, Severity.WARNING)],
+)
+def test_an_error_takes_a_share_of_the_window_and_time_worth_one(
+    cost_ms: int, window_ms: int, expected: Severity
+) -> None:
+    rule = _rule(1, Clear(""), error_share=0.25)
+    assert rule.severity_of(_finding(cost_ms * 1_000_000), window_ms * 1_000_000) == expected
 
 
 def test_a_rule_is_told_what_earlier_findings_are_made_of(facts: Facts) -> None:

@@ -16,7 +16,7 @@ from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Finding, Fix, Removable, Saving
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_bounded_saving, with_replayed_saving
+from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -70,23 +70,23 @@ def test_all_fixes_together_never_give_more_than_there_is(trace: TraceBuilder) -
 
 
 @given(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62), st.integers(0, 2**62))
-def test_any_saving_is_between_nothing_and_the_window(low: int, high: int, window: int) -> None:
-    finding = Finding("", "", Fix(""), saving=Saving(low, high))
-    saving = with_bounded_saving(finding, window).saving
+def test_any_saving_is_between_nothing_and_the_window(low: int, high: int, cost: int) -> None:
+    facts = facts_of(without_gpu())
+    finding = Finding("", "", Fix(""), cost_ns=cost, saving=Saving(low, high))
+    saving = with_saving(finding, facts, None).saving
     assert saving is not None
-    assert 0 <= saving.low_ns <= saving.high_ns <= window
-    inside = 0 <= low <= high <= window
-    assert (saving == finding.saving) == inside
+    assert 0 <= saving.low_ns <= saving.high_ns <= facts.window.duration_ns
 
 
-def test_a_plan_never_saves_more_than_the_window() -> None:
-    """The unchanged replay may be longer than the recording, and fixes cannot save what was not there."""
+def test_a_plan_never_saves_more_than_the_gpu_needs() -> None:
+    """Whatever a fix promises to remove, the kernels still take their time."""
     facts = facts_of(two_steps(400))
     [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
     all_host_time = Removal(Intervals(np.array([0]), np.array([2_000_000])), share=10.0)
     promising = replace(found, removable=Removable(all_host_time, all_host_time))
-    window_ns = facts.replay.measured.window_ns
-    assert [(p.saving_ns, p.window_ns) for p in plan_fixes(facts.replay, [promising])] == [(window_ns, 0)]
+    [planned] = plan_fixes(facts.replay, [promising])
+    assert planned.saving_ns + planned.window_ns == facts.replay.measured.window_ns
+    assert planned.window_ns == 2 * 10 * 50_000  # the kernels
 
 
 def test_two_fixes_of_the_same_time_count_once() -> None:
@@ -96,11 +96,33 @@ def test_two_fixes_of_the_same_time_count_once() -> None:
     assert [(planned.finding, planned.saving_ns) for planned in plan] == [(0, 800_000)]
 
 
-def test_what_cannot_be_replayed_keeps_its_own_saving() -> None:
+def test_what_cannot_be_replayed_saves_at_most_its_cost() -> None:
+    facts = facts_of(two_steps(400))
+    bare = Finding("", "", Fix(""), cost_ns=5)
+    assert with_saving(bare, facts, facts.replay).saving == Saving(0, 5)
+    assert with_saving(Finding("", "", Fix("")), facts, facts.replay).saving is None
+
+
+def test_the_first_row_of_the_plan_saves_what_its_finding_says() -> None:
+    facts = facts_of(two_steps(400))
+    outcome = run_rules(facts, RULES)
+    saving = outcome.findings[0].finding.saving
+    assert saving is not None
+    assert (outcome.plan[0].finding, outcome.plan[0].saving_ns) == (0, saving.high_ns)
+
+
+def test_what_is_sure_is_no_more_than_the_fix_surely_removes_of_the_cost() -> None:
+    """Half of the wait for data costs 100 µs here, but without it, the host gets 400 µs ahead."""
     facts = facts_of(two_steps(400))
     [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
-    bare = type(found)(found.title, found.summary, found.fix, cost_ns=5)
-    assert with_replayed_saving(facts.replay, bare) is bare
+    assert found.removable is not None
+    half = replace(found.removable.most, share=0.5)
+    cheap = replace(found, cost_ns=200_000, removable=Removable(half, found.removable.most))
+    saving = with_saving(cheap, facts, facts.replay).saving
+    assert saving is not None
+    assert saving.low_ns == 100_000
+    assert saving.high_ns > cheap.cost_ns
+    assert "the host gets ahead" in saving.beyond
 
 
 @pytest.mark.parametrize(

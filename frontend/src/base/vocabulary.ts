@@ -313,7 +313,7 @@ export const SEVERITIES: Readonly<Record<"INFO" | "WARNING" | "ERROR", Colored>>
   "ERROR": {
     "word": "Error",
     "noun": "error",
-    "explanation": "Costs a large share of the time, or ends the job.",
+    "explanation": "Costs a large share of the time, and at least 10 ms, or ends the job.",
     "color": {
       "light": "#b3261e",
       "dark": "#ff9a8f"
@@ -828,7 +828,7 @@ export const SAVING_BASES: Readonly<Record<"replayed" | "estimate" | "at most", 
   "estimate": {
     "word": "Estimate",
     "noun": "estimate",
-    "explanation": "An estimate from measured times, kernel sizes or known rates."
+    "explanation": "An estimate from measured times or known rates."
   },
   "at most": {
     "word": "At most",
@@ -1133,7 +1133,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "cause": "What the host did while a GPU was idle, and so the reason for the idle time.",
   "collective": "An operation that all ranks take part in, such as an all-reduce.",
   "correlation": "The number by which the profiler connects a launch on the host with the work it started on the GPU. Without it, GPU work has no operator and no line of code.",
-  "estimate": "A saving that is computed from measured times, kernel sizes or known rates, without a replay.",
+  "estimate": "A saving that is computed from measured times or known rates, without a replay.",
   "exposed": "Copies and communication are exposed while nothing computes on the GPU at the same time.",
   "finding": "What a rule found in a trace: a fact with its figure, evidence, the places in the code, and a fix.",
   "floor": "The lowest allocated memory during one step.",

@@ -330,6 +330,8 @@ export interface Saving {
   /** 0 without steps */
   low_per_step_us: number;
   high_per_step_us: number;
+  /** which other time the fix frees, where high_us is more than the finding's cost */
+  beyond: string;
 }
 
 /** Order in which to make the fixes. Absent if the trace cannot be replayed. */

@@ -41,6 +41,19 @@ NOTHING_SHORTER = Shorter(np.zeros(0, np.int64), np.zeros(0))
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Copies that run beside all other work: event indices, by direction. The GPU has an engine for each
+    direction, so copies of one direction still take their time, one after another."""
+
+    to_device: tuple[int, ...] = ()
+    to_host: tuple[int, ...] = ()
+
+    @property
+    def both(self) -> tuple[int, ...]:
+        return self.to_device + self.to_host
+
+
+@dataclass(frozen=True)
 class Removal:
     """What to remove: a share of host time, waits, idle time, and GPU work. What a fix slows down in
     return."""
@@ -51,6 +64,7 @@ class Removal:
     dropped: tuple[int, ...] = ()  # event indices of launch calls whose work vanishes
     shorter: Shorter = NOTHING_SHORTER
     idle: Intervals = EMPTY  # of the GPU: the work that ends it follows the work before it at once
+    beside: Beside = Beside()
     slowed: Intervals = EMPTY  # other host time
     slower: float = 0.0  # the share of it that is added
 
@@ -183,38 +197,61 @@ class Replay:
         unblocked = [event for change in changes for event in change.unblocked]
         if unblocked:
             target = np.where(np.isin(calls.event, np.array(unblocked)), NONE, target)
-        dropped = [event for change in changes for event in change.dropped]
-        streams = _without(self._streams, np.isin(calls.event, np.array(dropped, np.int64)))
+        streams = _without(self._streams, self._dropped(changes) | self._among(_beside(changes).both))
         if any(len(change.shorter.event) for change in changes):
             left_ns = np.minimum(streams.duration_ns, self._left_ns(changes))
             streams = replace(streams, duration_ns=left_ns)
-        closed = [change.idle.end for change in changes if len(change.idle.end)]
-        if closed:
-            streams = _at_once(streams, np.isin(self._work.start_ns, np.concatenate(closed)))
+        closed = _idle(changes).end
+        if len(closed):
+            streams = _at_once(streams, np.isin(self._work.start_ns, closed))
         begun, ends = simulate(calls, streams, between, inside, target)
         marks = begun[calls.event == NONE]
         last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
+        last = max(last, int(marks[0]) + self._copying_beside_ns(changes))
         return Replayed(np.diff(np.r_[marks[:-1], last]))
 
-    def most_saved(self, change: Removal) -> int:
-        """Return what a change saves at most, whatever the work waits for and the model does not know.
+    def most_saved(self, *changes: Removal) -> int:
+        """Return what changes save at most together, whatever the work waits for and the model does not know.
 
         No nanosecond of host time or waiting shortens the window by more than one, and the GPU's work stays:
-        the window is at least as long as the busiest stream's work.
+        the window is at least as long as the busiest stream's work, and as the copies beside it.
         """
         calls, work = self._calls, self._work
-        unblocked = np.isin(calls.event, np.array(change.unblocked, np.int64)) & (calls.event != NONE)
-        removed_ns = change.share * self._inside(change.host.start, change.host.end)
+        removed_ns = sum(share * self._inside(host.start, host.end) for host, share in _host_time(changes))
+        waits = [event for change in changes for event in change.unblocked]
+        unblocked = np.isin(calls.event, np.array(waits, np.int64)) & (calls.event != NONE)
         removed_ns += self._inside(calls.start_ns[unblocked], calls.end_ns[unblocked])
         start, end = work.start_ns, work.end_ns
-        gone = np.isin(work.launch, np.array(change.dropped, np.int64)) & work.linked
+        gone = self._dropped(changes) | self._among(_beside(changes).both)
         # With the work, the turnaround before it vanishes.
         removed_ns += self._inside(start[gone] - HANDSHAKE_NS, end[gone])
-        left_ns = self._left_ns([change])
-        removed_ns += self._inside(start, end - left_ns) + self._inside(*change.idle)
+        left_ns = self._left_ns(changes)
+        removed_ns += self._inside(start[~gone], (end - left_ns)[~gone])
+        removed_ns += self._inside(*_idle(changes))
         end = np.where(gone, start, start + left_ns)
         busy_ns = [self._inside(start[stream.work], end[stream.work]) for stream in self._streams.each]
-        return min(round(removed_ns), self._window.duration_ns - max(busy_ns, default=0))
+        least_ns = max(self._copying_beside_ns(changes), *busy_ns, 0)
+        return max(0, min(round(removed_ns), self._window.duration_ns - least_ns))
+
+    def _dropped(self, changes: Sequence[Removal]) -> Bool:
+        """Mask of the work that vanishes, shape (g,)."""
+        calls = [event for change in changes for event in change.dropped]
+        found: Bool = np.isin(self._work.launch, np.array(calls, np.int64)) & self._work.linked
+        return found
+
+    def _among(self, events: Sequence[int]) -> Bool:
+        """Mask of the work with these events, shape (g,)."""
+        return np.isin(self._work.event, np.array(events, np.int64))
+
+    def _copying_beside_ns(self, changes: Sequence[Removal]) -> int:
+        """Return how long the copies that run beside other work still take, of the slower direction."""
+        beside = _beside(changes)
+        if not beside.both:
+            return 0
+        dropped, start = self._dropped(changes), self._work.start_ns
+        end = start + self._left_ns(changes)
+        directions = [self._among(copies) & ~dropped for copies in (beside.to_device, beside.to_host)]
+        return max(self._inside(start[some], end[some]) for some in directions)
 
     def _left_ns(self, changes: Sequence[Removal]) -> Int64:
         """Return how long each work still takes if several changes make it shorter, shape (g,)."""
@@ -230,12 +267,9 @@ class Replay:
         return clip(union(start, end), self._window.start_ns, self._window.end_ns).total
 
 
-def _without(streams: Streams, dropped: Bool) -> Streams:
-    """Return the streams without the work of these calls: it takes no time and waits for no other stream.
-
-    dropped: mask of calls, shape (c,).
-    """
-    gone = dropped[streams.call] if len(streams.call) else dropped[:0]
+def _without(streams: Streams, gone: Bool) -> Streams:
+    """Return the streams without this work, a mask of shape (g,): it takes no time and waits for no other
+    stream."""
     if not gone.any():
         return streams
     return replace(
@@ -254,6 +288,19 @@ def _at_once(streams: Streams, some: Bool) -> Streams:
         turnaround_ns=np.where(some, 0, streams.turnaround_ns),
         handshake_ns=np.where(some, np.minimum(streams.handshake_ns, 0), streams.handshake_ns),
     )
+
+
+def _beside(changes: Sequence[Removal]) -> Beside:
+    """Return the copies of all changes together."""
+    return Beside(
+        tuple(event for change in changes for event in change.beside.to_device),
+        tuple(event for change in changes for event in change.beside.to_host),
+    )
+
+
+def _idle(changes: Sequence[Removal]) -> Intervals:
+    """Return the idle time that several changes remove together."""
+    return merged(EMPTY, *(change.idle for change in changes))
 
 
 def _host_time(changes: Sequence[Removal]) -> list[tuple[Intervals, float]]:

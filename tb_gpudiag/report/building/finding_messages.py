@@ -76,6 +76,7 @@ def _saving(saving: Saving, window: Window, steps: int) -> pb.Saving:
         high_share=saving.high_ns / window_ns,
         low_per_step_us=us(saving.low_ns / steps) if steps else 0.0,
         high_per_step_us=us(saving.high_ns / steps) if steps else 0.0,
+        beyond=saving.beyond,
     )
 
 

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import share
@@ -51,7 +51,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         + (f" {why}" if why else ""),
         fix=fix,
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Idle during memory calls", cost_ns, lost.window_ns),
             *(

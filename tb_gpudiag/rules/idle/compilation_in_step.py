@@ -20,7 +20,7 @@ from tb_gpudiag.facts.waiting.compilation import (
     compiled_functions,
 )
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number
@@ -101,7 +101,6 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
             "Record after warm-up; if later steps compile too, find out why.", CODE["record_later"], _URL
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Compiling and loading", cost_ns, lost.window_ns),
             *(Evidence.of_cost(_LABELS[k], ns, cost_ns) for ns, k in sorted(by_kind, reverse=True) if ns),
@@ -168,7 +167,6 @@ def _loaded(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         "kernels.",
         fix=Fix("Run every kernel once before the measured steps.", CODE["load"], _LOAD_URL),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Loading", cost_ns, lost.window_ns),
             Evidence("Loading calls", number(calls)),

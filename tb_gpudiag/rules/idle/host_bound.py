@@ -20,9 +20,9 @@ from tb_gpudiag.rules.rule import (
     Evidence,
     Finding,
     Fix,
+    Removable,
     Rule,
     RuleAnswer,
-    Saving,
     Severity,
 )
 from tb_gpudiag.rules.shared.cpu_job import dispatch_finding, in_overhead, python_finding
@@ -156,7 +156,6 @@ def _task_finding(
         summary=f"The job does not compute while the main thread is {known.activity}.",
         fix=host_task_fix(kind, facts.job),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window(
                 f"{'Main thread in' if on_host is None else 'Idle during'} {known.noun}",
@@ -218,7 +217,6 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         f"launch.{at}{no_stacks}",
         fix=_fix(advice, launching=launching, stacks=stacks),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Idle during host work", cost_ns, lost.window_ns),
             Evidence.of_cost("Python between operators", python_ns, cost_ns),
@@ -264,9 +262,8 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
             "Record again with operators and Python stacks, to see what the host does.",
             f"{CODE['with_stacks']}\n",
         ),
-        saving=Saving(0, general.cost_ns),
         sure=worth_recording,
-        removable=None,
+        removable=general.removable and Removable(None, general.removable.most),
         severity=None if worth_recording else Severity.INFO,
     )
 

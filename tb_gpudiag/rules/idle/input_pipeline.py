@@ -23,7 +23,6 @@ from tb_gpudiag.rules.rule import (
     Removable,
     Rule,
     RuleAnswer,
-    Saving,
 )
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
@@ -116,7 +115,6 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             kind, pipeline=facts.job.pipeline, receiving=receiving, anew=anew, gpu=lost.device != NO_DEVICE
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Waiting for data", cost_ns, lost.window_ns),
             *(

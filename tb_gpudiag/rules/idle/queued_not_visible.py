@@ -8,7 +8,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.stream_waits import Awaited
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.wording.format import one_line, share
@@ -47,7 +47,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         fix=_fix(facts, bool(awaiting)),
         cost_ns=cost_ns,
         sure=False,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Idle with work queued", cost_ns, lost.window_ns),
             Evidence("Gaps", number(gaps, "gap"), (duration(longest, "longest"),)),

@@ -18,7 +18,6 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Rule,
     RuleAnswer,
-    Saving,
     Severity,
 )
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
@@ -110,7 +109,6 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
         summary="Casts, layout changes and copies read and write whole tensors and compute nothing.",
         fix=Fix(advice, code, _URL),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns, "estimate"),
         evidence=[
             Evidence.of_window("Data movement", cost_ns, lost.window_ns),
             *(

@@ -18,7 +18,6 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Rule,
     RuleAnswer,
-    Saving,
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
@@ -101,7 +100,6 @@ def _finding(facts: Facts, event: Int64, cost_ns: int, weight_ns: Int64) -> Find
         "each step needs them.",
         fix=Fix("Run what not every step needs in every hundredth.", CODE["rarely"]),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Without gradients", cost_ns, window_ns),
             Evidence("Operators", number(operators, "operator"), per_step(operators, len(facts.steps))),

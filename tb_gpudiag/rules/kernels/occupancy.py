@@ -102,7 +102,7 @@ def _last_waves(time: KernelTime, resident: Occupancy, tail: Bool) -> Finding | 
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
         cost_ns=cost_ns,
-        removable=time.saving(tail, cost_ns),
+        removable=time.saving_above_peaks(tail, cost_ns),
         evidence=[
             time.evidence("Whole-GPU time wasted", cost_ns),
             time.evidence("Kernels with a partial last wave", time.total_ns(tail)),
@@ -132,7 +132,7 @@ def _low_occupancy(time: KernelTime, resident: Occupancy, low: Bool) -> Finding 
             "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#occupancy",
         ),
         cost_ns=total_ns,
-        removable=time.saving(low, total_ns * (1 - fit)),
+        removable=time.saving_above_peaks(low, total_ns * (1 - fit)),
         evidence=[
             time.evidence("Kernels with low occupancy", total_ns),
             Evidence("Kernels", number(int(low.sum()))),

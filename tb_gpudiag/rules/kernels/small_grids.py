@@ -88,7 +88,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             CODE["more_work"] + (f"\n\n{CODE['split']}" if matmuls else ""),
         ),
         cost_ns=cost_ns,
-        removable=time.saving(chosen, cost_ns),
+        removable=time.saving_above_peaks(chosen, cost_ns),
         evidence=evidence,
         places=time.places(chosen, wasted_ns),
         ranges=time.ranges(chosen),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.arrays import NONE, Bool
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind, matrices, time_by_shapes
@@ -63,20 +63,12 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
         cost_ns=cost_ns,
-        removable=time.saving(chosen, min(cost_ns * MOST_GAIN, _above_roofline_ns(time, chosen, cost_ns))),
+        removable=time.saving_above_peaks(chosen, cost_ns * MOST_GAIN),
         evidence=evidence,
         places=time.places(chosen),
         ranges=time.ranges(chosen),
         claims={time.device.id: free},
     )
-
-
-def _above_roofline_ns(time: KernelTime, chosen: Bool, cost_ns: int) -> int:
-    """The cost without the least time of the chosen kernels' operators, where shapes and peaks are known."""
-    roofline = time.facts.roofline
-    own = {int(i) for i in roofline.operator[chosen] if i != NONE}
-    least = sum(roofline.operators[i].least_ns for i in own)
-    return max(0, round(cost_ns - least * cost_ns / max(1, time.total_ns(chosen))))
 
 
 def _takes_unaligned_sizes(roofline: Roofline, kernels: Kernels) -> Bool:

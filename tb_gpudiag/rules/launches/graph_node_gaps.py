@@ -20,7 +20,6 @@ from tb_gpudiag.rules.rule import (
     Removable,
     Rule,
     RuleAnswer,
-    Saving,
     Severity,
 )
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
@@ -81,7 +80,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         severity=Severity.WARNING if lost.share(cost_ns) >= WARNING_SHARE else Severity.INFO,
         cost_ns=cost_ns,
         sure=False,  # the trace does not show how many nodes could be fused
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Idle between nodes", cost_ns, lost.window_ns),
             Evidence("Graph launches", number(facts.launch_modes.graph_launches), (each,)),

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_costs import Hotspot
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.launch_advice import (
     LEAST_REMOVED,
     LaunchAdvice,
@@ -67,7 +67,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "call and the launch latency.",
         fix=Fix(advice.fix_text, _code(advice), advice.url),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Idle in short launch gaps", cost_ns, lost.window_ns),
             Evidence("Launches", number(len(calls), "launch", "launches"), per_step(len(calls), steps)),

@@ -13,7 +13,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.launch_advice import (
     COMPILE_URL,
     LaunchAdvice,
@@ -159,7 +159,6 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
         "the GPU finishes it before the next launch arrives.",
         fix=_fix(cluster.kind, advice),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Idle before these launches", cost_ns, lost.window_ns),
             Evidence(

@@ -20,8 +20,8 @@ from tb_gpudiag.facts.kernels.collectives import (
 )
 from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Place, Rule, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Place, Removable, Rule, RuleAnswer
+from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
@@ -155,7 +155,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         fix=fix,
         cost_ns=cost_ns,
         sure=False,  # it may all be waiting for a slower rank
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Exposed communication", cost_ns, time.window_ns),
             Evidence("Exposed share", share_of(cost_ns, ran_ns, "of the communication time")),
@@ -174,6 +173,11 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=_places(marked, time.places(chosen, own_ns), cost_ns),
         ranges=longest(exposed, device.id),
         claims={device.id: exposed},
+        removable=Removable(
+            None,
+            time.shorter((chosen, (own_ns / np.maximum(1, kernels.duration_ns))[chosen])),
+            beyond=OTHER_FINDINGS,
+        ),
     )
 
 

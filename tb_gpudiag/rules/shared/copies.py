@@ -10,6 +10,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, subtract
 from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.facts.replay.replay import Beside
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Evidence
@@ -40,6 +41,14 @@ def exposed_time(facts: Facts, copies: Bool | Int64, claimed: Claimed) -> Interv
     """When these copies run, the busiest GPU computes nothing, and no earlier finding claims the time."""
     ran = facts.transfers.ran(copies, facts.window)
     return subtract(intersect(ran, facts.gpu.busy.copying), claimed.get(facts.gpu.id, EMPTY))
+
+
+def beside(transfers: Transfers, chosen: Bool) -> Beside:
+    """Let these copies between host and GPU run beside all other work."""
+    to_device, to_host = (
+        transfers.event[chosen & way].tolist() for way in (transfers.to_device, transfers.to_host)
+    )
+    return Beside(tuple(to_device), tuple(to_host))
 
 
 def speed(transfers: Transfers, copies: Int64) -> list[Evidence]:

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.waiting.overhead import SMALL_NS
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Saving
+from tb_gpudiag.rules.rule import Evidence, Finding, Fix
 from tb_gpudiag.rules.shared.lost_time import Lost, places
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
@@ -38,7 +38,6 @@ def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:
             "Replace loops by tensor operators, and move the rest out of the step.", _CODE["faster_python"]
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[Evidence.of_window("Python between operators", cost_ns, lost.window_ns)],
         places=places(host, lost.event[chosen], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
@@ -60,7 +59,6 @@ def dispatch_finding(host: Host, lost: Lost, chosen: Bool, steps: int) -> Findin
             _TUNING_URL,
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window(f"In operators below {time_ns(SMALL_NS)}", cost_ns, lost.window_ns),
             Evidence.of_window("In all operators", whole, lost.window_ns),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.kernels import Kernels
@@ -23,6 +23,9 @@ from tb_gpudiag.wording.format import share
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
+
+
+OTHER_FINDINGS = "the fix also shortens time that other findings count"
 
 
 @dataclass(frozen=True)
@@ -75,15 +78,25 @@ class KernelTime:
         """A duration with its share of the step window."""
         return Evidence.of_window(label, nanoseconds, self.window_ns)
 
-    def shorter(self, *parts: tuple[Bool, float]) -> Removal:
-        """Chosen kernels without these shares of their time."""
+    def shorter(self, *parts: tuple[Bool, float | Float64]) -> Removal:
+        """Chosen kernels without these shares of their time: one for all, or one for each."""
         event = [self.kernels.event[chosen] for chosen, _ in parts]
-        share = [np.full(len(some), gone) for some, (_, gone) in zip(event, parts, strict=True)]
+        share = [np.broadcast_to(gone, len(some)) for some, (_, gone) in zip(event, parts, strict=True)]
         return Removal(shorter=Shorter(np.concatenate(event), np.concatenate(share)))
 
     def saving(self, chosen: Bool, saved_ns: float) -> Removable:
         """A fix that saves at most so much of the time in which one of the chosen kernels ran."""
-        return Removable(None, self.shorter((chosen, min(1.0, saved_ns / max(1, self.total_ns(chosen))))))
+        gone = min(1.0, saved_ns / max(1, self.total_ns(chosen)))
+        return Removable(None, self.shorter((chosen, gone)), beyond=OTHER_FINDINGS)
+
+    def saving_above_peaks(self, chosen: Bool, saved_ns: float) -> Removable:
+        """The same for a fix after which the kernels still do the same work: they take no less time than it
+        does at the stated peaks, where these and the operators' sizes are known."""
+        gone = min(1.0, saved_ns / max(1, self.total_ns(chosen)))
+        roofline = self.facts.roofline
+        reached = np.array([*(min(1.0, found.reached) for found in roofline.operators), 0.0])
+        above = 1 - reached[roofline.operator[chosen]]  # NONE is the last one
+        return Removable(None, self.shorter((chosen, np.minimum(gone, above))), beyond=OTHER_FINDINGS)
 
     def places(self, chosen: Bool, weight_ns: Int64 | None = None) -> list[Place]:
         """Where the chosen kernels were launched, heaviest place first.
@@ -138,7 +151,7 @@ class BelowRoofline:
             summary=summary,
             fix=fix,
             cost_ns=self.cost_ns,
-            removable=time.saving(self.chosen, self.cost_ns),
+            removable=time.saving_above_peaks(self.chosen, self.cost_ns),
             evidence=[
                 time.evidence(cost, self.cost_ns),
                 time.evidence("Kernels of these operators", time.total_ns(self.chosen)),

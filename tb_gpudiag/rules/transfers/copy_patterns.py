@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, merged, subtract, union
 from tb_gpudiag.facts.core.transfers import in_window, round_trips
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.loading import batches
+from tb_gpudiag.facts.waiting.sync_sites import operators_around
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
@@ -18,13 +23,13 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Place,
+    Removable,
     Rule,
     RuleAnswer,
-    Saving,
     with_claims,
 )
-from tb_gpudiag.rules.shared.copies import LEAST_BYTES, exposed_time, speed
-from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
+from tb_gpudiag.rules.shared.copies import LEAST_BYTES, exposed_time, speed, waits_with
+from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, longest, lost_time, places
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of, size
 
@@ -75,7 +80,7 @@ def _round_trips(facts: Facts, there: Bool, claimed: Claimed) -> Finding | None:
         "copied back to the GPU. Meanwhile the GPU computes nothing.",
         fix=Fix("Do on the GPU what the host does with these tensors.", CODE["stay"], _URL),
         cost_ns=claim.total,
-        saving=_saving(claim),
+        removable=_round_trips_removed(facts, spans, np.r_[out, back]),
         evidence=[
             Evidence.of_window("Time without computing", claim.total, lost.window_ns),
             Evidence("Round trips", number(len(out), "round trip"), (size(copied, "each way"),)),
@@ -109,7 +114,7 @@ def _tiny_copies(facts: Facts, there: Bool, claimed: Claimed) -> Finding | None:
         "next one.",
         fix=Fix("Pack them into one copy, or create the tensors on the GPU.", CODE["pack"], _URL),
         cost_ns=claim.total,
-        saving=_saving(claim),
+        removable=_tiny_copies_removed(facts, tiny),
         evidence=[
             Evidence.of_window("Time without computing", claim.total, lost.window_ns),
             Evidence("Idle before tiny copies", duration(lost.total_ns(late))),
@@ -122,9 +127,28 @@ def _tiny_copies(facts: Facts, there: Bool, claimed: Claimed) -> Finding | None:
     )
 
 
-def _saving(claim: Intervals) -> Saving:
-    # Not a bound: a host that no longer waits for the copies also gets ahead with what follows.
-    return Saving(0, claim.total, "estimate")
+def _round_trips_removed(facts: Facts, spans: Intervals, copies: Int64) -> Removable:
+    """At least the copies and the waits for them vanish, at most also what the host does in between.
+
+    spans: from each copy to the host until the tensor is back. copies: indices of Transfers.
+    """
+    gone = _without(facts, copies)
+    meanwhile = host_time(facts.main_thread_spans, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)
+    return Removable(gone, replace(gone, host=intersect(spans, meanwhile)))
+
+
+def _tiny_copies_removed(facts: Facts, copies: Int64) -> Removable:
+    """At most, the copies vanish with the operators that make them. copies: indices of Transfers."""
+    around = operators_around(facts.host, facts.transfers.launch[copies], LONGEST_GAP_NS)
+    return Removable(None, replace(_without(facts, copies), host=around))
+
+
+def _without(facts: Facts, copies: Int64) -> Removal:
+    """Remove these copies, and the waits for them. copies: indices of Transfers."""
+    calls = facts.transfers.launch[copies]
+    calls, blocking = calls[calls != NONE], facts.host_time.blocking
+    waits = blocking[waits_with(facts.host, blocking, calls)]
+    return Removal(unblocked=tuple(waits.tolist()), dropped=tuple(calls.tolist()))
 
 
 def _copying(facts: Facts, chosen: Int64) -> list[Evidence]:

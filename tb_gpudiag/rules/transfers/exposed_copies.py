@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.copies import exposed_time, speed
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer
+from tb_gpudiag.rules.shared.copies import beside, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, share_of, size
@@ -21,7 +23,11 @@ LEAST_SHARE = 0.05
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find time in which copies from and to the host run, nothing computes, and no earlier finding claims."""
+    """Find time in which copies from and to the host run, nothing computes, and no earlier finding claims.
+
+    A fix lets them run beside the computing. They still take their time, so where there is little to hide
+    them under, it saves little.
+    """
     device = facts.gpu
     window, transfers = facts.window, facts.transfers
     chosen = in_window(transfers, device.id, window) & (transfers.to_device | transfers.to_host)
@@ -34,6 +40,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     taken_ns = transfers.end_ns - transfers.start_ns
     in_ns, all_ns = int(taken_ns[chosen & transfers.to_device].sum()), int(taken_ns[chosen].sum())
     copied = float(np.maximum(transfers.bytes[copies], 0).sum())
+    calls = transfers.launch[copies[transfers.launch[copies] != NONE]]
+    blocking = facts.host_time.blocking
+    waits = tuple(blocking[waits_with(facts.host, blocking, calls)].tolist())
     return Finding(
         title=f"Exposed copies take {cost_share} of the time",
         summary="While these copies between host and GPU run, the GPU computes nothing. On their own stream, "
@@ -44,7 +53,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Exposed", cost_ns, window.duration_ns),
             Evidence(
@@ -57,6 +65,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, transfers.launch[copies], taken_ns[copies], by_operator=True),
         ranges=longest(alone, device.id),
         claims={device.id: alone},
+        removable=Removable(None, Removal(unblocked=waits, beside=beside(transfers, chosen))),
     )
 
 

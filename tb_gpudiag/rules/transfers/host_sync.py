@@ -17,7 +17,7 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, Lost, longest, lost_time, places
@@ -118,7 +118,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "finished all queued work. The GPU is then idle until the host launches something new.",
         fix=_fix(kinds[0].kind, facts.job),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
         evidence=[
             Evidence.of_window("Idle after synchronizations", cost_ns, lost.window_ns),
             *_refilling(lost, tasks, cost_ns),

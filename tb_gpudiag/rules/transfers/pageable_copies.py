@@ -10,10 +10,10 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import merged
 from tb_gpudiag.facts.core.transfers import Transfers, in_window
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay.replay import Removal
+from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer, Saving
-from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, exposed_time, waits_with
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer
+from tb_gpudiag.rules.shared.copies import LEAST_BYTES, beside, copy_from_pinned, exposed_time, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
@@ -23,9 +23,10 @@ CODE = fix_code(__name__)
 # The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = 0.02
 
-# Pinned memory copies at 12 GB/s on PCIe 3.0 x16, the slowest link of GPUs in servers. The two generations
-# after it copy at 25 and 50 GB/s.
+# Pinned memory copies at 12 GB/s on PCIe 3.0 x16, the slowest link of GPUs in servers, at 25 on the next
+# generation, and at 50 on the fastest one.
 PINNED_BYTES_PER_NS = 12
+FASTEST_BYTES_PER_NS = 50
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -60,9 +61,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
         cost_ns=cost_ns,
-        # Without a replay. The low end: copies from pinned memory are as exposed as these. The high end is
-        # not a bound: a host that no longer waits for the copies also gets ahead with what follows.
-        saving=Saving(round(cost_ns * _faster(copied, copying_ns)), cost_ns, "estimate"),
         evidence=[
             Evidence.of_window("Time without computing", cost_ns, lost.window_ns),
             Evidence("Exposed copies", duration(alone.total)),
@@ -72,34 +70,42 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True),
         ranges=longest(stretches, device.id),
         claims={device.id: stretches},
-        removable=_removable(
-            facts.host, transfers, chosen, facts.host_time.blocking, _faster(copied, copying_ns)
-        ),
+        removable=_removable(facts.host, transfers, chosen, facts.host_time.blocking, cost_ns),
     )
 
 
-def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, faster: float) -> Removable:
+def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, cost_ns: int) -> Removable:
     """With pinned memory, copies take less time, and the host need not wait for them. At most, they all run
-    under computing.
+    under computing, at the speed of the fastest link.
 
-    chosen: mask of the copies, shape (t,). blocking: the calls that wait for the GPU. faster: share of the
-    copies' time that pinned memory saves.
+    chosen: mask of the copies, shape (t,). blocking: the calls that wait for the GPU.
     """
     calls = np.unique(transfers.launch[chosen & (transfers.launch != NONE)])
     waits = tuple(blocking[waits_with(host, blocking, calls)].tolist())
-    # Where all copies have one size, dropping some of them saves as much as making all of them faster.
-    fewer = calls[np.diff(np.floor(np.arange(len(calls) + 1) * faster)) > 0]
+    faster, fastest = (
+        _faster(transfers, chosen, rate) for rate in (PINNED_BYTES_PER_NS, FASTEST_BYTES_PER_NS)
+    )
     return Removable(
-        Removal(unblocked=waits, dropped=tuple(fewer.tolist())),
-        Removal(unblocked=waits, dropped=tuple(calls.tolist())),
+        Removal(unblocked=waits, shorter=faster),
+        Removal(unblocked=waits, shorter=fastest, beside=beside(transfers, chosen)),
+        # Copies from pinned memory are at least as exposed as these, which block the host.
+        sure_ns=round(cost_ns * _saved_share(transfers, chosen, faster)),
     )
 
 
-def _faster(copied: int, copying_ns: int) -> float:
-    """Share of the copies' time that pinned memory saves, 0 to 1; 0 if their sizes are unknown."""
-    if not copied or not copying_ns:
-        return 0.0
-    return max(0.0, 1 - copied / PINNED_BYTES_PER_NS / copying_ns)
+def _faster(transfers: Transfers, chosen: Bool, bytes_per_ns: float) -> Shorter:
+    """These copies at that rate. Those of unknown sizes stay as they are."""
+    known = chosen & (transfers.bytes > 0)
+    copied = transfers.bytes[known]
+    left = copied / bytes_per_ns / np.maximum(1, (transfers.end_ns - transfers.start_ns)[known])
+    return Shorter(transfers.event[known], np.maximum(0.0, 1 - left))
+
+
+def _saved_share(transfers: Transfers, chosen: Bool, faster: Shorter) -> float:
+    """The share of all these copies' time that vanishes."""
+    duration_ns = transfers.end_ns - transfers.start_ns
+    known = chosen & np.isin(transfers.event, faster.event)
+    return float(duration_ns[known] @ faster.share) / max(1, int(duration_ns[chosen].sum()))
 
 
 RULE = Rule("GD302", "pageable_copies", "Pageable copies", check, needs_gpu=True, error_share=0.20)

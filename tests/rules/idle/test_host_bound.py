@@ -263,7 +263,8 @@ def test_a_long_stretch_that_was_not_recorded_is_not_called_python(tmp_path: Pat
     assert found.title.startswith("The host keeps")
     assert "with_stack=True" in found.fix.code
     assert "torch.compile" not in found.fix.code
-    assert found.removable is None
+    assert found.removable is not None
+    assert found.removable.least is None  # what it is may stay
 
 
 def test_without_operators_nothing_is_called_python(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from tb_gpudiag.rules.idle.input_pipeline import RULE
 from tb_gpudiag.rules.rule import Severity
-from tb_gpudiag.rules.savings import with_replayed_saving
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import (
@@ -18,6 +17,8 @@ from tests.rules.stage import (
     healthy,
     is_clear,
     one_gap,
+    saving,
+    severity,
     without_gpu,
 )
 
@@ -41,8 +42,7 @@ def test_fires_on_idle_under_the_loader_whatever_the_innermost_operator(tmp_path
         duration(60_000),
         share_of(60_000, 1_000_000, "of the step window"),
     )
-    assert found.saving is not None
-    assert found.saving.high_ns == 60_000
+    assert saving(found, facts).high_ns == pytest.approx(60_000, abs=7_000)
     assert (found.places[0].file, found.places[0].line) == ("data.py", 7)
     assert found.ranges[0].end_ns - found.ranges[0].start_ns == 60_000
     assert "num_workers" in found.fix.code
@@ -59,9 +59,9 @@ def test_a_pipeline_gets_its_own_arguments(tmp_path: Path) -> None:
 
 
 def test_is_an_error_from_a_fifth_of_the_window(tmp_path: Path) -> None:
-    for idle_us, severity in ((190, Severity.WARNING), (210, Severity.ERROR)):
+    for idle_us, expected in ((190, Severity.WARNING), (210, Severity.ERROR)):
         facts = facts_of(one_gap(_load, idle_us), tmp_path / str(idle_us))
-        assert RULE.severity_of(finding(RULE.check(facts)), facts.window.duration_ns) == severity
+        assert severity(RULE, finding(RULE.check(facts)), facts) == expected
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
@@ -234,10 +234,9 @@ def test_a_new_iterator_in_each_step_loads_nothing_ahead(tmp_path: Path) -> None
     found = finding(RULE.check(facts))
     assert "one iterator per epoch" in found.fix.text
     assert figures(found)["From a new iterator"] == (number(3, "batch"),)
-    saving = with_replayed_saving(facts.replay, found).saving
-    assert saving is not None
-    assert saving.low_ns == 0
-    assert saving.high_ns >= 1_770_000
+    saved = saving(found, facts)
+    assert saved.low_ns == 0
+    assert saved.high_ns >= 1_770_000
 
 
 def test_the_savings_of_one_iterator_keep_the_handing_over(tmp_path: Path) -> None:
@@ -245,14 +244,12 @@ def test_the_savings_of_one_iterator_keep_the_handing_over(tmp_path: Path) -> No
     found = finding(RULE.check(facts))
     assert "one iterator per epoch" not in found.fix.text
     assert "From a new iterator" not in figures(found)
-    saving = with_replayed_saving(facts.replay, found).saving
-    assert saving is not None
-    assert saving.low_ns == pytest.approx(3 * 600_000 * 0.75, rel=0.1)
-    assert saving.high_ns == pytest.approx(3 * 600_000, rel=0.02)
+    saved = saving(found, facts)
+    assert saved.low_ns == pytest.approx(3 * 600_000 * 0.75, rel=0.1)
+    assert saved.high_ns == pytest.approx(3 * 600_000, rel=0.02)
 
 
 def test_more_workers_remove_at_least_half_of_the_wait(tmp_path: Path) -> None:
     facts = facts_of(_three_steps(lambda main, at: main.loader(at=at, us=600, workers=2)), tmp_path)
-    saving = with_replayed_saving(facts.replay, finding(RULE.check(facts))).saving
-    assert saving is not None
-    assert saving.low_ns == pytest.approx(3 * 600_000 * 0.75 / 2, rel=0.1)
+    saved = saving(finding(RULE.check(facts)), facts)
+    assert saved.low_ns == pytest.approx(3 * 600_000 * 0.75 / 2, rel=0.1)

@@ -19,6 +19,7 @@ from tests.rules.stage import (
     finding,
     healthy,
     is_clear,
+    severity,
     without_gpu,
 )
 
@@ -55,10 +56,10 @@ def test_fires_on_the_exposed_part(tmp_path: Path) -> None:
     assert found.claims[0].total == 200_000
 
 
-@pytest.mark.parametrize(("us", "severity"), [(290, Severity.WARNING), (310, Severity.ERROR)])
-def test_is_an_error_from_30_percent(us: float, severity: Severity, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("us", "expected"), [(290, Severity.WARNING), (310, Severity.ERROR)])
+def test_is_an_error_from_30_percent(us: float, expected: Severity, tmp_path: Path) -> None:
     facts = reduced(us, tmp_path)
-    assert RULE.severity_of(finding(RULE.check(facts)), facts.window.duration_ns) == severity
+    assert severity(RULE, finding(RULE.check(facts)), facts) == expected
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:

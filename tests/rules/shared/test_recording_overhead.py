@@ -10,7 +10,7 @@ from tb_gpudiag.rules.idle.input_pipeline import RULE as LOADING
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, Act, facts_of, figures, finding, one_gap
+from tests.rules.stage import STEP_AT, STEP_US, Act, facts_of, figures, finding, one_gap, severity
 
 LOADER = "torch/utils/data/dataloader.py(720): __next__"
 LABEL = "Recording overhead, estimated"
@@ -47,15 +47,15 @@ def test_with_few_frames_the_cost_of_one_is_a_constant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "severity"), [(20, Severity.ERROR), (69, Severity.ERROR), (71, Severity.WARNING)]
+    ("pairs", "expected"), [(20, Severity.ERROR), (69, Severity.ERROR), (71, Severity.WARNING)]
 )
 def test_is_an_error_only_if_it_is_one_without_the_overhead(
-    pairs: int, severity: Severity, tmp_path: Path
+    pairs: int, expected: Severity, tmp_path: Path
 ) -> None:
     facts = _facts(pairs, 400, tmp_path)  # 398 - 2 * pairs of 998 - 2 * pairs µs: 30% with 70.4 pairs
     found = finding(RULE.check(facts))
     assert found.cost_ns == 400_000
-    assert RULE.severity_of(found, facts.window.duration_ns) == severity
+    assert severity(RULE, found, facts) == expected
 
 
 @pytest.mark.parametrize(("pairs", "said"), [(9, True), (8, False)])

@@ -28,7 +28,7 @@ def findings(report: pb.Report | pb.JobReport, nothing: str = "No problem found.
 
 def _card(report: pb.Report | pb.JobReport, number: int) -> FindingCard:
     finding = report.findings[number - 1]
-    cost = _cost(finding)
+    cost = _cost(finding, _planned_us(report, number - 1))
     facts = [Item(cost, "cost")] if cost else []
     facts += [Item(evidence.value, evidence.label) for evidence in finding.evidence]
     return FindingCard(
@@ -48,7 +48,13 @@ def _card(report: pb.Report | pb.JobReport, number: int) -> FindingCard:
     )
 
 
-def _cost(finding: pb.Finding) -> str:
+def _planned_us(report: pb.Report | pb.JobReport, finding: int) -> float:
+    """What the fix saves on top of those before it; 0 if the plan does not say, or begins with it."""
+    fixes = report.plan.fixes[1:] if isinstance(report, pb.Report) else []
+    return next((fix.saving_us for fix in fixes if fix.finding == finding), 0.0)
+
+
+def _cost(finding: pb.Finding, planned_us: float) -> str:
     """Cost and saving, in time or memory; "" for a finding about the recording."""
     if finding.cost_bytes_per_step:
         return f"{size_bytes(finding.cost_bytes_per_step)} more per step"
@@ -57,16 +63,23 @@ def _cost(finding: pb.Finding) -> str:
     if not finding.cost_us:
         return ""
     cost, saving = time_us(finding.cost_us), _saving(finding.saving)
-    return f"{cost}; a fix saves {saving}" if saving else cost
+    if not saving:
+        return cost
+    parts = [f"{cost}; a fix saves {saving}"]
+    if finding.saving.beyond:
+        parts.append(f"More than the cost, because {finding.saving.beyond}")
+    if planned_us:
+        parts.append(f"After the fixes above it, at most {time_us(planned_us)}")
+    return ". ".join(parts)
 
 
 def _saving(saving: pb.Saving) -> str:
     if not saving.high_us:
-        return ""
+        return "nothing by itself (replayed)" if saving.basis == "replayed" else ""
     low, high = time_us(saving.low_us), time_us(saving.high_us)
     if saving.basis == "at most":
         return f"at most {high}"
-    span = high if low == high else f"{low} to {high}" if saving.low_us else f"up to {high}"
+    span = high if low == high else f"{low} to {high}" if saving.low_us else f"at most {high}"
     return f"{span} ({saving.basis})" if saving.basis else span
 
 
