@@ -102,6 +102,12 @@ def test_a_killed_process_and_a_bad_trace_cost_only_their_own_traces(
     assert not done
 
 
+def test_small_traces_are_not_worth_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "MODULE", "no_such_module")
+    files = find_traces(str(write(tmp_path / "logs", "a", "b"))).files
+    assert all(isinstance(one.digest, Digest) for one in digest_all(files))
+
+
 def test_what_is_no_digest_is_said(tmp_path: Path) -> None:
     bad = tmp_path / "bad.gpudiag-digest"
     bad.write_bytes(b"x")

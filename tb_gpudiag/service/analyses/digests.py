@@ -33,6 +33,10 @@ from tb_gpudiag.trace.files.find import TraceFile
 # up to four times the size of the unpacked file, which may be ten times as large as the packed one.
 LEAST_BYTES_EACH: Final = 1 << 30
 
+# A process spends half a second on imports, in which it reads some 30 MB: 3 MB as files are packed.
+PACKED_BYTES_EACH: Final = 3 << 20
+BYTES_EACH: Final = 30 << 20
+
 MODULE = "tb_gpudiag.service.analyses.digests"
 
 KEPT_BYTES: Final = 256 * MIB
@@ -51,7 +55,7 @@ class Digested:
 def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iterator[Digested]:
     """Diagnose the files and yield their digests, in the order in which they are done: kept ones first.
 
-    processes: None means as many as the machine has cores and memory for.
+    processes: None means as many as the files are worth, and the machine has cores and memory for.
     """
     kept, todo = kept_digests(settings_from()), []
     for file in files:
@@ -78,7 +82,7 @@ def kept_digests(settings: Settings) -> SharedCache | None:
 
 
 def _digest_others(files: Sequence[TraceFile], processes: int | None) -> Iterator[Digested]:
-    count = min(processes or _room(), len(files))
+    count = min(processes or _room(files), len(files))
     if count <= 1:
         guard = MemoryLimit(command_memory_limit_bytes())
         yield from (outcome(file, digest_content(file, guard)) for file in files)
@@ -179,7 +183,10 @@ def outcome(file: TraceFile, found: bytes | GpudiagError) -> Digested:
     return Digested(file, from_bytes(found, file.path))
 
 
-def _room() -> int:
-    """Return how many processes this machine has cores and memory for."""
+def _room(files: Sequence[TraceFile]) -> int:
+    """Return how many processes the files are worth, and this machine has cores and memory for."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(min(cores, command_memory_limit_bytes() // LEAST_BYTES_EACH), 1)
+    worth = sum(
+        file.size_bytes / (PACKED_BYTES_EACH if file.path.endswith(".gz") else BYTES_EACH) for file in files
+    )
+    return max(min(cores, command_memory_limit_bytes() // LEAST_BYTES_EACH, int(worth)), 1)
