@@ -152,7 +152,8 @@ def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding:
     lost = lost_time(facts)
     found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
     is_unseen = _is_unseen(uneven, lost, facts)
-    by_chance = not only and _runs_the_same_longer(uneven)
+    # Under a load a process loses its core wherever it is, so any part of a single step may grow.
+    by_chance = not only and (uneven.pattern.shape is Shape.SINGLE or _runs_the_same_longer(uneven))
     if facts.device is None and (by_chance or is_unseen):
         found = replace(found, severity=Severity.INFO)
     return replace(found, sure=not is_unseen)

@@ -153,6 +153,13 @@ def test_without_a_gpu_it_is_the_hosts_time(tmp_path: Path) -> None:
     assert found.places[0].line == 40
 
 
+def test_on_a_cpu_single_steps_that_do_the_same_are_slow_by_chance(tmp_path: Path) -> None:
+    for extra, severity in (("train.py(12): train", Severity.INFO), (SAVE, Severity.WARNING)):
+        trace = _steps([100] * 5 + [300] + [100] * 5, extra=extra, gpu=False)
+        facts = facts_of(trace, tmp_path)
+        assert RULE.severity_of(finding(RULE.check(facts)), facts.window.duration_ns) is severity
+
+
 def test_compares_inferred_steps_if_none_were_recorded(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
