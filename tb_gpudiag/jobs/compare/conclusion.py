@@ -78,7 +78,7 @@ def _judged(median: Difference, mean: Difference, noise: Noise) -> Judgement:
         return (
             _contradicted(verdict) if contradicted else _unless_explained(Judgement(verdict), median, noise)
         )
-    if mean.significant and not noise.hides(mean.base, mean.candidate):
+    if noise.means and mean.significant and not noise.hides(mean.base, mean.candidate):
         by_mean = Judgement(SLOWER if mean.value > 0 else FASTER, by_mean=True)
         return _unless_explained(by_mean, mean, noise)
     if noise.why and noise.least > SAME_AT_MOST:

@@ -47,6 +47,21 @@ def test_one_recording_a_side_on_a_cpu_shows_large_differences_only(
     assert ("record each side twice" in found.sentence) is (verdict == CANNOT_TELL)
 
 
+@pytest.mark.parametrize(("times", "verdict"), [(2.5, CANNOT_TELL), (3.5, SLOWER)])
+def test_steps_that_vary_show_a_busy_machine(times: float, verdict: int) -> None:
+    busy = [1000, 1000, 3000, 1000, 3000, 3000, 1000, 3000]
+    base = trace(busy, "a", device_name="", devices=0)
+    candidate = trace([round(times * us) for us in busy], "b", device_name="", devices=0)
+    found = compare([base], [candidate])
+    assert found.verdict == verdict
+    assert ("as on a busy machine" in found.sentence) is (verdict == CANNOT_TELL)
+
+
+def test_on_a_cpu_the_mean_of_one_recording_shows_nothing() -> None:
+    slow_once = trace([*[1000] * 7, 30_000], "b", device_name="", devices=0)
+    assert compare([on_cpu(1000, "a")], [slow_once]).verdict == CANNOT_TELL
+
+
 def test_ranks_that_share_a_cpu_need_a_larger_difference() -> None:
     def job(us: float, id: str) -> list[Digest]:
         return [on_cpu(us, f"{id}{rank}", rank=rank, world_size=2) for rank in range(2)]
