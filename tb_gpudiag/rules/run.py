@@ -25,6 +25,7 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
+from tb_gpudiag.rules.shared.server_recording import for_server
 
 # Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs
 # stay below the bounds.
@@ -168,7 +169,7 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
         _refuse_double_claims(answer, claimed)
         if rule.family == "kernels" and isinstance(answer, Clear):
             answer = unseen_kernels(facts.whole_graphs, facts.window.duration_ns) or answer
-        return for_recorders(answer, {facts.trace.metadata.recorder})
+        return for_server(for_recorders(answer, {facts.trace.metadata.recorder}), facts.job.server)
     except MemoryError:  # not a bug of this rule, and the next one would fail as well
         raise
     except Exception as error:  # a rule's bug must not cost the user the other findings

@@ -19,7 +19,7 @@ class JobKind:
 
     pipeline: a Hugging Face pipeline runs the model. loader: a DataLoader fetches batches.
     autograd_nodes: nodes that forward operators added to autograd's graph.
-    server: the inference server that runs the model.
+    server: the inference server that runs the model. None in a training: that may use a server's kernels.
     """
 
     training: bool | None
@@ -35,12 +35,14 @@ def job_kind(host: Host) -> JobKind:
     forward = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread <= 0)
     # Operators have a sequence number while gradients are enabled, and it rises with each node that is made.
     numbers = len(distinct(events.sequence[forward]))
+    server = next((server for server, names in libraries.SERVERS.items() if occurs(events, names)), None)
+    training = _training(events)
     return JobKind(
-        training=_training(events),
+        training=False if training is None and server is not None else training,
         pipeline=occurs(events, libraries.PIPELINE),
         loader=occurs(events, torch_frames.LOADER),
         autograd_nodes=max(0, numbers - 1),
-        server=next((server for server, names in libraries.SERVERS.items() if occurs(events, names)), None),
+        server=None if training else server,
     )
 
 

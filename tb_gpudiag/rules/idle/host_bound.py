@@ -272,7 +272,7 @@ def _fix(advice: LaunchAdvice, *, launching: bool, stacks: bool) -> Fix:
     """Less host work before each launch, by means that fit how the job launches now.
 
     launching: fewer launches remove this time as well."""
-    launching = launching or advice.mostly_compiled
+    launching = launching or advice.mostly_compiled or advice.job.server is not None
     if launching and (advice.mostly_compiled or advice.graphs_in_use or advice.job.server):
         text = advice.fix_text
     else:

@@ -7,14 +7,17 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.kinds import FAMILIES
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
+_SERVERS = {Server.VLLM: CODE["vllm"]}
 
 # The most that fusing could save. Public traces of convolutional training reach 7 to 13%. A tenth of the
 # window is worth trying a compiler.
@@ -63,18 +66,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="Elementwise kernels, reductions, normalizations and copies compute little, so memory "
         "bandwidth limits them. In a row, each one reads back what the previous one just wrote. One fused "
         "kernel reads the data once.",
-        fix=Fix(
-            "Check whether the copies and casts are needed at all, and "
-            + (
-                "whether graph breaks keep torch.compile from fusing the rest."
-                if compiled
-                else "let a compiler fuse the rest."
-            ),
-            CODE["graph_breaks" if compiled else "compile"]
-            + (f"\n{CODE['optimizer']}" if facts.job.training else "")
-            + (f"\n{CODE['channels_last']}" if kernels.convolves else ""),
-            "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
-        ),
+        fix=_fix(facts.job, compiled=compiled, convolves=kernels.convolves),
         cost_ns=cost_ns,
         removable=time.saving(removable, cost_ns),
         evidence=[
@@ -86,6 +78,26 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=time.places(removable, removable_ns),
         ranges=time.ranges(removable),
         claims={time.device.id: free},
+    )
+
+
+def _fix(job: JobKind, *, compiled: bool, convolves: bool) -> Fix:
+    if job.server is not None:
+        return Fix(
+            f"Let {job.server.value} compile the model, with its fusion passes.",
+            _SERVERS.get(job.server, CODE["server"]),
+        )
+    rest = (
+        "whether graph breaks keep torch.compile from fusing the rest."
+        if compiled
+        else "let a compiler fuse the rest."
+    )
+    return Fix(
+        f"Check whether the copies and casts are needed at all, and {rest}",
+        CODE["graph_breaks" if compiled else "compile"]
+        + (f"\n{CODE['optimizer']}" if job.training else "")
+        + (f"\n{CODE['channels_last']}" if convolves else ""),
+        "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
     )
 
 

@@ -25,6 +25,7 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, why_slow
 from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.quantity import mean, number
 
 CODE = fix_code(__name__)
@@ -83,16 +84,23 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             if matmuls
             else ""
         ),
-        fix=Fix(
-            "Give each kernel more work, or run independent kernels concurrently.",
-            CODE["more_work"] + (f"\n\n{CODE['split']}" if matmuls else ""),
-        ),
+        fix=_fix(facts.job.server, matmuls=matmuls),
         cost_ns=cost_ns,
         removable=time.saving_above_peaks(chosen, cost_ns),
         evidence=evidence,
         places=time.places(chosen, wasted_ns),
         ranges=time.ranges(chosen),
         claims={time.device.id: kernels.union(chosen)},
+    )
+
+
+def _fix(server: Server | None, *, matmuls: bool) -> Fix:
+    if server is not None:
+        text = f"Give {server.value} more requests per step, or split the model over fewer GPUs."
+        return Fix(text, CODE["server"])
+    return Fix(
+        "Give each kernel more work, or run independent kernels concurrently.",
+        CODE["more_work"] + (f"\n\n{CODE['split']}" if matmuls else ""),
     )
 
 

@@ -92,6 +92,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _code(advice: LaunchAdvice) -> str:
     """Code that fits the job: no optimizer in inference, batches the way that the job makes them."""
+    if advice.job.server is not None:
+        return advice.code
     parts = [advice.code]
     if advice.job.training and not advice.graphs_in_use:
         parts.append(CODE["optimizer"])

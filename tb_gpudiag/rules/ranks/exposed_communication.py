@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,12 +20,14 @@ from tb_gpudiag.facts.kernels.collectives import (
     on_device,
 )
 from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Place, Removable, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.kinds import collective
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -113,6 +116,15 @@ _TENSOR_PARALLEL = Fix(
     "https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html",
 )
 
+_OF_SERVER = (
+    "Use all-reduces made for small messages, no sequence parallelism, or fewer GPUs for each copy of the "
+    "model."
+)
+_SERVERS = {Server.VLLM: CODE["vllm"], Server.SGLANG: CODE["sglang"]}
+
+_OF_LAYERS = (Collective.ALL_REDUCE, Collective.SHARDED)
+"""Collectives that join the parts of layers, where there are no gradients to reduce."""
+
 _SHARDED_OPTIMIZER = Fix(
     "Start each reduce-scatter of the optimizer in the backward pass, and gather the new weights while the "
     "next step computes.",
@@ -146,7 +158,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     elif waiting_ns >= WAITING_SHARE * cost_ns:
         fix = LATE_RANK
     else:
-        fix = _fix(launched, own_ns[chosen], facts.job.training)
+        fix = _fix(launched, own_ns[chosen], facts.job)
     return Finding(
         title=f"Exposed communication takes {cost_share} of the time",
         summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
@@ -211,19 +223,21 @@ def _most_in(marked: list[tuple[str, int]], cost_ns: int) -> str:
     return f" Most of it is launched in {' and '.join(parts)}." if parts else ""
 
 
-def _fix(launched: CollectiveLaunches, exposed_ns: Int64, training: bool | None) -> Fix:
+def _fix(launched: CollectiveLaunches, exposed_ns: Int64, job: JobKind) -> Fix:
     kind = Collective(int(np.bincount(launched.kind, exposed_ns, len(Collective)).argmax()))
     by_caller: Counter[str] = Counter()
     for caller, own, ns in zip(launched.caller, launched.kind.tolist(), exposed_ns.tolist(), strict=True):
         by_caller[caller] += ns if own == kind else 0
-    return collective_fix(kind, by_caller.most_common(1)[0][0], training)
+    if kind in _OF_LAYERS and job.server is not None:
+        return replace(_TENSOR_PARALLEL, text=_OF_SERVER, code=_SERVERS.get(job.server, CODE["server"]))
+    return collective_fix(kind, by_caller.most_common(1)[0][0], job.training)
 
 
 def collective_fix(kind: Collective, caller: str, training: bool | None) -> Fix:
     """Return the fix for a kind of collective. caller: of CALLERS, or "". Inference has no gradients to
     reduce."""
     of_layers = caller == FUNCTIONAL or (not caller and training is False)
-    if kind in (Collective.ALL_REDUCE, Collective.SHARDED) and of_layers:
+    if kind in _OF_LAYERS and of_layers:
         return _TENSOR_PARALLEL
     if kind is Collective.SHARDED and caller != FSDP:
         return _SHARDED_OPTIMIZER if caller == OPTIMIZER else _FIXES[Collective.OTHER]

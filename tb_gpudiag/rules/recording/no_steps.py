@@ -14,6 +14,10 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return Clear(f"{number(len(facts.steps), 'step')} recorded")
     inferred = facts.inferred_steps
     steps = len(inferred) if inferred is not None and inferred.are_steps else 0
+    if facts.job.server is not None:
+        return Clear(
+            f"{facts.job.server.value} marks no steps; {number(steps, 'step')} inferred from launches"
+        )
     return Finding(
         title="No steps are marked" + ("" if steps else ", so there are no figures per step"),
         summary=(

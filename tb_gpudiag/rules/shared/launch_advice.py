@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
 
 _CODE = fix_code("tb_gpudiag.rules.launches.launch_bound")
-_SERVERS = {Server.VLLM: _CODE["vllm"], Server.SGLANG: _CODE["sglang"]}
 
 # Advice is about compiled code if at least half of the finding's time, or of the step window, is in it. Below
 # that, the eager rest costs more.
@@ -88,10 +87,10 @@ class LaunchAdvice:
     @property
     def fix_text(self) -> str:
         """What to do, as an imperative."""
+        if self.job.server is not None:
+            return _server_text(self.job.server, graphs=self.graphs_in_use)
         if self.graphs_in_use:
             return "CUDA graphs are in use: capture the rest as well, and do less between replays."
-        if self.job.server is not None:
-            return f"Let {self.job.server.value} replay CUDA graphs: these steps launch kernel by kernel."
         if self.mostly_compiled and not self.obstacles:
             return (
                 "This code is already compiled: replay it as CUDA graphs, or launch its kernels from C++ "
@@ -112,11 +111,11 @@ class LaunchAdvice:
     @property
     def code(self) -> str:
         """Code for the fix."""
+        if self.job.server is not None:
+            return _server_code(self.job.server, graphs=self.graphs_in_use)
         if self.graphs_in_use:
             rest = "rest_of_training" if self.job.training else "rest"
             return f"{_CODE[rest]}\n\n{_CODE['between_replays']}"
-        if self.job.server is not None:
-            return _SERVERS[self.job.server]
         if self.mostly_compiled:
             names = ["compiled"] if self.obstacles else ["compiled_graphs", "compiled"]
         elif self.partly_compiled:
@@ -162,6 +161,25 @@ class LaunchAdvice:
         nodes = count(self.job.autograd_nodes, "node")
         advice = "if this is inference, run it under torch.inference_mode()"
         return [Evidence("Autograd graph without a backward pass", nodes, (advice,))]
+
+
+_EAGER_SERVERS = {Server.VLLM: _CODE["vllm"], Server.SGLANG: _CODE["sglang"]}
+_GRAPH_SERVERS = {Server.VLLM: _CODE["vllm_between"], Server.SGLANG: _CODE["sglang_between"]}
+
+
+def _server_code(server: Server, *, graphs: bool) -> str:
+    if graphs:
+        return _GRAPH_SERVERS.get(server, _CODE["server_between"])
+    return _EAGER_SERVERS.get(server, _CODE["server"])
+
+
+def _server_text(server: Server, *, graphs: bool) -> str:
+    if graphs:
+        return (
+            f"{server.value} replays CUDA graphs: let it prepare the next step while the GPU works, and "
+            "batch more requests."
+        )
+    return f"Let {server.value} replay CUDA graphs: these steps launch kernel by kernel."
 
 
 def launch_advice(facts: Facts, lost: Lost, chosen: Bool) -> LaunchAdvice:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.waiting.job_kind import JobKind
+from tb_gpudiag.vocabulary.libraries import Server
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import facts_of
 
@@ -63,3 +64,53 @@ def test_autograd_nodes_are_counted_by_sequence_numbers(tmp_path: Path) -> None:
         main.op("aten::add", at=30, us=5, sequence=5)
 
     assert _job(tmp_path, two_more).autograd_nodes == 2
+
+
+def _kernel(name: str) -> Act:
+    return lambda main: main.launch(name, at=20, us=5, runs_at=30, runs_us=5)
+
+
+@pytest.mark.parametrize(
+    ("act", "server"),
+    [
+        (_kernel("void vllm::act_and_mul_kernel<c10::BFloat16>(c10::BFloat16*)"), Server.VLLM),
+        (lambda main: main.annotation("execute_context_0(0)_generation_1(1)", at=20, us=5), Server.VLLM),
+        (lambda main: main.annotation("execute_model", at=20, us=5), Server.VLLM),
+        (lambda main: main.annotation("step[DECODE bs=16]", at=20, us=5), Server.SGLANG),
+        (
+            lambda main: main.frame(
+                "/src/sglang/python/sglang/srt/managers/scheduler.py(1534): run", at=20, us=5
+            ),
+            Server.SGLANG,
+        ),
+        (lambda main: main.frame("text_generation_server/server.py(9): Decode", at=20, us=5), Server.TGI),
+        (lambda main: main.annotation("execute_diffusion_1_256x256", at=20, us=5), None),
+        (_kernel("void cutlass::device_kernel<cutlass::vllm_biased_integer_s>()"), None),
+    ],
+)
+def test_servers_are_known_by_kernels_annotations_and_frames(
+    act: Act, server: Server | None, tmp_path: Path
+) -> None:
+    assert _job(tmp_path, act).server is server
+
+
+def test_a_server_that_uses_kernels_of_vllm_is_that_server(tmp_path: Path) -> None:
+    frame = "sglang/srt/managers/scheduler.py(1534): run"
+    job = _job(
+        tmp_path, lambda main: main.frame(frame, at=20, us=5), _kernel("void vllm::rms_norm_kernel<half>")
+    )
+    assert job.server is Server.SGLANG
+
+
+def test_a_server_that_replays_graphs_does_not_train(tmp_path: Path) -> None:
+    job = _job(
+        tmp_path, lambda main: main.graph_launch([("void vllm::moe::topk<float>", 40, 5)], at=20, us=5)
+    )
+    assert (job.training, job.server) == (False, Server.VLLM)
+
+
+def test_a_training_with_a_servers_kernels_is_no_server(tmp_path: Path) -> None:
+    job = _job(
+        tmp_path, _kernel("void vllm::rms_norm_kernel<half>"), _kernel("void wgrad_alg0_engine<float>")
+    )
+    assert (job.training, job.server) == (True, None)

@@ -133,6 +133,18 @@ def test_the_fix_of_an_all_gather_depends_on_its_caller(caller: str, code: str, 
     assert code in _exchanged("nccl:_all_gather_base", tmp_path, annotation=caller).fix.code
 
 
+@pytest.mark.parametrize(
+    ("annotation", "option"),
+    [("execute_context_0(0)_generation_1(1)", "enable_sp"), ("step[DECODE bs=1]", "--tp-size")],
+)
+def test_a_server_gets_fixes_of_serving(annotation: str, option: str, tmp_path: Path) -> None:
+    kernel = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevComm*)"
+    found = _exchanged("model", tmp_path, kernel=kernel, annotation=annotation, training=False)
+    assert option in found.fix.code
+    assert "--disable-custom-all-reduce" in found.fix.code
+    assert "sequence parallelism" in found.fix.text
+
+
 def _equal(lengths_us: list[float], folder: Path) -> Finding:
     """All-reduces of one size, one in each step of 1 ms, while nothing computes."""
     trace = TraceBuilder()

@@ -132,3 +132,13 @@ def test_an_inference_server_is_configured_not_compiled(operator: str, flag: str
     found = _found(trace, tmp_path)
     assert flag in found.fix.code
     assert "torch.compile" not in found.fix.code
+
+
+def test_a_server_that_replays_graphs_is_told_what_to_do_between_them(tmp_path: Path) -> None:
+    trace, main = _job()
+    main.op("vllm::moe_forward", at=0, us=10)
+    main.graph_launch([("node", 2.0, 1.0)], at=0, us=1)
+    _eager(main)
+    found = _found(trace, tmp_path)
+    assert "--async-scheduling" in found.fix.code
+    assert "torch.cuda.graph" not in found.fix.code
