@@ -18,6 +18,7 @@ from tb_gpudiag.rules.kernels import (
     low_bandwidth,
     memory_bound_kernels,
     occupancy,
+    slow_gpu,
     slow_matmul,
     small_grids,
     unaligned_matmul,
@@ -54,7 +55,8 @@ RULES: tuple[Rule, ...] = (
     host_bound.RULE,
     queued_not_visible.RULE,
     exposed_communication.RULE,
-    # Time in which the GPU computes.
+    # Time in which the GPU computes. A slow GPU comes first: it explains what others would find.
+    slow_gpu.RULE,
     fp64_kernels.RULE,
     fp32_matmul.RULE,
     unaligned_matmul.RULE,

@@ -154,6 +154,7 @@ class Assembly:
         shape, shapes = _texts([s.shapes for s in spans])
         kind, kinds = _texts([s.types for s in spans])
         setting, settings = _texts([s.settings for s in spans])
+        stride, strides = _texts([s.strides for s in spans])
         message, messages = _texts([s.messages for s in spans])
         thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
         duration_ns = _joined([s.duration_ns for s in spans], np.int64)
@@ -172,6 +173,7 @@ class Assembly:
         shape, shapes = _without_empty(shape[order], shapes)
         kind, kinds = _without_empty(kind[order], kinds)
         setting, settings = _without_empty(setting[order], settings)
+        stride, strides = _without_empty(stride[order], strides)
         message, messages = _without_empty(message[order], messages)
         return Events(
             category=column(lambda s: s.category, np.uint8),
@@ -197,6 +199,7 @@ class Assembly:
             shapes=shape,
             types=kind,
             settings=setting,
+            strides=stride,
             message=message,
             names=names,
             threads=threads,
@@ -204,6 +207,7 @@ class Assembly:
             input_shapes=shapes,
             input_types=kinds,
             input_settings=settings,
+            input_strides=strides,
             messages=[_message(text) for text in messages],
         )
 

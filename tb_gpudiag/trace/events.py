@@ -145,6 +145,7 @@ class Events:
     shapes: Int32  # of an operator: index into `input_shapes`, or NONE
     types: Int32  # of an operator whose cost follows from its inputs: index into `input_types`, or NONE
     settings: Int32  # of convolutions and attention: index into `input_settings`, or NONE
+    strides: Int32  # of elementwise operators, norms and reductions: index into `input_strides`, or NONE
     message: Int32  # of `record_param_comms` and communication kernels: index into `messages`, or NONE
     names: list[str]
     threads: list[Thread]
@@ -152,6 +153,7 @@ class Events:
     input_shapes: list[str]  # JSON, e.g. `[[128, 768], [768, 768]]`
     input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
     input_settings: list[str]  # JSON of inputs that are not tensors, e.g. `["", "", "[1, 1]", "False"]`
+    input_strides: list[str]  # JSON, in elements, e.g. `[[768, 1], [1, 768]]`
     messages: list[Message]
 
     @classmethod
@@ -184,6 +186,7 @@ class Events:
             shapes=none32,
             types=none32,
             settings=none32,
+            strides=none32,
             message=none32,
             names=[],
             threads=[],
@@ -191,6 +194,7 @@ class Events:
             input_shapes=[],
             input_types=[],
             input_settings=[],
+            input_strides=[],
             messages=[],
         )
 

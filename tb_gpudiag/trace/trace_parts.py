@@ -55,6 +55,7 @@ class SpanColumns:
     shapes: pa.DictionaryArray
     types: pa.DictionaryArray
     settings: pa.DictionaryArray
+    strides: pa.DictionaryArray
     messages: pa.DictionaryArray  # fields of events.Message in order, with MESSAGE_SEPARATOR between them
 
 

@@ -269,6 +269,37 @@ _COSTS: dict[OperatorKind, Callable[[str, Inputs], Cost | None]] = {
 }
 
 
+def in_order(shapes: str, strides: str) -> bool | None:
+    """Return whether all large inputs are dense and have one layout, so that memory is read and written in
+    order; None if the trace does not say.
+
+    shapes, strides: of the inputs, as JSON.
+    """
+    sizes, steps = _list(shapes), _list(strides)
+    if not sizes or not steps or len(sizes) != len(steps) or not all(map(_is_plausible, sizes)):
+        return None
+    tensors = [(dims, step) for dims, step in zip(sizes, steps, strict=True) if dims]
+    if not tensors or not all(is_shape(step) and len(step) == len(dims) for dims, step in tensors):
+        return None
+    most = max(math.prod(dims) for dims, _ in tensors)
+    layouts = {
+        tuple((one, size) for one, size in zip(step, dims, strict=True) if size > 1)
+        for dims, step in tensors
+        if 2 * math.prod(dims) >= most
+    }
+    return len(layouts) == 1 and _is_dense(sorted(*layouts))
+
+
+def _is_dense(layout: Sequence[tuple[int, int]]) -> bool:
+    """Return whether dimensions (stride, size) in order of stride leave no gap and do not overlap."""
+    expected = 1
+    for stride, size in layout:
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
 def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[str, int]]:
     """Add up kernel time by the matmul's input shapes: (shapes as JSON, ns), most time first, without kernels
     of other operators or unknown shapes.

@@ -4,15 +4,16 @@ peaks, compared with the time of their kernels."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, operator_cost
+from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, in_order, operator_cost
 from tb_gpudiag.facts.kernels.peaks import Peaks
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.vocabulary.operators import EIGHT_BITS, HALF_PRECISION
 
@@ -22,7 +23,7 @@ class OperatorTime:
     """All calls of one operator with the same inputs, on one device over the step window.
 
     operations, bytes: of all calls. arithmetic_ns, memory_ns: time of all calls at the stated peaks; 0 if the
-    peaks are not known. sizes: see Cost.
+    peaks are not known. sizes: see Cost. in_order: see operator_costs; None also if it differs between calls.
     """
 
     operator: str
@@ -36,6 +37,7 @@ class OperatorTime:
     arithmetic_ns: float
     memory_ns: float
     sizes: tuple[int, ...]
+    in_order: bool | None
 
     @property
     def least_ns(self) -> float:
@@ -87,6 +89,7 @@ def roofline(kernels: Kernels, host: Host, peaks: Peaks | None) -> Roofline:
     # What computes in the kernels that take most of the time.
     by_unit = np.zeros((number, len(Arithmetic)))
     np.add.at(by_unit, (member, kernels.arithmetic[known]), duration)
+    ordered = _in_order(events, group, called, number)
     found: list[tuple[OperatorTime, int]] = []
     for place in range(number):
         name, shape, kind, setting = (int(i) for i in keys[:, place])
@@ -95,13 +98,23 @@ def roofline(kernels: Kernels, host: Host, peaks: Peaks | None) -> Roofline:
         if cost is not None and time[place]:
             unit = Arithmetic(int(by_unit[place].argmax()))
             one = _measured(texts[:2], cost, int(calls[place]), int(time[place]), unit, peaks)
-            found.append((one, place))
+            found.append((replace(one, in_order=ordered[place]), place))
     found.sort(key=lambda pair: -pair[0].time_ns)
     index = np.full(number, NONE, np.int64)
     index[[place for _, place in found]] = np.arange(len(found))
     of_kernel = np.full(len(operator), NONE, np.int64)
     of_kernel[known] = index[member]
     return Roofline([measured for measured, _ in found], of_kernel, peaks)
+
+
+def _in_order(events: Events, group: Int64, called: Int64, number: int) -> list[bool | None]:
+    """Return whether the calls of each group read their inputs in order; None if unknown or not alike."""
+    found: list[set[bool | None]] = [set() for _ in range(number)]
+    pairs = np.unique(np.stack([group, events.shapes[called], events.strides[called]]), axis=1)
+    for place, shape, stride in pairs.T.tolist():
+        strides = "" if stride == NONE else events.input_strides[stride]
+        found[place].add(in_order(events.input_shapes[shape], strides))
+    return [alike.pop() if len(alike) == 1 else None for alike in found]
 
 
 def _measured(
@@ -125,6 +138,7 @@ def _measured(
         arithmetic_ns,
         memory_ns,
         cost.sizes,
+        None,
     )
 
 

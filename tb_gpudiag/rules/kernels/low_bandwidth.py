@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
+from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved
-from tb_gpudiag.wording.format import share
 
 CODE = fix_code(__name__)
 
@@ -16,6 +18,16 @@ CODE = fix_code(__name__)
 # V100, A100 and H100, and copies 66% on MI300X. Those that broadcast or reorder dimensions reach 15 to 50%.
 FAR_BELOW = 1 / 2
 USUAL = 3 / 4
+
+# What the strides of the inputs say, where they were recorded.
+_WHY = {
+    None: "Usually they read or write it in an order that memory does not like: transposed, broadcast or "
+    "unaligned.",
+    False: "They read or write it in an order that memory does not like: their inputs are transposed, "
+    "broadcast or strided.",
+    True: "Their inputs are contiguous, so it is not the layout: the kernels are poor for these shapes, or "
+    "the GPU ran slowly.",
+}
 
 # Below this, another layout is not worth the work.
 LEAST_SHARE = 0.05
@@ -37,20 +49,34 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         )
     slow = below_roofline(time, streamed, claimed, far_below=FAR_BELOW, usual=USUAL)
     if time.share(slow.cost_ns) < LEAST_SHARE:
-        total, least = sum(found.time_ns for found in streamed), sum(found.least_ns for found in streamed)
-        return Clear(f"memory-bound operators of known shapes reach {share(least, total)} of the bandwidth")
-    compiled = time.mostly(slow.chosen, facts.compiled_kernels)
+        return Clear(slow.not_found("memory-bound operators", streamed, "the bandwidth"))
+    in_order = _mostly_in_order(slow.operators)
     return slow.finding(
         "Memory-bound kernels far below the bandwidth waste",
-        "These kernels only stream data, and memory could deliver it at twice the rate. Usually they "
-        "read or write it in an order that memory does not like: transposed, broadcast or unaligned.",
-        Fix(
-            "Give these operators contiguous tensors of one layout"
-            + ("." if compiled else ", or fuse them."),
-            CODE["contiguous"] + ("" if compiled else f"\n\n{CODE['fuse']}"),
-            "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        ),
+        "These kernels only stream data, and memory could deliver it at twice the rate. " + _WHY[in_order],
+        _fix(in_order, time.mostly(slow.chosen, facts.compiled_kernels)),
         "Beyond three quarters of the bandwidth",
+    )
+
+
+def _mostly_in_order(operators: Sequence[OperatorTime]) -> bool | None:
+    """Whether the operators with most of the time read contiguous inputs; None if that is not known."""
+    time_ns = {known: sum(o.time_ns for o in operators if o.in_order is known) for known in _WHY}
+    return max(time_ns, key=lambda known: time_ns[known])
+
+
+def _fix(in_order: bool | None, compiled: bool) -> Fix:
+    """Another layout, unless the inputs are contiguous already; fusing, unless a compiler has done that."""
+    parts = [
+        *([] if in_order else [("Give these operators contiguous tensors of one layout", "contiguous")]),
+        *([] if compiled else [("fuse them with their neighbors", "fuse")]),
+        *([("look for a faster kernel for these shapes", "shapes")] if in_order and compiled else []),
+    ]
+    text = ", or ".join(text for text, _ in parts)
+    return Fix(
+        f"{text[0].upper()}{text[1:]}.",
+        "\n\n".join(CODE[block] for _, block in parts),
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     )
 
 

@@ -10,7 +10,6 @@ from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAns
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved, why_slow
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.wording.format import share
 
 CODE = fix_code(__name__)
 
@@ -60,7 +59,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     without = time.kernels.family == Family.COPY
     slow = below_roofline(time, computing, claimed, far_below=FAR_BELOW, usual=USUAL, without=without)
     if time.share(slow.cost_ns) < LEAST_SHARE:
-        return Clear(_reached(computing, time))
+        return Clear(slow.not_found("operators", computing, "the roofline") + _shape(computing, time))
     kind = max(
         COMPUTING, key=lambda kind: slow.beyond_usual_ns([f for f in slow.operators if f.kind is kind])
     )
@@ -78,13 +77,11 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _reached(computing: list[OperatorTime], time: KernelTime) -> str:
-    """Say how much of the roofline the operators reach, and why the heaviest one does not reach more."""
-    total, least = sum(found.time_ns for found in computing), sum(found.least_ns for found in computing)
+def _shape(computing: list[OperatorTime], time: KernelTime) -> str:
+    """Say why the heaviest operator does not reach more of the roofline."""
     heaviest = computing[0]
     reason = why_slow(heaviest) if time.share(heaviest.time_ns) >= LEAST_SHARE else ""
-    because = f"; {heaviest.operator} is limited by its shape: {reason}" if reason else ""
-    return f"operators of known shapes reach {share(least, total)} of the roofline{because}"
+    return f"; {heaviest.operator} is limited by its shape: {reason}" if reason else ""
 
 
 def _best_known(computing: list[OperatorTime]) -> str:

@@ -20,6 +20,7 @@ from tb_gpudiag.rules.rule import Claimed, Evidence, Finding, Fix, Place, Range,
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
 from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.quantity import duration
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -116,6 +117,8 @@ class KernelTime:
 # kernel that moves 100 MB takes about this long.
 SHORTEST_NS = 50_000
 
+_SHORTEST = str(duration(SHORTEST_NS))
+
 OPERATORS_SHOWN = 4
 
 
@@ -142,6 +145,19 @@ class BelowRoofline:
     def beyond_usual_ns(self, operators: Sequence[OperatorTime]) -> float:
         """Time of these operators beyond the usual rate."""
         return sum(found.time_ns - found.least_ns / self.usual for found in operators)
+
+    def not_found(self, what: str, operators: Sequence[OperatorTime], limit: str) -> str:
+        """What to say if the cost is small. operators: all that were looked at. limit: what they would reach.
+
+        Operators far below the limit are not called fine: their time is claimed or hidden.
+        """
+        judged = [found for found in operators if found.time_ns >= SHORTEST_NS * found.calls]
+        if not judged:
+            return f"{what} of known shapes are too short to judge: each takes less than {_SHORTEST}"
+        total, least = sum(found.time_ns for found in judged), sum(found.least_ns for found in judged)
+        counted = 2 * self.free.total < self.time.total_ns(self.chosen)
+        beside = "; other findings count the time of those far below it, or it is hidden" if counted else ""
+        return f"{what} of known shapes reach {share(least, total)} of {limit}{beside}"
 
     def finding(self, title: str, summary: str, fix: Fix, cost: str) -> Finding:
         """title: up to the share of the time. cost: what the time beyond the usual rate is called."""

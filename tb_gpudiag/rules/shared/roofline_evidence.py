@@ -52,6 +52,7 @@ def operator_evidence(found: OperatorTime) -> Evidence:
         )
     else:
         rates = (bandwidth(found.bytes / found.time_ns), share_of(found.reached, 1.0, "of the bandwidth"))
+        reason = {True: "contiguous inputs", False: "inputs not contiguous", None: ""}[found.in_order]
     return Evidence(
         f"{found.operator} {_tensors(found.shapes)}, {found.number}",
         duration(found.time_ns),

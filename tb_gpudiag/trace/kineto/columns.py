@@ -34,7 +34,7 @@ from tb_gpudiag.vocabulary.kernel_names import communicates
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
-from tb_gpudiag.vocabulary.shaped_operators import has_cost, has_settings
+from tb_gpudiag.vocabulary.shaped_operators import has_cost, has_settings, streamed_times
 
 _NUMBERS: Final = ("correlation", "external_id", "python_id", "python_parent", "sequence", "forward_thread")
 # A block has at most 1,024 threads.
@@ -152,6 +152,7 @@ def _spans(
         shapes=fields.texts("input_shapes", rows, most=_LONGEST_SHAPES),
         types=_texts_where(_has_types, fields, "input_types", rows, name),
         settings=_texts_where(_has_settings, fields, "settings", rows, name),
+        strides=_texts_where(_has_strides, fields, "strides", rows, name),
         messages=_messages(fields, rows, name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~(begin | end)).sum())
@@ -358,6 +359,11 @@ def _has_types(name: str) -> bool:
 def _has_settings(name: str) -> bool:
     """Return whether an event's inputs that are no tensors are kept: of layers, and the ranks of messages."""
     return has_settings(name) or CALL.fullmatch(name, 0, LONGEST_MATCHED) is not None
+
+
+def _has_strides(name: str) -> bool:
+    """Return whether the strides of an operator's inputs are kept: of those whose time depends on them."""
+    return streamed_times(name) is not None
 
 
 def _counters(fields: Fields, counts: Bool, ranges: Bool, time_ns: Int64) -> CounterSamples | None:

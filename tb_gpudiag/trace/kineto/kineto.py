@@ -82,6 +82,7 @@ ARGUMENTS: Final = {
     "awaited_stream": ("wait_on_stream", Form.INTEGER),
     "awaited_record": ("wait_on_cuda_event_record_corr_id", Form.INTEGER),
     "settings": ("Concrete Inputs", Form.TEXT),
+    "strides": ("Input Strides", Form.TEXT),
     **MESSAGE,
 }
 """Fields read from the `args` of an event. An event has few of them."""

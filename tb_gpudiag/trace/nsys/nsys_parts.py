@@ -125,7 +125,7 @@ def part(
     empty = one_text("", rows)
     texts = {
         key: (texts or {}).get(key, empty).filter(keep)
-        for key in ("call_stack", "shapes", "types", "settings", "messages")
+        for key in ("call_stack", "shapes", "types", "settings", "strides", "messages")
     }
     spans = SpanColumns(
         phase_end=np.zeros(good.sum(), np.bool_),

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, operator_cost
+from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, in_order, operator_cost
 
 BF16 = "c10::BFloat16"
 Shapes = list[list[int]]
@@ -183,3 +183,27 @@ def test_fp8_matmuls_write_16_bits() -> None:
 def test_inputs_that_do_not_fit_have_no_cost(operator: str, shapes: str, types: str) -> None:
     settings = '["", "", "", "[1]", "[0]", "[1]", "False", "[0]", "1"]'
     assert operator_cost(operator, shapes, types, settings) is None
+
+
+@pytest.mark.parametrize(
+    ("shapes", "strides", "expected"),
+    [
+        ([[4, 8]], [[8, 1]], True),
+        ([[4, 8]], [[1, 4]], True),
+        ([[4, 8], [4, 8]], [[8, 1], [1, 4]], False),
+        ([[4, 8]], [[16, 1]], False),  # with gaps
+        ([[4, 8], [4, 8]], [[8, 1], [0, 1]], False),  # broadcast
+        ([[4, 8], [8]], [[8, 1], [1]], True),  # a small input is read from the cache
+        ([[1, 8, 1]], [[77, 1, 9]], True),  # the strides of single entries mean nothing
+        ([[2, 3, 4, 5]], [[60, 1, 15, 3]], True),  # channels last
+        ([[4, 8], []], [[8, 1], []], True),
+        ([[4, 8]], [], None),
+        ([[4, 8]], [[8, 1], [1]], None),
+        ([[4, 8]], ["x"], None),
+        ([[]], [[]], None),
+    ],
+)
+def test_inputs_in_order_are_dense_and_alike(
+    shapes: list[object], strides: list[object], expected: bool | None
+) -> None:
+    assert in_order(json.dumps(shapes), json.dumps(strides)) is expected

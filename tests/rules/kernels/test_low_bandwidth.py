@@ -24,7 +24,12 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor
 
 
 def _adding(
-    us: float, *, rows: int = 4096, calls: int = 1, device: str = "NVIDIA H100 80GB HBM3"
+    us: float,
+    *,
+    rows: int = 4096,
+    calls: int = 1,
+    device: str = "NVIDIA H100 80GB HBM3",
+    strides: list[list[int]] | None = None,
 ) -> TraceBuilder:
     """Build a step that adds two matrices of rows × 8192 FP32 numbers: 403 MB, 120 µs at 3.35 TB/s."""
     trace = TraceBuilder()
@@ -35,7 +40,8 @@ def _adding(
     for call in range(calls):
         shapes = [[rows, 8192], [rows, 8192], []]
         at = STEP_AT + 10 * call
-        main.op("aten::add", at=at, us=9, shapes=shapes, types=["float", "float", "Scalar"])
+        layout = {"Input Strides": strides} if strides else None
+        main.op("aten::add", at=at, us=9, shapes=shapes, types=["float", "float", "Scalar"], more=layout)
         main.launch(ADD, at=at + 1, us=5, runs_at=STEP_AT + 20 + us * call, runs_us=us)
     return trace
 
@@ -66,6 +72,21 @@ def test_compiled_code_is_not_compiled_again(compiled: bool, tmp_path: Path) -> 
     fix = finding(RULE.check(facts_of(trace, tmp_path))).fix
     assert ("torch.compile" in fix.code) != compiled
     assert ("fuse" in fix.text) != compiled
+
+
+def test_the_layout_is_blamed_only_if_the_inputs_are_not_contiguous(tmp_path: Path) -> None:
+    unknown = finding(RULE.check(facts_of(_adding(400), tmp_path / "unknown")))
+    assert "Usually" in unknown.summary
+    transposed = _adding(400, strides=[[8192, 1], [1, 4096], []])
+    blamed = finding(RULE.check(facts_of(transposed, tmp_path / "transposed")))
+    assert "their inputs are transposed" in blamed.summary
+    assert ".contiguous()" in blamed.fix.code
+    # Both inputs in column order are as good as both in row order.
+    for name, order in (("rows", [8192, 1]), ("columns", [1, 4096])):
+        found = finding(RULE.check(facts_of(_adding(400, strides=[order, order, []]), tmp_path / name)))
+        assert "it is not the layout" in found.summary
+        assert ".contiguous()" not in found.fix.code
+        assert "torch.compile" in found.fix.code
 
 
 @pytest.mark.parametrize("us", [150, 240])
