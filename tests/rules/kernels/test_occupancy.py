@@ -82,6 +82,7 @@ def test_fires_on_low_occupancy(tmp_path: Path) -> None:
         _kernel(
             "triton_poi_fused_add_0", 900, blocks=8000, threads=32, registers=16
         ),  # limited by the block size, not by resources
+        _kernel("my_square_kernel", 900, blocks=MULTIPROCESSORS, registers=168),  # persistent
         _kernel("triton_poi_fused_add_0", 19, blocks=8000, registers=168),
     ],
 )
