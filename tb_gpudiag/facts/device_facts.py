@@ -36,9 +36,9 @@ class DeviceFacts:
         return Kernels(self.busy.work, self.window, self._work, self._multiprocessors)
 
     @cached_property
-    def unrecorded_in_graphs(self) -> Intervals:
-        """Time in the step window in which a CUDA graph may have run whose kernels the trace lacks."""
-        some = self.ledger.in_graph
+    def lost(self) -> Intervals:
+        """Idle time in the step window in which work may have run that the trace has only the launch of."""
+        some = self.ledger.lost
         found = union(self.ledger.start_ns[some], self.ledger.end_ns[some])
         return clip(found, self.window.start_ns, self.window.end_ns)
 

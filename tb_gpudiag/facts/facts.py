@@ -13,6 +13,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.busy import communication_kernels
+from tb_gpudiag.facts.core.captures import Captures, find_captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.first_run import first_run
@@ -20,10 +21,11 @@ from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, WholeGraphs, unrecord
 from tb_gpudiag.facts.core.handover import HostTime, find_main_thread
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import find_gpu_times
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.intervals import Window, merged
 from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
 from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.links import Links, find_links
+from tb_gpudiag.facts.core.lost_work import LostWork, find_lost_work, without_lost_ends
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.core.recording import (
     Recorded,
@@ -119,7 +121,12 @@ class Facts:
     @cached_property
     def host_time(self) -> HostTime:
         found = first_run(self.host, self.work, self.recorded_steps)
-        return HostTime(self.host, self.work, self.main_thread, found)
+        return HostTime(self.host, self.work, self.main_thread, found, self.captures)
+
+    @cached_property
+    def captures(self) -> Captures:
+        """Captures of CUDA and HIP graphs."""
+        return find_captures(self.events, self.recorded_steps)
 
     @cached_property
     def links(self) -> Links:
@@ -139,6 +146,11 @@ class Facts:
         return unrecorded_graphs(self.work, self.recorded_steps, self.recording.end_ns)
 
     @cached_property
+    def lost_work(self) -> LostWork:
+        """Kernel launches of the recording without a kernel."""
+        return find_lost_work(self.host, self.work, self.captures.launches, self.recording.end_ns)
+
+    @cached_property
     def whole_graphs(self) -> WholeGraphs:
         """CUDA graphs of the busiest device that were recorded as one event each."""
         if self.device is None:
@@ -149,8 +161,8 @@ class Facts:
     def gpu_times(self) -> list[GpuTime]:
         """Busy and idle time of every device with work of some duration, the busiest first."""
         window = self.recorded_window
-        holes = self.unrecorded_graphs.holes
-        return find_gpu_times(self.work, self.communication, window, self.host_time, holes)
+        lost = merged(self.unrecorded_graphs.holes, self.lost_work.holes)
+        return find_gpu_times(self.work, self.communication, window, self.host_time, lost)
 
     # stepping
 
@@ -169,8 +181,16 @@ class Facts:
         if not self.gpu_times:
             return Steady(self.recorded_window, self.recorded_steps)
         repeats = self.inferred_steps is not None and self.inferred_steps.are_steps
+        return steady_part(*self._whole, repeats, self.work, self.gpu_times[0].ledger)
+
+    @cached_property
+    def _whole(self) -> tuple[Window, Steps]:
+        """The recorded window and steps, without those at both ends whose kernels were lost."""
+        if not self.gpu_times:
+            return self.recorded_window, self.recorded_steps
         ledger = self.gpu_times[0].ledger
-        return steady_part(self.recorded_window, self.recorded_steps, repeats, self.work, ledger)
+        window, steps = self.recorded_window, self.recorded_steps
+        return without_lost_ends(window, steps, self.lost_work, ledger, self.work)
 
     @property
     def window(self) -> Window:
@@ -197,7 +217,7 @@ class Facts:
     def step_times(self) -> MeasuredSteps | None:
         """The recorded steps, or the inferred ones, made comparable; None without either."""
         time = self.gpu_times[0] if self.gpu_times else None
-        steps, inferred = self.recorded_steps, self.inferred_steps
+        steps, inferred = self._whole[1], self.inferred_steps
         return find_step_times(steps, inferred, self.work, time, self.main_thread_spans)
 
     # devices in the step window

@@ -28,6 +28,7 @@ from tb_gpudiag.rules.launches import graph_node_gaps, launch_bound, small_kerne
 from tb_gpudiag.rules.memory import host_memory_leak, memory_fragmentation, memory_leak, memory_peak
 from tb_gpudiag.rules.ranks import exposed_communication
 from tb_gpudiag.rules.recording import (
+    lost_kernels,
     no_gpu,
     no_stacks,
     no_steps,
@@ -85,4 +86,5 @@ RULES: tuple[Rule, ...] = (
     profiler_overhead.RULE,
     secrets_recorded.RULE,
     unrecorded_graphs.RULE,
+    lost_kernels.RULE,
 )

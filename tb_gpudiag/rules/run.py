@@ -23,6 +23,7 @@ from tb_gpudiag.rules.rule import (
     with_claims,
 )
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
+from tb_gpudiag.rules.shared.capture_recorded import capture_ns
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
 from tb_gpudiag.rules.shared.server_recording import for_server
@@ -49,6 +50,10 @@ ABOUT_A_JOB = ABOUT_TIME - {"kernels"}
 ONLY_FIRST_RUN = CannotTell(
     "only first-run work was recorded",
     "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=6).",
+)
+
+ONLY_CAPTURE = CannotTell(
+    "the recording is of the capture of a graph, in which nothing runs", "Record steps after the capture."
 )
 
 
@@ -151,6 +156,8 @@ def _rule_id(answer: tuple[AnyRule, object]) -> str:
 
 def _no_time_to_judge(facts: Facts) -> CannotTell | None:
     """Why no rule about time can say anything about this trace; None if they can."""
+    if capture_ns(facts):
+        return ONLY_CAPTURE
     if facts.steady.only_first_run:
         return ONLY_FIRST_RUN
     accelerator = facts.recorded.unread_accelerator

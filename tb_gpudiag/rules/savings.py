@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Replay
 from tb_gpudiag.rules.rule import Evidence, Finding, Removable, Saving
+from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.wording.format import share
 
 # How far the model may be off in parts of the recording that it was not fitted to (Replay.error). Public
@@ -49,13 +50,16 @@ class PlannedFix:
 
 def trusted_replay(facts: Facts) -> Replay | None:
     """Return the replay if there is a GPU and the model explains its waits, else None."""
-    if facts.device is None or not facts.window.duration_ns or why_not_replayed(facts.replay):
+    if facts.device is None or not facts.window.duration_ns or why_not_replayed(facts):
         return None
     return facts.replay
 
 
-def why_not_replayed(replay: Replay) -> str:
+def why_not_replayed(facts: Facts) -> str:
     """Say why nothing can be predicted from this trace; "" if it can."""
+    if unknown := steps_not_comparable(facts):
+        return unknown.reason
+    replay = facts.replay
     if replay.unexplained_share > WORST_ERROR:
         waits = share(replay.unexplained_share)
         return f"waits that this trace does not explain take {waits} of the step window"
@@ -87,7 +91,7 @@ def with_saving(finding: Finding, facts: Facts, replay: Replay | None) -> Findin
     found = replace(
         finding,
         saving=_inside(_bounded(facts.replay, finding), window_ns),
-        evidence=[*finding.evidence, Evidence("Saving not replayed", why_not_replayed(facts.replay))],
+        evidence=[*finding.evidence, Evidence("Saving not replayed", why_not_replayed(facts))],
     )
     return _with_beyond(found, finding.removable.beyond)
 

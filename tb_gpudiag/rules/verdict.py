@@ -15,8 +15,10 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
+from tb_gpudiag.rules.shared.capture_recorded import capture_sentence
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.leak import leak_sentences
+from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
 from tb_gpudiag.rules.shared.no_gpu_activity import no_gpu_sentence
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
@@ -73,10 +75,16 @@ class WindowParts:
     compiling_ns: int
     initialization_ns: int
     unexplained_ns: int
+    lost_ns: int  # kernels may have run that were launched and not recorded
 
     @property
     def window_ns(self) -> int:
         return sum(vars(self).values())
+
+    @property
+    def seen_ns(self) -> int:
+        """What the trace shows: the window without the time of lost kernels."""
+        return self.window_ns - self.lost_ns
 
     @property
     def busy_ns(self) -> int:
@@ -117,7 +125,8 @@ def find_verdict(facts: Facts, ranked: Sequence[str] = ()) -> Verdict:
     """
     verdict = _without_memory(facts, ranked)
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
-    sentences = [*_failures(facts.memory), said, *leak_sentences(facts.memory)]
+    lost = lost_sentences(facts)
+    sentences = [*_failures(facts.memory), *([lost] if lost else []), said, *leak_sentences(facts.memory)]
     return replace(verdict, sentence=" ".join(sentences))
 
 
@@ -134,15 +143,17 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
     if not facts.window.duration_ns:
         return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
+    if said := capture_sentence(facts):
+        return Verdict("initialization", said, 0.0)
     lost = lost_time(facts)
     unseen_ns = lost.total_ns(unseen(lost, facts))
     if facts.device is not None and (little := little_work(facts)):
-        busy = split_window(facts.device.window_account, lost, facts.host_tasks)
+        busy = _parts(facts, facts.device, lost)
         said = f"Only {little}: too little to say what limits a job. Record several steps."
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
     if facts.device is not None:
-        parts = split_window(facts.device.window_account, lost, facts.host_tasks)
-        return _gpu(parts, facts.device, facts.steady, unseen_ns, ranked)
+        parts = _parts(facts, facts.device, lost)
+        return _gpu(parts, facts.steady, unseen_ns, ranked)
     if facts.recorded.unread_accelerator:
         return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
     if facts.gpu_use.possible:
@@ -150,9 +161,11 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     return _host(lost, in_overhead(lost, facts.small_operators), unseen_ns, no_gpu_sentence(facts.gpu_use))
 
 
-def _gpu(
-    parts: WindowParts, device: DeviceFacts, steady: Steady, unseen_ns: int, ranked: Sequence[str]
-) -> Verdict:
+def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
+    return split_window(device.window_account, lost, facts.host_tasks, device.lost.total)
+
+
+def _gpu(parts: WindowParts, steady: Steady, unseen_ns: int, ranked: Sequence[str]) -> Verdict:
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
     start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
     if steady.only_first_run:
@@ -163,16 +176,14 @@ def _gpu(
         limiter = "compute" if known else "unknown"
         said = _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
         said = f"Computing takes most of the time. {said}" if known else said
-    in_graphs_ns = device.unrecorded_in_graphs.total
-    if limiter == "unknown" and in_graphs_ns >= MOSTLY_UNSEEN * parts.unexplained_ns:
-        said = "This trace does not show what limits the job."
-    if in_graphs_ns >= LEAST_SHARE * window_ns:
-        start += f" {_IN_GRAPHS.format(share(in_graphs_ns, window_ns))}"
+    if parts.lost_ns >= LEAST_SHARE * window_ns:
+        start += f" {_LOST.format(share(parts.lost_ns, window_ns))}"
     return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
 
 
-def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks) -> WindowParts:
-    """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time.
+def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_ns: int = 0) -> WindowParts:
+    """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time; unrecorded_ns: how
+    much of that lost kernels may have taken.
 
     Making random tensors on the host counts as data loading: that is what they stand for.
     """
@@ -203,16 +214,19 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks) -> WindowPa
         python_ns=total(Cause.PYTHON),
         compiling_ns=total(Cause.COMPILE),
         initialization_ns=total(Cause.INITIALIZATION),
-        unexplained_ns=total(*UNEXPLAINED),
+        unexplained_ns=total(*UNEXPLAINED) - unrecorded_ns,
+        lost_ns=unrecorded_ns,
     )
 
 
 def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
     """The limiter, and the sentence that says so."""
     window_ns, by_limiter = parts.window_ns, parts.by_limiter
+    if parts.lost_ns >= MOSTLY_UNSEEN * window_ns:
+        return "unknown", "This trace does not show what limits the job."
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
-    if computing_limits(parts.computing_ns, most_ns, window_ns) or most_ns < LEAST_SHARE * window_ns:
+    if computing_limits(parts.computing_ns, most_ns, parts.seen_ns) or most_ns < LEAST_SHARE * window_ns:
         rest = f"the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}"
         if most_ns >= LEAST_SHARE * window_ns:
             return "compute", f"Computing takes {share(parts.computing_ns, window_ns)} of the time; {rest}."
@@ -297,7 +311,7 @@ _UNSEEN_SENTENCE = (
     "with_stack=True to see what."
 )
 
-_IN_GRAPHS = "For another {} of it, CUDA graphs may have run whose kernels were not recorded."
+_LOST = "For another {} of it, kernels may have run that were not recorded."
 
 _FIRST_RUN = (
     "Nothing but first-run work was recorded: {initialization} of the time went into creating the context "

@@ -37,6 +37,11 @@ LAUNCH_CALL = any_of(
     r"(ur|pi)\w*Enqueue\w*(Fill|Copy|Read|Write)\w*",
     r"zeCommandListAppendMemory\w*",
 )
+KERNEL_LAUNCH = any_of(
+    r"(cuda|hip|cu)\w*Launch\w*Kernel\w*",
+    r"(ur|pi)Enqueue(KernelLaunch|NDRange)\w*",
+    r"zeCommandListAppendLaunch\w*",
+)
 GRAPH_LAUNCH = any_of(r"(cuda|cu|hip)GraphLaunch\w*")
 # In this call, the host hands over the nodes one by one.
 GRAPH_LAUNCH_BY_NODE = any_of(r"hipGraphLaunch\w*")

@@ -12,6 +12,9 @@ STEP = any_of(r"ProfilerStep\s?#\d+")
 # Kineto's synchronization event of a stream that waits for another stream's event.
 STREAM_WAIT_EVENT = any_of(r"Stream Wait Event")
 
+# Inference servers mark the capture of a graph for each batch size, such as `capture_32_FULL`.
+CAPTURE = any_of(r"capture_\d+_[A-Z_]+")
+
 MODULE_PREFIX = "nn.Module: "
 
 # torch.profiler with stacks: each call of a module, such as `nn.Module: Linear_3`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.facts.core.captures import Captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Window, expand, union
@@ -22,6 +23,15 @@ _MOST_THREADS = 8
 
 # Kinds of CUPTI overhead (Kineto's `overhead` events) that the profiler does not cause. Kernels are loaded at
 # their first use without the profiler as well. A full command buffer is a full launch queue.
+_WHILE_CAPTURING = np.array(
+    (
+        *(Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR),
+        *(Cause.SYNC, Cause.COMPILE, Cause.COLLECTIVE),
+    ),
+    np.uint8,
+)
+"""Causes of the host's own time."""
+
 _NOT_OVERHEAD = frozenset({LAZY_LOADING, COMMAND_BUFFER_FULL})
 
 
@@ -35,7 +45,7 @@ class HostTime:
     inside the wait for the engine it is the engine's own dispatch.
     """
 
-    def __init__(self, host: Host, work: Work, main: int, first_run: Bool) -> None:
+    def __init__(self, host: Host, work: Work, main: int, first_run: Bool, captures: Captures) -> None:
         self.main = main
         self.host = host
         self._events = host.events
@@ -52,6 +62,7 @@ class HostTime:
         self.first_run = first_run
         self._cause[first_run] = Cause.INITIALIZATION
         self._loading = Cause.INITIALIZATION if first_run.any() else Cause.COMPILE
+        self._captures = captures
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
         """Cut the stretches [start, end) of these threads into spans that cover them exactly.
@@ -134,7 +145,10 @@ class HostTime:
         return found
 
     def profiled(self, spans: CauseSpans) -> CauseSpans:
-        """Split spans where the profiler or lazy loading ran. Their events have no thread of their own."""
+        """Split spans where the profiler or lazy loading ran, whose events have no thread of their own, and
+        where the host captured a graph: nothing that it launches then is meant to run."""
+        capturing = Cause.COMPILE if self._captures.recur else Cause.INITIALIZATION
+        spans = repaint(spans, self._captures.times, capturing, np.isin(spans.cause, _WHILE_CAPTURING))
         events = self._events
         overhead = np.flatnonzero(events.category == Category.OVERHEAD)
         if not len(overhead):

@@ -42,22 +42,22 @@ def find_gpu_times(
     communication: Bool,
     window: Window,
     host_time: HostTime,
-    in_graphs: Intervals,
+    lost: Intervals,
 ) -> list[GpuTime]:
     """Find the devices with work of some duration, the busiest first.
 
     communication: mask of communication kernels, shape (n,). window: idle time is found in it and in the GPU
-    span. in_graphs: when kernels of CUDA graphs may have run that the trace lacks."""
+    span. lost: when work may have run that the trace has only the launch of."""
     found = []
     for device in np.unique(work.device).tolist():
         busy = Busy(work.events, work.event[work.device == device], communication)
         if busy.all.total:
-            ledger = _build_ledger(work, busy, window, host_time, in_graphs)
+            ledger = _build_ledger(work, busy, window, host_time, lost)
             found.append(GpuTime(device, busy, ledger))
     return sorted(found, key=lambda time: -time.busy.all.total)
 
 
-def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, in_graphs: Intervals) -> Ledger:
+def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, lost: Intervals) -> Ledger:
     """Build the ledger of the device with this busy time. work: of all devices."""
     events = work.events
     span = busy.span
@@ -93,9 +93,9 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, in_gra
     waiting = late & (until > start)
     hosted = host.explain(start[waiting], until[waiting], thread[waiting], np.flatnonzero(waiting))
     spans = host.profiled(CauseSpans.join([*fixed, hosted]))
-    spans = repaint(spans, in_graphs, Cause.UNRECORDED, np.ones_like(spans.cause, np.bool_))
+    spans = repaint(spans, lost, Cause.UNRECORDED, np.ones_like(spans.cause, np.bool_))
     spans = spans.in_order()
-    in_graph = spans.cause == Cause.UNRECORDED
+    in_lost = spans.cause == Cause.UNRECORDED
     spans = _mark_unrecorded(spans, busy, events)
 
     blocked_in, blocked = host.blocked_before(start, end, TIMESTAMP_NOISE_NS)
@@ -108,7 +108,7 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, in_gra
     gaps = Gaps(start, end, trigger, ended_by, launch, blocked_in, blocked)
     drained = _drained(spans, gaps)
     start, end, cause, gap = spans.start_ns, spans.end_ns, spans.cause, spans.gap
-    return Ledger(start, end, cause, gap, spans.event, drained, in_graph, gaps)
+    return Ledger(start, end, cause, gap, spans.event, drained, in_lost, gaps)
 
 
 def _ended_by(work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:

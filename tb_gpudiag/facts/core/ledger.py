@@ -47,7 +47,7 @@ class Ledger:
     gap: Int64  # index into gaps
     event: Int64
     drained_ns: Int64
-    in_graph: Bool  # a CUDA graph may have run, whose kernels the trace lacks; the cause is UNRECORDED
+    lost: Bool  # work may have run that the trace has only the launch of; the cause is UNRECORDED
     gaps: Gaps
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.launches import Work
 
 # Host and GPU clocks differ by up to this much: a wait may seem to return before the work that it waits for
 # ends.
-_CLOCK_NS = 2_000
+CLOCK_NS = 2_000
 
 
 class LinkKind(IntEnum):
@@ -61,10 +61,10 @@ def _releases(work: Work, blocking: Int64) -> tuple[Int64, Int64]:
     ends = work.end_ns
     order = np.argsort(ends, kind="stable")
     returns = events.end_ns[blocking]
-    at = np.searchsorted(ends[order], returns + _CLOCK_NS, side="right") - 1
+    at = np.searchsorted(ends[order], returns + CLOCK_NS, side="right") - 1
     released_by = np.where(at >= 0, work.event[order[np.maximum(at, 0)]], NONE)
     own = np.full(len(events), NONE, np.int64)
-    linked = work.linked & (work.launch_end_ns + _CLOCK_NS >= ends)
+    linked = work.linked & (work.launch_end_ns + CLOCK_NS >= ends)
     own[work.launch[linked]] = work.event[linked]
     released_by = np.where(own[blocking] != NONE, own[blocking], released_by)
     waited = (released_by != NONE) & (events.end_ns[released_by] > events.start_ns[blocking])

@@ -123,7 +123,7 @@ def _spoiled_until(ledger: Ledger, recorded: Window) -> int:
 
 
 def _not_steady(ledger: Ledger) -> Bool:
-    return np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8)) & ~ledger.in_graph
+    return np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8)) & ~ledger.lost
 
 
 def _spoiled(ledger: Ledger, start: Int64, end: Int64) -> Bool:
@@ -134,7 +134,7 @@ def _spoiled(ledger: Ledger, start: Int64, end: Int64) -> Bool:
 
 
 def _idle(ledger: Ledger, window: Window, cause: Cause) -> int:
-    return int(ledger.inside(window)[(ledger.cause == cause) & ~ledger.in_graph].sum())
+    return int(ledger.inside(window)[(ledger.cause == cause) & ~ledger.lost].sum())
 
 
 def _left_out(

@@ -32,6 +32,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
+from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
 from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.wording.format import count, one_line, ordinal, time_ns
@@ -122,6 +123,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             f"comparing steps takes at least {FEWEST_STEPS}, and the trace has {known}",
             "Record six steps or more after warming up: schedule(wait=5, warmup=2, active=6).",
         )
+    if unknown := steps_not_comparable(facts):
+        return unknown
     length = steps.times.end_ns - steps.times.start_ns
     compared = np.arange(max(1, leading_slow_steps(length)[0]), len(steps))
     if len(compared) < FEWEST_STEPS - 1:

@@ -8,6 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
+from tb_gpudiag.rules.shared.capture_recorded import capture_ns
 from tb_gpudiag.rules.shared.no_gpu_activity import gpu_name, no_gpu_sentence
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import one_line
@@ -31,6 +32,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if facts.device is not None:
         work = number(len(facts.work), "kernel, copy or memset", "kernels, copies and memsets")
         return Clear(f"{work} recorded")
+    if capture_ns(facts):
+        return Clear("the recording is of the capture of a graph, in which nothing runs")
     if facts.recorded.unread_accelerator:
         return _unread(facts.recorded.unread_accelerator)
     use = facts.gpu_use

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.core.graphs import WholeGraphs
+from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
@@ -28,7 +29,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return Clear(
             f"the kernels of {count(graphs.of, 'CUDA graph launch', 'CUDA graph launches')} were recorded"
         )
-    window_ns, unrecorded_ns = facts.window.duration_ns, device.unrecorded_in_graphs.total
+    unrecorded = intersect(device.lost, graphs.holes)
+    window_ns, unrecorded_ns = facts.window.duration_ns, unrecorded.total
     return Finding(
         title=f"Kernels are missing in {graphs.launches} of {graphs.of} CUDA graph launches",
         summary="A CUDA graph starts many kernels with one launch, and the trace lacks some or all of them. "
@@ -46,7 +48,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             ),
             Evidence.of_window("Unrecorded time", unrecorded_ns, window_ns),
         ],
-        ranges=longest(device.unrecorded_in_graphs, device.id),
+        ranges=longest(unrecorded, device.id),
         severity=Severity.WARNING if unrecorded_ns >= SPOILS_SHARE * window_ns else None,
     )
 

@@ -18,6 +18,8 @@ from tb_gpudiag.rules.rule import (
     RuleAnswer,
     Severity,
 )
+from tb_gpudiag.rules.shared.capture_recorded import capture_ns, capture_sentence
+from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
@@ -38,6 +40,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     With a GPU, a step lasts from the end of the previous step's GPU work to the end of its own: a host that
     runs ahead says nothing about how long steps take.
     """
+    if said := capture_sentence(facts):
+        return _only_capture(said, facts)
     if facts.steady.only_first_run:
         return _only_first_run(facts.steady, facts.recorded_window)
     steps = facts.step_times
@@ -47,6 +51,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             f"recognizing a warm-up takes {FEWEST_STEPS} steps, and the trace has {known}",
             "Record at least three steps after the warm-up: schedule(wait=5, warmup=2, active=6).",
         )
+    if unknown := steps_not_comparable(facts):
+        return unknown
     start_ns, end_ns = steps.times.start_ns, steps.times.end_ns
     length_ns = end_ns - start_ns
     if np.median(length_ns) <= 0:
@@ -77,6 +83,23 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             Range(int(start_ns[0]), int(end_ns[slow - 1]), facts.device.id if facts.device else NO_DEVICE)
         ],
         severity=Severity.WARNING if included and extra_ns >= SPOILS_SHARE * window_ns else None,
+    )
+
+
+def _only_capture(said: str, facts: Facts) -> Finding:
+    recorded_ns = facts.recorded_window.duration_ns
+    return Finding(
+        title="Only the capture of a graph was recorded",
+        summary=said,
+        fix=record_again("To see the job at work, record steps after the capture: they launch the graph."),
+        evidence=[
+            Evidence(
+                "Capturing",
+                duration(capture_ns(facts)),
+                (share_of(capture_ns(facts), recorded_ns, "of the recording"),),
+            ),
+            Evidence("Captured launches", number(len(facts.captures.launches))),
+        ],
     )
 
 

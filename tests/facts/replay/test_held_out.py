@@ -87,9 +87,9 @@ def _delayed(gpu: list[GpuSpan], share: float, seed: int) -> list[GpuSpan]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_simulated_job_is_predicted(name: str, tmp_path: Path) -> None:
-    replay = _facts(_simulated(name), tmp_path).replay
-    assert replay.error < WORST_ERROR
-    assert not why_not_replayed(replay)
+    facts = _facts(_simulated(name), tmp_path)
+    assert facts.replay.error < WORST_ERROR
+    assert not why_not_replayed(facts)
 
 
 @pytest.mark.slow
@@ -127,14 +127,14 @@ def test_random_delays_on_starts_of_a_real_trace_fail_the_gate(
 
 @pytest.mark.parametrize("folder", EXPLAINED)
 def test_real_traces_that_the_model_explains(shared_traces: Path, folder: str) -> None:
-    replay = first_in(folder).replay
-    assert replay.error <= EXPLAINED[folder]
-    assert not why_not_replayed(replay)
+    facts = first_in(folder)
+    assert facts.replay.error <= EXPLAINED[folder]
+    assert not why_not_replayed(facts)
 
 
 @pytest.mark.parametrize("folder", UNEXPLAINED)
 def test_real_traces_that_it_does_not_explain(shared_traces: Path, folder: str) -> None:
-    assert re.search("does not explain", why_not_replayed(first_in(folder).replay))
+    assert re.search("does not explain", why_not_replayed(first_in(folder)))
 
 
 def _collectives(length_us: Callable[[int, int], float]) -> TraceBuilder:
@@ -159,7 +159,7 @@ def _collectives(length_us: Callable[[int, int], float]) -> TraceBuilder:
 
 
 def test_collectives_that_always_take_as_long_are_explained() -> None:
-    assert not why_not_replayed(facts_of(_collectives(lambda _, number: 50 + 200 * number)).replay)
+    assert not why_not_replayed(facts_of(_collectives(lambda _, number: 50 + 200 * number)))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_collectives_that_always_take_as_long_are_explained() -> None:
 )
 def test_waits_for_other_ranks_are_not_explained(length_us: Callable[[int, int], float]) -> None:
     facts = facts_of(_collectives(length_us))
-    assert "does not explain" in why_not_replayed(facts.replay)
+    assert "does not explain" in why_not_replayed(facts)
     [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD102"]
     assert found.saving is not None
     assert found.saving.basis == "at most"
@@ -181,4 +181,4 @@ def test_collectives_of_a_single_step_are_not_explained() -> None:
     main.launch("gemm", at=0, us=5, runs_at=8, runs_us=300)
     main.launch("ncclDevKernel_AllReduce", at=10, us=5, runs_at=310, runs_us=600)
     main.sync(at=20, us=900)
-    assert "does not explain" in why_not_replayed(facts_of(trace).replay)
+    assert "does not explain" in why_not_replayed(facts_of(trace))

@@ -1,0 +1,114 @@
+"""Captures of graphs: launches into a graph run nothing, so the host does not keep the GPU waiting."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.verdict import find_verdict
+from tests.builder import HostThread, TraceBuilder
+from tests.facts import facts_of
+
+PREFIXES = ["cuda", "hip", "cu"]
+
+
+def launches(main: HostThread, number: int, at: float, call: str = "cudaLaunchKernel") -> None:
+    for i in range(number):
+        main.op("aten::mm", at=at + 20 * i, us=15).call(call, at=at + 20 * i + 5, us=5)
+
+
+def step_with_capture(main: HostThread, number: int, at: float, capture_us: float) -> None:
+    """A step of 10,000 µs: a capture, then kernels until its end."""
+    main.step(number, at=at, us=10_000)
+    main.frame("train.py(12): train", at=at, us=10_000)
+    if capture_us:
+        main.call("cudaStreamBeginCapture", at=at + 10, us=5)
+        launches(main, int(capture_us / 20) - 4, at + 20)
+        main.call("cudaStreamEndCapture", at=at + capture_us - 10, us=5)
+    begins = at + capture_us + 20
+    main.launch("gemm", at=begins, us=5, runs_at=begins + 8, runs_us=10_000 - capture_us - 40)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_capture_in_the_first_step_is_set_up(prefix: str) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(4):
+        step_with_capture(main, i, i * 10_000, 4_000 if i == 0 else 0)
+    for span in trace.recording.host:
+        span.name = span.name.replace("cudaStream", f"{prefix}Stream")
+    facts = facts_of(trace)
+    assert not facts.captures.recur
+    assert len(facts.captures.launches) == 196
+    assert facts.lost_work.lost.tolist() == []
+    idle = facts.gpu.ledger.by_cause(facts.recorded_window)
+    assert idle[Cause.INITIALIZATION] == pytest.approx(3_985_000, abs=20_000)
+    assert len(facts.steps) == 3  # the step window begins after it
+    assert find_verdict(facts).limiter == "compute"
+
+
+def test_a_capture_in_each_step_is_compilation() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(4):
+        step_with_capture(main, i, i * 10_000, 4_000)
+    facts = facts_of(trace)
+    assert facts.captures.recur
+    idle = facts.gpu.ledger.by_cause(facts.window)
+    assert idle[Cause.COMPILE] == pytest.approx(4 * 3_985_000, abs=80_000)
+
+
+@pytest.mark.parametrize("missing", ["cudaStreamBeginCapture", "cudaStreamEndCapture"])
+def test_a_capture_may_go_on_beyond_the_recording(missing: str) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("fill", at=0, us=5, runs_at=7, runs_us=5)
+    main.call("cudaStreamBeginCapture", at=20, us=5)
+    launches(main, 20, 30)
+    main.call("cudaStreamEndCapture", at=440, us=5)
+    trace.recording.host = [span for span in trace.recording.host if span.name != missing]
+    facts = facts_of(trace)
+    assert len(facts.captures.launches) == 20
+    assert facts.captures.times.total >= 405_000
+
+
+@pytest.mark.parametrize("mark", ["capture_32_FULL", "capture_8_PIECEWISE", "capture_1_DECODE"])
+def test_a_servers_mark_is_a_capture_without_what_runs_in_it(mark: str) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.annotation(mark, at=0, us=500)
+    main.launch("warm_up", at=10, us=5, runs_at=20, runs_us=5)
+    launches(main, 10, 30)
+    assert len(facts_of(trace).captures.launches) == 10
+
+
+def test_a_recording_of_a_capture_is_called_that_and_gets_no_advice_about_time() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1_000).frame("serve.py(9): capture", at=0, us=1_000)
+    main.launch("fill", at=5, us=5, runs_at=12, runs_us=5)
+    main.call("hipStreamBeginCapture", at=20, us=5)
+    launches(main, 45, 30, "hipLaunchKernel")
+    main.call("hipStreamEndCapture", at=980, us=5)
+    facts = facts_of(trace)
+    verdict = find_verdict(facts)
+    assert verdict.limiter == "initialization"
+    assert "This is the capture of a CUDA or HIP graph" in verdict.sentence
+    assert "45 launches were put into a graph" in verdict.sentence
+    found = run_rules(facts, RULES).findings
+    assert all(f.severity is Severity.INFO and not f.finding.cost_ns for f in found)
+    assert "Only the capture of a graph was recorded" in [f.finding.title for f in found]
+
+
+def test_a_capture_without_any_kernel_is_no_gpu_that_was_not_recorded() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.call("cudaStreamBeginCapture", at=0, us=5)
+    launches(main, 10, 10)
+    main.call("cudaStreamEndCapture", at=210, us=5)
+    facts = facts_of(trace)
+    assert "capture" in find_verdict(facts).sentence
+    assert "GD905" not in [f.rule.id for f in run_rules(facts, RULES).findings]
