@@ -14,6 +14,7 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
+from tb_gpudiag.report.hints import without_hints
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import settings_from
@@ -101,7 +102,8 @@ def _two_lines(name: str, sentence: str, findings: Sequence[pb.Finding]) -> str:
     return f"{name}: {sentence}\n{_findings_line(findings)}".replace(NO_BREAK, " ")
 
 
-def _findings_line(findings: Sequence[pb.Finding]) -> str:
+def _findings_line(all_findings: Sequence[pb.Finding]) -> str:
+    findings = without_hints(all_findings)
     if not findings:
         return "No rule found a problem."
     first = findings[0]

@@ -1,7 +1,7 @@
 // Findings as the page shows them: keys, costs and savings in words.
 
 import { bytes, percent, time } from "../base/format";
-import type { Finding, Unchecked } from "../wire/report";
+import { Finding_Severity, type Finding, type Unchecked } from "../wire/report";
 
 /** Return a key per finding for links: the rule's id, numbered if a rule has several findings. */
 export function findingKeys(findings: readonly Finding[]): string[] {
@@ -11,6 +11,11 @@ export function findingKeys(findings: readonly Finding[]): string[] {
     seen.set(rule, n);
     return n === 1 ? rule : `${rule}-${n}`;
   });
+}
+
+/** Return true if the finding is only about the recording. `better_recording` says all of these in one line. */
+export function isHint({ rule, severity }: Finding): boolean {
+  return rule.startsWith("GD9") && severity === Finding_Severity.INFO;
 }
 
 export interface UncheckedGroup {

@@ -15,12 +15,13 @@ import {
 
 const saving = (some: Partial<Saving>): Saving => ({
   ...{ low_us: 0, high_us: 40_000, low_share: 0, high_share: 0.4, basis: "at most" },
-  ...{ low_per_step_us: 0, high_per_step_us: 4_000 },
+  ...{ low_per_step_us: 0, high_per_step_us: 4_000, beyond: "" },
   ...some,
 });
 const replayed = saving({ low_us: 20_000, low_share: 0.2, low_per_step_us: 2_000, basis: "replayed" });
 const finding = (some: Partial<Finding>): Finding =>
   ({
+    rule: "GD201",
     cost_us: 5,
     cost_bytes: 0,
     cost_bytes_per_step: 0,
@@ -62,6 +63,10 @@ describe("the gain of a fix", () => {
   it("says how sure it is, with the error of the replay", () => {
     const plan = { fixes: [], window_us: 1, saving_us: 1, error_share: 0.01 };
     expect(confidenceOf(finding({ saving: replayed }), plan)).toContain("with 1.0% error.");
+    const beyond = saving({ beyond: "the host gets ahead" });
+    expect(confidenceOf(finding({ saving: beyond }), plan)).toContain(
+      "More than the cost: the host gets ahead.",
+    );
     const bound = saving({ basis: "at most; other findings count the same time" });
     expect(confidenceOf(finding({ saving: bound }), plan)).toBe(
       "Low confidence: upper bound only. Other findings include the same time.",
@@ -98,6 +103,9 @@ it("gives the step after each planned fix, per step if steps are known", () => {
 it("puts first what costs something", () => {
   const hint = finding({ severity: Finding_Severity.INFO, cost_us: 0 });
   expect(toFix({ findings: [hint] } as unknown as Report)).toBeNull();
+  const noStacks = finding({ rule: "GD903", severity: Finding_Severity.INFO });
+  const slow = finding({});
+  expect(toFix({ findings: [noStacks, slow] } as unknown as Report)).toBe(slow);
   expect(toFix({ findings: [] } as unknown as Report)).toBeNull();
   const leak = finding({ cost_us: 0, cost_bytes_per_step: 5 });
   expect(toFix({ findings: [leak] } as unknown as Report)).toBe(leak);

@@ -13,7 +13,7 @@ import {
   type Saving,
 } from "../wire/report";
 import { window_us } from "./account";
-import { costsMemory } from "./findings";
+import { costsMemory, isHint } from "./findings";
 
 /** Number of steps that savings are divided by; null if the trace has no steps. */
 export function stepsOfSavings(report: Report): number | null {
@@ -80,7 +80,8 @@ export function confidenceOf({ saving }: Finding, plan: Plan | undefined): strin
     saving.basis === "replayed" && plan
       ? ` The replay reproduces the recorded steps with ${percent(plan.error_share)} error.`
       : "";
-  return basis + also + error;
+  const beyond = saving.beyond && ` More than the cost: ${saving.beyond}.`;
+  return basis + also + error + beyond;
 }
 
 /** The growth of a device's memory as measured, with its confidence interval. Empty if nothing was fitted. */
@@ -126,7 +127,7 @@ export function stepAfterAll({ window_us: whole_us, saving_us }: Plan, report: R
 
 /** The finding to fix first; null if none costs time or memory. */
 export function toFix(report: Report): Finding | null {
-  const first = report.findings[0];
+  const first = report.findings.find((finding) => !isHint(finding));
   return first && (first.cost_us > 0 || costsMemory(first) || first.severity !== Finding_Severity.INFO)
     ? first
     : null;

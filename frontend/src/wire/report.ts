@@ -52,6 +52,15 @@ export interface Report {
     | undefined;
   /** most samples first; bounded */
   counters: Counter[];
+  /** absent if the recording lacks nothing */
+  better_recording: BetterRecording | undefined;
+}
+
+/** What the recording lacks, for all hints about it (INFO, GD9xx) and all rules in `unchecked`. */
+export interface BetterRecording {
+  sentence: string;
+  /** records all of it; empty if no recording does */
+  code: string;
 }
 
 export interface TraceInfo {

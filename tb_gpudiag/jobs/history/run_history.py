@@ -13,6 +13,7 @@ from tb_gpudiag.jobs.history.changes import describe_change, find_changes
 from tb_gpudiag.jobs.history.drift import MemoryGrowth, find_growth
 from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, find_series
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.hints import without_hints
 from tb_gpudiag.wording.format import count, figures, one_line, size_bytes, time_us
 
 SCHEMA_VERSION: Final = 1
@@ -71,7 +72,7 @@ def _point(series: RankSeries, recording: RunRecording) -> pb.HistoryPoint:
     device = series.devices[0] if series.devices else ""
     memory = recording.memory(device)
     findings = recording.digest.findings
-    first = findings[0] if findings else pb.Finding()
+    first = next(iter(without_hints(findings)), pb.Finding())
     return pb.HistoryPoint(
         id=about.id,
         worker=one_line(about.worker),

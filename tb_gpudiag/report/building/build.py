@@ -24,6 +24,7 @@ from tb_gpudiag.report.building.time_messages import (
 )
 from tb_gpudiag.report.building.trace_message import counter_messages, recording_cost_message, trace_message
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.better_recording import BetterRecording, better_recording
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import Verdict, find_verdict
 from tb_gpudiag.trace.files.find import TraceFile
@@ -33,7 +34,7 @@ from tb_gpudiag.wording.format import one_line
 SCHEMA_VERSION = 1
 """Rises when a field changes its meaning. A new field does not raise it."""
 
-SENTENCE_LIMIT = 1_000
+SENTENCE_LIMIT = 2_000
 
 
 def build_report(facts: Facts, file: TraceFile) -> pb.Report:
@@ -62,6 +63,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         clear=clear_messages(outcome),
         recording_cost=recording_cost_message(facts.recorder_cost, window),
         counters=counter_messages(facts.trace.counters),
+        better_recording=_better_recording(better_recording(outcome, facts)),
     )
 
 
@@ -71,6 +73,12 @@ def _verdict(verdict: Verdict) -> pb.Verdict:
         sentence=one_line(verdict.sentence, SENTENCE_LIMIT),
         busy_share=verdict.busy_share,
     )
+
+
+def _better_recording(advice: BetterRecording | None) -> pb.BetterRecording | None:
+    if advice is None:
+        return None
+    return pb.BetterRecording(sentence=one_line(advice.sentence, SENTENCE_LIMIT), code=advice.code)
 
 
 def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | None:

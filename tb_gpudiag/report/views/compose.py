@@ -13,7 +13,7 @@ from tb_gpudiag.report.views.sections.memory_sections import (
     partly_free_segments,
     peak_owners,
 )
-from tb_gpudiag.report.views.sections.rule_sections import clear, notes, unchecked
+from tb_gpudiag.report.views.sections.rule_sections import better_recording, clear, defects, notes
 from tb_gpudiag.report.views.sections.time_sections import (
     accounts,
     host_time,
@@ -66,9 +66,10 @@ def _sections(report: pb.Report) -> list[Section]:
         growing_sites(report.memory),
         peak_owners(report.memory),
         partly_free_segments(report.memory),
-        unchecked(report),
         clear(report),
         notes(report),
+        defects(report),
+        better_recording(report),
     ]
 
 

@@ -70,12 +70,13 @@ class Item:
 
 @dataclass(frozen=True)
 class Lines:
-    """A list of sentences."""
+    """A list of sentences, and code to copy or ""."""
 
     kind: ClassVar[str] = "lines"
     id: str
     title: str
     items: tuple[Item, ...]
+    code: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.items)

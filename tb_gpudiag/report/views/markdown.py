@@ -94,9 +94,7 @@ def _finding(card: FindingCard) -> Iterator[str]:
     yield ""
     if card.fix:
         yield f"**Fix.** {text(card.fix)}"
-    if card.code:
-        fence = "`" * max(3, _longest_run(card.code) + 1)
-        yield from ["", f"{fence}python", card.code, fence]
+    yield from _code_block(card.code)
     if card.url:
         yield from ["", f"<{card.url}>"]
     yield ""
@@ -104,6 +102,13 @@ def _finding(card: FindingCard) -> Iterator[str]:
 
 def _lines(section: Lines) -> Iterator[str]:
     yield from ["", f"### {text(section.title)}", "", *(f"- {_item(item)}" for item in section.items)]
+    yield from _code_block(section.code)
+
+
+def _code_block(lines: str) -> Iterator[str]:
+    if lines:
+        fence = "`" * max(3, _longest_run(lines) + 1)
+        yield from ["", f"{fence}python", lines.rstrip("\n"), fence]
 
 
 def _item(item: Item) -> str:

@@ -176,8 +176,7 @@ def _print_finding(card: FindingCard, console: Console) -> None:
     indent = (0, 0, 0, 3)
     console.print(Padding(_prose(card.summary), indent))
     console.print(Padding(body, indent))
-    for line in card.code.split("\n") if card.code else []:  # code to copy is not wrapped
-        console.print(Text(f"        {line}".rstrip(), style="green"), soft_wrap=True)
+    _print_code(card.code, console)
     if card.url:
         console.print(Text(f"        {card.url}", style="dim"), soft_wrap=True)
 
@@ -187,6 +186,13 @@ def _print_lines(section: Lines, console: Console) -> None:
     for item in section.items:
         line = _prose(f"{item.label}: " if item.label else "", "dim").append(item.text, style="not dim")
         console.print(Padding(line, (0, 0, 0, 2)))
+    _print_code(section.code, console)
+
+
+def _print_code(code: str, console: Console) -> None:
+    """Code to copy is not wrapped."""
+    for line in code.rstrip("\n").split("\n") if code else []:
+        console.print(Text(f"        {line}".rstrip(), style="green"), soft_wrap=True)
 
 
 def _table(section: Table) -> RichTable:

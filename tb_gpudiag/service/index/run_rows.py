@@ -10,6 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, per_cause
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.hints import without_hints
 
 
 def run_row(digest: Digest) -> pb.RunRow:
@@ -58,7 +59,7 @@ def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
 
 def row_with(findings: Sequence[pb.Finding], **more: Any) -> pb.RunRow:
     """Return a row with the first finding."""
-    first = findings[0] if findings else pb.Finding()
+    first = next(iter(without_hints(findings)), pb.Finding())
     return pb.RunRow(
         first_rule=first.rule,
         first_title=first.title,

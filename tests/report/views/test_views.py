@@ -70,18 +70,22 @@ def test_a_finding_about_memory_has_its_cost_in_bytes(format: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_rules_that_lack_the_same_share_an_item(format: str, report: pb.Report) -> None:
-    del report.unchecked[:]
-    for rule, reason in (("GD901", "no stacks"), ("GD902", "no GPU"), ("GD903", "no stacks")):
-        report.unchecked.add(rule=rule, name="name", reason=reason, how_to_record="Record more.")
+def test_hints_about_the_recording_are_one_line_with_one_recipe(format: str, report: pb.Report) -> None:
+    report.findings.add(rule="GD903", name="no_stacks", title="No stacks here", severity=pb.Finding.INFO)
+    report.unchecked.add(rule="GD401", name="memory_leak", reason="no memory events", how_to_record="Do.")
+    report.unchecked.add(rule="GD402", name="memory_peak", reason="a bug", defect=True)
+    report.better_recording.sentence = "Not recorded: Python stacks."
+    report.better_recording.code = "with profile(with_stack=True):\n"
     shown = words_in(format, report)
-    assert re.search(r"2 rules:? no stacks\. Record more\. Not checked: GD901 name, GD903 name", shown)
-    assert re.search(r"GD902 name:? no GPU\. Record more\.", shown)
-    assert shown.count("no stacks") == 1
+    assert "No stacks here" not in shown
+    assert "no memory events" not in shown
+    assert re.search(r"GD402 memory_peak:? a bug", shown)
+    assert re.search(r"A better recording\W+Not recorded: Python stacks\.\W.*with_stack=True", shown)
 
 
 def test_text_begins_with_the_titles_of_several_findings(report: pb.Report) -> None:
     del report.findings[1:]
+    report.ClearField("plan")
     assert to_text([report]).count(report.findings[0].title) == 1
     report.findings.add().title = "Something else"
     beginning = to_text([report]).split("GPU 0, Test GPU")[0]

@@ -1,21 +1,22 @@
 import { percent, plural } from "../../base/format";
 import { findingChanges, findingName, type Against } from "../../state/base";
-import { findingKeys } from "../../state/findings";
+import { findingKeys, isHint } from "../../state/findings";
 import { stepAfter, stepAfterAll, stepBefore, stepsOfSavings } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { ChangedMark, GoneList } from "./BaseFindings";
 import { FindingItem } from "./FindingItem";
-import { CheckedList, UncheckedList } from "./Others";
+import { BetterRecording, CheckedList, UncheckedList } from "./Others";
 
 /** A single fix needs no order. */
 const LEAST_PLANNED = 2;
 
-/** The findings in the order to fix them. Then the rules that could not check, and those without a finding. */
+/** The findings in the order to fix them. Then the rules without a finding, and what the recording lacks. */
 export function Findings({ report, against }: { report: Report; against: Against | null }) {
   const opened = usePage((page) => page.finding);
   const keys = findingKeys(report.findings);
+  const shown = report.findings.flatMap((finding, at) => (isHint(finding) ? [] : [{ finding, at }]));
   const planned = (report.plan?.fixes.length ?? 0) >= LEAST_PLANNED;
   const comparison = against?.comparison ?? null;
   const changes = findingChanges(comparison);
@@ -29,19 +30,19 @@ export function Findings({ report, against }: { report: Report; against: Against
         <span className="gd-muted">
           {planned
             ? `${unit} now: ${stepBefore(report)}. Right column: best case after this and the fixes above`
-            : plural(keys.length, "finding")}
+            : plural(shown.length, "finding")}
         </span>
       }
     >
-      {report.findings.length === 0 && <p className="gd-nothing">No problem found.</p>}
+      {shown.length === 0 && <p className="gd-nothing">No problem found.</p>}
       <ol className="gd-findings" data-planned={planned || undefined}>
-        {report.findings.map((finding, at) => {
+        {shown.map(({ finding, at }, place) => {
           const key = keys[at] ?? finding.rule;
           return (
             <FindingItem
               key={key}
               id={key}
-              number={at + 1}
+              number={place + 1}
               finding={finding}
               report={report}
               after={after?.get(at) ?? ""}
@@ -60,8 +61,9 @@ export function Findings({ report, against }: { report: Report; against: Against
         </p>
       )}
       <GoneList findings={comparison?.findings?.gone ?? []} />
-      <UncheckedList items={report.unchecked} />
+      <UncheckedList items={report.unchecked.filter(({ defect }) => defect)} title="Could not check" />
       <CheckedList items={report.clear} />
+      <BetterRecording report={report} />
     </Section>
   );
 }

@@ -1,26 +1,56 @@
 import { plural, sentence, words } from "../../base/format";
 import { groupedByReason, type UncheckedGroup } from "../../state/findings";
-import type { Clear, Unchecked } from "../../wire/report";
+import type { Clear, Report, Unchecked } from "../../wire/report";
+import { CodeBlock } from "../parts/CodeBlock";
 import { ExplainButton } from "../rule/ExplainButton";
 
-/** The rules that cannot tell from this trace, why, and what to record instead. */
-export function UncheckedList({ items, opened }: { items: readonly Unchecked[]; opened?: boolean }) {
+interface UncheckedProps {
+  readonly items: readonly Unchecked[];
+  readonly opened?: boolean;
+  readonly title?: string;
+}
+
+/** The rules that could not check, why, and what to record instead. */
+export function UncheckedList({ items, opened, title = "Cannot tell from this trace" }: UncheckedProps) {
   if (items.length === 0) return null;
   return (
     <details className="gd-others" open={opened}>
       <summary>
-        Cannot tell from this trace{" "}
+        {title}{" "}
         <span className="gd-muted">
           {items.length}
           <span className="gd-others-names">: {items.map(({ name }) => words(name)).join(", ")}</span>
         </span>
       </summary>
-      <ul>
-        {groupedByReason(items).map((group, at) => (
-          <UncheckedItem key={at} group={group} />
-        ))}
-      </ul>
+      <UncheckedItems items={items} />
     </details>
+  );
+}
+
+/** One line on what the recording lacks; inside, a recipe that records all of it, and the rules that need it. */
+export function BetterRecording({ report: { better_recording: advice, unchecked } }: { report: Report }) {
+  if (!advice) return null;
+  return (
+    <details className="gd-others">
+      <summary>
+        A better recording <span className="gd-muted">{advice.sentence}</span>
+      </summary>
+      <div className="gd-better">
+        <p>{advice.sentence}</p>
+        {advice.code && <CodeBlock code={advice.code} label="recording block" />}
+      </div>
+      <UncheckedItems items={unchecked.filter(({ defect }) => !defect)} />
+    </details>
+  );
+}
+
+function UncheckedItems({ items }: { items: readonly Unchecked[] }) {
+  return (
+    <ul>
+      {groupedByReason(items).map((group, at) => (
+        <UncheckedItem key={at} group={group} />
+      ))}
+    </ul>
   );
 }
 

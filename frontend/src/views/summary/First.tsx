@@ -25,7 +25,7 @@ export function First({ report }: { report: Report }) {
   const finding = toFix(report);
   const openFinding = usePage((page) => page.openFinding);
   if (!finding) return <p className="gd-first-none">No problem found.</p>;
-  const key = findingKeys(report.findings)[0] ?? finding.rule;
+  const key = findingKeys(report.findings)[report.findings.indexOf(finding)] ?? finding.rule;
   const where = ownPlace(finding.places);
   const { fix } = finding;
   return (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.hints import without_hints
 from tb_gpudiag.report.views.document import (
     CodePlace,
     Column,
@@ -21,14 +24,18 @@ PLACES_SHOWN = 5
 
 
 def findings(report: pb.Report | pb.JobReport, nothing: str = "No problem found.") -> Findings:
-    """Every finding, in the report's order. nothing: what to say if there is none."""
-    cards = tuple(_card(report, number) for number in range(1, len(report.findings) + 1))
+    """The findings about the job, in the report's order. nothing: what to say if there is none."""
+    shown = without_hints(report.findings)
+    fixes = report.plan.fixes[1:] if isinstance(report, pb.Report) else []
+    planned_us = {report.findings[fix.finding].title: fix.saving_us for fix in fixes}
+    cards = tuple(_card(shown, number, planned_us) for number in range(1, len(shown) + 1))
     return Findings("findings", "Findings", cards, nothing)
 
 
-def _card(report: pb.Report | pb.JobReport, number: int) -> FindingCard:
-    finding = report.findings[number - 1]
-    cost = _cost(finding, _planned_us(report, number - 1))
+def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float]) -> FindingCard:
+    """planned_us: what fixes save on top of those before them, by title; not the first one's."""
+    finding = shown[number - 1]
+    cost = _cost(finding, planned_us.get(finding.title, 0.0))
     facts = [Item(cost, "cost")] if cost else []
     facts += [Item(evidence.value, evidence.label) for evidence in finding.evidence]
     return FindingCard(
@@ -43,15 +50,9 @@ def _card(report: pb.Report | pb.JobReport, number: int) -> FindingCard:
             CodePlace(full_place(p), _cost_there(p), preposition(p)) for p in finding.places[:PLACES_SHOWN]
         ),
         fix=finding.fix.text,
-        code=_code(report, number),
+        code=_code(shown, number),
         url=finding.fix.url if finding.fix.url.startswith("https://") else "",
     )
-
-
-def _planned_us(report: pb.Report | pb.JobReport, finding: int) -> float:
-    """What the fix saves on top of those before it; 0 if the plan does not say, or begins with it."""
-    fixes = report.plan.fixes[1:] if isinstance(report, pb.Report) else []
-    return next((fix.saving_us for fix in fixes if fix.finding == finding), 0.0)
 
 
 def _cost(finding: pb.Finding, planned_us: float) -> str:
@@ -89,10 +90,10 @@ def _cost_there(where: pb.Place) -> str:
     return size_bytes(where.bytes) if where.bytes else ""
 
 
-def _code(report: pb.Report | pb.JobReport, number: int) -> str:
+def _code(shown: list[pb.Finding], number: int) -> str:
     """Code of the fix. Code that an earlier finding shows is not repeated."""
-    own = report.findings[number - 1].fix.code.rstrip("\n")
-    for earlier, finding in enumerate(report.findings[: number - 1], start=1):
+    own = shown[number - 1].fix.code.rstrip("\n")
+    for earlier, finding in enumerate(shown[: number - 1], start=1):
         if own and finding.fix.code.rstrip("\n") == own:
             return f"# same code as finding {earlier}"
     return own

@@ -7,8 +7,21 @@ from tb_gpudiag.report.views.document import Item, Lines, lines
 from tb_gpudiag.wording.format import count
 
 
-def unchecked(report: pb.Report | pb.JobReport) -> Lines:
-    """Rules that could not check, and what they lack. Rules that lack the same share an item."""
+def better_recording(report: pb.Report) -> Lines:
+    """What the recording lacks, and how to record all of it. Empty if it lacks nothing."""
+    advice = report.better_recording
+    items = (Item(advice.sentence),) if advice.sentence else ()
+    return Lines("better_recording", "A better recording", items, advice.code)
+
+
+def defects(report: pb.Report) -> Lines:
+    """Rules that could not check because they have a bug."""
+    items = [Item(rule.reason, f"{rule.rule} {rule.name}") for rule in report.unchecked if rule.defect]
+    return Lines("defects", "Could not check", tuple(items))
+
+
+def unchecked(report: pb.JobReport) -> Lines:
+    """Rules on a job that could not check, and what they lack. Rules that lack the same share an item."""
     rules_by_lack: dict[str, list[str]] = {}
     for rule in report.unchecked:
         lacks = f"{rule.reason}. {rule.how_to_record}" if rule.how_to_record else rule.reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.hints import without_hints
 from tb_gpudiag.report.views.document import Column, Table, table
 from tb_gpudiag.wording.format import count, time_us
 from tb_gpudiag.wording.vocabulary import LIMITERS, limiter_word
@@ -59,7 +60,7 @@ def overview(reports: Sequence[pb.Report]) -> Table | None:
             heading(report.trace),
             limiter(report),
             _first_finding(report),
-            ", ".join(dict.fromkeys(finding.rule for finding in report.findings[1:])),
+            ", ".join(dict.fromkeys(finding.rule for finding in without_hints(report.findings)[1:])),
         )
         for report in reports
     ]
@@ -67,6 +68,6 @@ def overview(reports: Sequence[pb.Report]) -> Table | None:
 
 
 def _first_finding(report: pb.Report) -> str:
-    for finding in report.findings:
+    for finding in without_hints(report.findings):
         return f"{pb.Finding.Severity.Name(finding.severity)} {finding.rule} {finding.title}"
     return "none"

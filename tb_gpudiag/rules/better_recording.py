@@ -1,0 +1,81 @@
+"""What the recording lacks, in one line, and one recipe that records all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.outcome import Outcome, RuleFinding
+from tb_gpudiag.rules.rule import NO_GPU, AnyRule, CannotTell, Finding, Severity
+from tb_gpudiag.rules.shared.recording_advice import for_recorders, record_again
+from tb_gpudiag.rules.shared.server_recording import for_server
+from tb_gpudiag.wording.format import count
+
+MOST_NAMED = 8
+"""More rules than this are counted, not named."""
+
+# Their findings say that a part was not recorded, or repeat the verdict.
+_OF_PARTS = frozenset({"GD901", "GD903", "GD905"})
+
+
+@dataclass(frozen=True)
+class BetterRecording:
+    """sentence: what this recording lacks. code: records all of it; "" if no recording does."""
+
+    sentence: str
+    code: str
+
+
+def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
+    """Put hints about the recording and rules that could not check into one line; None without any."""
+    hints = [found for found in outcome.findings if _is_hint(found)]
+    lacks = [(rule, answer) for rule, answer in outcome.unchecked if not answer.defect]
+    if not hints and not lacks:
+        return None
+    parts = _missing_parts(facts)
+    said = [f"Not recorded: {', '.join(parts)}."] if parts else []
+    said += _not_checked(lacks, on_cpu=facts.on_cpu)
+    said += [f"{hint.finding.title}." for hint in hints if hint.rule.id not in _OF_PARTS]
+    asks = bool(parts) or any(answer.how_to_record for _, answer in lacks if answer != NO_GPU)
+    read = not facts.recorded.unread_accelerator
+    return BetterRecording(" ".join(said), _recipe(facts) if asks and read else "")
+
+
+def _recipe(facts: Facts) -> str:
+    """How to record everything, with what recorded this trace."""
+    whole = for_recorders(Finding("", "", record_again("")), {facts.trace.metadata.recorder})
+    whole = for_server(whole, facts.job.server)
+    return whole.fix.code if isinstance(whole, Finding) else ""
+
+
+def _is_hint(found: RuleFinding) -> bool:
+    """Whether the finding is only about the recording: there is nothing to fix in the job."""
+    return found.rule.family == "recording" and found.severity == Severity.INFO
+
+
+def _missing_parts(facts: Facts) -> list[str]:
+    """The parts of a trace that this one lacks."""
+    recorded = facts.recorded
+    if facts.trace.kind != "trace":
+        return []
+    known = {
+        "GPU activity": facts.device is not None or facts.on_cpu or recorded.unread_accelerator,
+        "steps": recorded.steps or facts.job.server is not None,
+        "operators": recorded.operators,
+        "Python stacks": recorded.stacks,
+        "shapes": recorded.shapes,
+        "memory": recorded.memory,
+    }
+    return [part for part, there in known.items() if not there]
+
+
+def _not_checked(lacks: Sequence[tuple[AnyRule, CannotTell]], *, on_cpu: bool) -> Iterator[str]:
+    """Which rules could not check. A job on the CPU does not lack a GPU: rules about it are counted apart."""
+    of_gpu = sum(answer == NO_GPU for _, answer in lacks) if on_cpu else 0
+    if of_gpu:
+        yield f"{count(of_gpu, 'rule')} about GPUs did not apply."
+    others = [rule.id for rule, answer in lacks if not on_cpu or answer != NO_GPU]
+    if others:
+        named = f": {', '.join(others)}" if len(others) <= MOST_NAMED else ""
+        yield f"{count(len(others), 'rule')} could not check{named}."

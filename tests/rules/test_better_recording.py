@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.better_recording import BetterRecording, better_recording
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.wording.good_recording import RECORDING
+from tests.builder import BASE_NS, EPOCH_NS, TraceBuilder
+from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
+
+
+def _better(trace: TraceBuilder, folder: Path) -> BetterRecording:
+    facts = facts_of(trace, folder)
+    found = better_recording(run_rules(facts, RULES), facts)
+    assert found is not None
+    return found
+
+
+def test_names_what_was_not_recorded_and_the_rules_that_need_it(tmp_path: Path) -> None:
+    found = _better(one_gap(lambda main, at, us: main.op("aten::x", at=at, us=us), 100), tmp_path)
+    assert found.sentence.startswith("Not recorded: shapes, memory. ")
+    assert "GD401" in found.sentence
+    assert found.code == RECORDING
+
+
+def test_says_what_else_the_hints_say(tmp_path: Path) -> None:
+    """A kernel without a launch is no missing part, and no problem of the job."""
+    trace = healthy()
+    trace.kernel("alone", at=1110, us=20)
+    found = _better(trace, tmp_path)
+    assert "of the GPU work has no launch in the trace." in found.sentence
+
+
+def test_a_job_on_the_cpu_lacks_no_gpu(tmp_path: Path) -> None:
+    found = _better(without_gpu(), tmp_path)
+    assert "Not recorded: GPU" not in found.sentence
+    assert "rules about GPUs did not apply." in found.sentence
+    assert "the diagnosis is about the host" not in found.sentence  # the verdict says it
+
+
+def test_many_rules_are_counted(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.thread().launch("gemm", at=0, us=5, runs_at=10, runs_us=5)
+    assert "rules could not check." in _better(trace, tmp_path).sentence
+
+
+def test_no_recipe_records_what_is_not_read(tmp_path: Path) -> None:
+    trace = without_gpu()
+    at = (EPOCH_NS - BASE_NS) / 1_000 + 200
+    trace.raw({"ph": "X", "cat": "mtia_ccp_events", "name": "run", "pid": 1, "tid": 2, "ts": at, "dur": 50})
+    assert _better(trace, tmp_path).code == ""
