@@ -97,7 +97,7 @@ def _waits_ns(host: Host, window: Window) -> Int64:
     """Durations of the reads of one value that waited for a GPU; none if those are too few to tell."""
     events = host.events
     operator = events.category == Category.CPU_OP
-    reads = match(events, operators.READ_VALUE) & operator & ~host.tree.any_below(operator)
+    reads = host.tree.outermost_of(match(events, operators.READ_VALUE) & operator)
     long_ns: Int64 = events.duration_ns[reads & (events.duration_ns >= _WAITS_NS)]
     enough = len(long_ns) >= _FEWEST_READS and int(long_ns.sum()) >= _LEAST_WAITING * window.duration_ns
     return long_ns if enough else np.zeros(0, np.int64)

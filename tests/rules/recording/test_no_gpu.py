@@ -68,6 +68,13 @@ def reads(main: HostThread, *lengths_us: float) -> None:
         main.op("aten::_local_scalar_dense", at=i * 100_000 + 11, us=us)
 
 
+def reads_that_copy(main: HostThread) -> None:
+    """As Apple's GPUs do it: a read makes a tensor on the CPU and copies into it."""
+    reads(main, 40_000, 30_000)
+    for i in range(2):
+        main.op("aten::empty", at=i * 100_000 + 12, us=1)
+
+
 def copies(main: HostThread, number: int, settings: dict[str, list[str]]) -> None:
     for i in range(number):
         main.op("aten::_to_copy", at=i * 100 + 1, us=50, shapes=[[8, 8]], types=["float"], more=settings)
@@ -76,6 +83,7 @@ def copies(main: HostThread, number: int, settings: dict[str, list[str]]) -> Non
 USES: dict[str, Act] = {
     "memory of a GPU": lambda main: main.alloc(512, at=5),
     "values that are read in milliseconds": lambda main: reads(main, 40_000, 30_000),
+    "values that are copied in milliseconds": reads_that_copy,
     "Apple's convolution": lambda main: main.op("aten::_mps_convolution", at=5, us=20),
     "Apple's attention": lambda main: main.op("aten::_scaled_dot_product_attention_math_for_mps", at=5, us=9),
     "cuDNN's convolution": lambda main: main.op("aten::cudnn_convolution", at=5, us=20),
