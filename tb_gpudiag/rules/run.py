@@ -75,7 +75,8 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     ]
     replay = _replay_if_needed(facts, found)
     found = [replace(f, finding=with_saving(f.finding, facts, replay)) for f in found]
-    found.sort(key=lambda f: (_place(f, seen=facts.device is not None), _rank(f, window_ns, facts.memory)))
+    seen, replayed = facts.device is not None, replay is not None
+    found.sort(key=lambda f: (_place(f, seen=seen), _rank(f, window_ns, facts.memory, replayed=replayed)))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
 
@@ -120,17 +121,18 @@ def _place(found: RuleFinding, *, seen: bool) -> int:
 
 
 def _rank(
-    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]
+    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory], *, replayed: bool
 ) -> tuple[bool, float, float, int, int, str]:
     """Sort by what a fix surely saves, if that can be seen, then by what it may save of the job's time, or
-    frees of its memory."""
+    frees of its memory. Without a replay nothing is sure but for copies and kernels, however small: they do
+    not come before what likely saves more."""
     finding = found.finding
     saved_ns, likely_ns = _saved(finding)
     sure = saved_ns / max(1, window_ns)
     likely = max(likely_ns / max(1, window_ns), _held_share(finding, memories))
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and likely < LEAST_SEEN
     hint = sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen)
-    seen = sure if sure >= LEAST_SEEN else 0.0
+    seen = sure if replayed and sure >= LEAST_SEEN else 0.0
     return hint, -seen, -likely, -finding.cost_ns, -found.severity, found.rule.id
 
 

@@ -26,7 +26,8 @@ MOST_STARTS = 0.10
 LEAST_MARGIN = 0.05
 
 # On a CPU, what remains gets faster, too: caches stay warm, and threads do not sleep. After the fix of four
-# in five real jobs, it took at least this share of its time.
+# in five real jobs, it took at least this share of its time. But the rest gains no more than the fix removes:
+# 5% of logging does not make the other 95% twice as fast.
 REST_TAKES = 0.5
 
 # A fix that saves less than this share of the window on top of those before it does not belong in the plan:
@@ -118,8 +119,9 @@ def _bounded(replay: Replay, finding: Finding) -> Saving:
 
 def _on_cpu(cost_ns: int, window_ns: int) -> Saving:
     """All of the cost, and the rest gets faster, too."""
-    rest_ns = max(0, window_ns - cost_ns)
-    return Saving(0, window_ns - round(REST_TAKES * rest_ns), "estimate")
+    cost_ns = min(cost_ns, window_ns)
+    faster_ns = min(round((1 - REST_TAKES) * (window_ns - cost_ns)), cost_ns)
+    return Saving(0, cost_ns + faster_ns, "estimate")
 
 
 def _inside(saving: Saving, window_ns: int) -> Saving:

@@ -18,6 +18,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Rule,
     RuleAnswer,
+    Saving,
     Severity,
 )
 from tb_gpudiag.rules.run import ABOUT_TIME, ONLY_FIRST_RUN, run_rules
@@ -137,6 +138,13 @@ def test_findings_rank_by_what_their_fix_surely_saves_if_that_can_be_seen() -> N
     order = [f.rule.id for f in outcome.findings]
     assert order == ["GD997", "GD995", "GD994", "GD993", "GD992", "GD996", "GD991"]
     assert [planned.finding for planned in outcome.plan] == [0, 2]  # the others remove the same time
+
+
+def test_without_a_replay_what_is_sure_does_not_come_before_what_likely_saves_more(facts: Facts) -> None:
+    copy = replace(_finding(40_000), saving=Saving(30_000, 40_000, "estimate"))
+    outcome = run_rules(facts, [_rule(1, replace(copy, cost_ns=0)), _rule(2, _finding(300_000))])
+    assert not outcome.plan
+    assert [f.rule.id for f in outcome.findings] == ["GD992", "GD991"]
 
 
 def test_without_a_steady_state_no_rule_about_time_is_asked() -> None:

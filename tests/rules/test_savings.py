@@ -48,6 +48,16 @@ def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
     assert trusted_replay(facts_of(without_gpu())) is None
 
 
+@pytest.mark.parametrize(("cost", "most"), [(50, 100), (600, 800), (1000, 1000)])
+def test_on_a_cpu_the_rest_gains_no_more_than_the_fix_removes(cost: int, most: int) -> None:
+    facts = facts_of(without_gpu())
+    window_ns = facts.window.duration_ns
+    found = with_saving(Finding("", "", Fix(""), cost_ns=cost * window_ns // 1000), facts, None)
+    assert found.saving is not None
+    assert (found.saving.low_ns, found.saving.high_ns) == (0, most * window_ns // 1000)
+    assert bool(found.saving.beyond) is (most > cost)
+
+
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())

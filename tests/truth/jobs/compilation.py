@@ -11,7 +11,7 @@ from tests.truth.job import job
 from tests.truth.parts import mlp, rows, trainer
 
 
-@job(limiters="python", rules="GD104", timed=6)
+@job(limiters="compile", rules="GD104", timed=6)
 def recompile_each_step(fixed: bool) -> Iterator[None]:
     """Each batch has another size, and the model is compiled for fixed shapes; fixed: one size."""
     torch._dynamo.config.cache_size_limit = 1_000
@@ -25,7 +25,7 @@ def recompile_each_step(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="python", rules="GD104", timed=6)
+@job(limiters="compile", rules="GD104", timed=6)
 def compile_each_step(fixed: bool) -> Iterator[None]:
     """`torch.compile` inside the loop; fixed: before it."""
     model = mlp(depth=8)
@@ -42,7 +42,7 @@ def compile_each_step(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="python", rules="GD104 GD102", functions="trace_each_step", timed=12)
+@job(limiters="compile python", rules="GD104 GD102", functions="trace_each_step", timed=12)
 def trace_each_step(fixed: bool) -> Iterator[None]:
     """`torch.jit.trace` inside the loop; fixed: before it."""
     model = mlp(width=256, depth=20)
