@@ -330,9 +330,15 @@ class Trace:
     status: Status
     events_read: int  # whole elements of traceEvents, of all phases
     malformed_events: int  # skipped
-    start_ns: int  # timestamp of the earliest event: add it (and base_time_ns) to get absolute times
+    start_ns: int  # timestamp of the earliest event
     kind: FileKind = "trace"
     segments: Segments | None = None  # of a snapshot
     notes: list[str] = field(default_factory=list)  # what was skipped or repaired, one line each
     credentials: Mapping[Credential, int] = field(default_factory=dict)  # how often each is in the file
     counters: list[Counter] = field(default_factory=list)  # most samples first; bounded
+
+    @property
+    def origin_ns(self) -> int:
+        """Unix time of the earliest event; 0 if it is not within 146 years of 1970, as no clock's is."""
+        found = self.metadata.base_time_ns + self.start_ns
+        return found if abs(found) < 2**62 else 0

@@ -13,8 +13,12 @@ from tb_gpudiag.facts.memory.sites import floor_table
 
 
 def assert_invariants(facts: Facts) -> None:
-    """Check that the ledger covers the idle time exactly, that the accounts and the main thread's spans cover
-    the step window exactly, and that kinds and owners add up to the peak of each device's memory."""
+    """Check that the step window is in the recording, that the ledger covers the idle time exactly, that the
+    accounts and the main thread's spans cover the step window exactly, and that kinds and owners add up to
+    the peak of each device's memory."""
+    recorded = facts.recorded_window
+    assert recorded.start_ns <= facts.window.start_ns <= facts.window.end_ns <= recorded.end_ns
+    assert facts.window.duration_ns > 0 or not facts.devices
     for device in facts.devices:
         _assert_ledger(facts, device)
         _assert_accounts(facts, device)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import random
+import signal
 import sys
+import time
+import traceback
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.fuzz.mutate import made
+
 CORPUS = Path(__file__).with_name("corpus")
-FOUND = Path("build/fuzz")
+FOUND = Path(__file__).resolve().parents[2] / "build" / "fuzz"
 MOST_BYTES = 16_384
 MOST_SECONDS_EACH = 20  # for one input: longer is a hang
 
@@ -19,14 +27,21 @@ def main() -> None:
     parser.add_argument("target")
     parser.add_argument("files", nargs="*", type=Path, help="run the target on these, and do not fuzz")
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument(
+        "--blind", action="store_true", help="without coverage, so without atheris, and faster"
+    )
+    parser.add_argument("--seed", type=int, help="of the first input, with --blind; else the time decides")
     arguments = parser.parse_args()
-    if not arguments.files:
-        _fuzz(arguments.target, arguments.seconds)
-        return
-    from tests.fuzz.targets import TARGETS
+    if arguments.files:
+        from tests.fuzz.targets import TARGETS
 
-    for file in arguments.files:
-        TARGETS[arguments.target](file.read_bytes())
+        for file in arguments.files:
+            TARGETS[arguments.target](file.read_bytes())
+    elif arguments.blind:
+        first = time.time_ns() if arguments.seed is None else arguments.seed
+        sys.exit(_fuzz_blindly(arguments.target, arguments.seconds, first))
+    else:
+        _fuzz(arguments.target, arguments.seconds)
 
 
 def _fuzz(name: str, seconds: int) -> None:
@@ -37,11 +52,10 @@ def _fuzz(name: str, seconds: int) -> None:
         sys.exit("fuzz: atheris is not installed (pip install atheris; there are wheels for Linux)")
     with atheris.instrument_imports(include=["tb_gpudiag"]):
         from tests.fuzz.targets import TARGETS
-    from tests.fuzz.mutate import mutated
 
     def mutate(content: bytes, most_bytes: int, seed: int) -> bytes:
         draw = random.Random(seed)
-        changed = atheris.Mutate(content, most_bytes) if draw.random() < 0.3 else mutated(content, seed)
+        changed = atheris.Mutate(content, most_bytes) if draw.random() < 0.3 else made(name, content, seed)
         return bytes(changed[:most_bytes])
 
     found, growing = FOUND / name, FOUND / f"{name}-corpus"
@@ -58,6 +72,47 @@ def _fuzz(name: str, seconds: int) -> None:
     command = [sys.argv[0], *options, str(growing), str(CORPUS / name)]
     atheris.Setup(command, TARGETS[name], custom_mutator=mutate)
     atheris.Fuzz()
+
+
+def _fuzz_blindly(name: str, seconds: int, first: int) -> int:
+    """Run the target on one input after the other, and keep those that fail. Return 1 if one did."""
+    from tests.fuzz.targets import TARGETS
+
+    found = FOUND / name
+    found.mkdir(parents=True, exist_ok=True)
+    running = found / "running"  # what is left of a process that a sanitizer ends
+    signal.signal(signal.SIGALRM, _hangs)
+    begin, count, failures = time.monotonic(), 0, set()
+    for content in _inputs(name, first):
+        if time.monotonic() > begin + seconds:
+            break
+        running.write_bytes(content)
+        count += 1
+        try:
+            signal.alarm(MOST_SECONDS_EACH)
+            TARGETS[name](content)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            failure = (type(error).__name__, where.filename, where.lineno)
+            if failure not in failures:
+                (found / f"failed-{zlib.crc32(content):08x}").write_bytes(content)
+                traceback.print_exc()
+            failures.add(failure)
+        finally:
+            signal.alarm(0)
+    running.unlink(missing_ok=True)
+    print(f"fuzz: {name}: {count:,} inputs from seed {first}, {len(failures)} kinds of failures")
+    return 1 if failures else 0
+
+
+def _inputs(name: str, first: int) -> Iterator[bytes]:
+    corpus = [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]
+    for seed in itertools.count(first):
+        yield made(name, random.Random(seed).choice(corpus), seed)[:MOST_BYTES]
+
+
+def _hangs(*_: object) -> None:
+    raise TimeoutError(f"more than {MOST_SECONDS_EACH} s")
 
 
 if __name__ == "__main__":

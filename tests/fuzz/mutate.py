@@ -7,6 +7,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tests.fuzz.tiny import tiny_recording
+
+TINY_SHARE = 0.6
+"""So many of the traces are tiny recordings: these have found more than mutations of larger ones."""
+
 MOST_CHANGES = 4
 
 # Borders of integers and floats, times before and after any recording, and forms that writers have used.
@@ -28,6 +33,24 @@ OTHERS: tuple[Any, ...] = (None, True, [], {}, [[]], {"": {}})
 
 Slot = tuple[Any, Any]
 """A container and the key or index of one value in it."""
+
+
+def made(target: str, content: bytes, seed: int) -> bytes:
+    """Return an input for a target: a file of its corpus, changed, or for traces a tiny recording."""
+    draw = random.Random(seed)
+    if target == "trace" and draw.random() < TINY_SHARE:
+        content = tiny_recording(draw)
+        return mutated(content, seed) if draw.random() < 0.1 else content
+    changed = mutated(content, seed)
+    return changed if changed != content else _with_other_bytes(content, draw)
+
+
+def _with_other_bytes(content: bytes, draw: random.Random) -> bytes:
+    """Change bytes of what is no JSON, or cut it off."""
+    changed = bytearray(content)
+    for _ in range(draw.randint(1, MOST_CHANGES) if content else 0):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    return bytes(changed[: draw.randrange(len(changed))] if content and draw.random() < 0.2 else changed)
 
 
 def mutated(content: bytes, seed: int) -> bytes:

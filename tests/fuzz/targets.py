@@ -44,6 +44,7 @@ from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.facts.invariants import assert_invariants
 from tests.plugin.server import Server
+from tests.report.laws import assert_report_laws
 from tests.simulator import simulate
 from tests.simulator.scenarios import SMALL
 from tests.trace.support import both_ways, same_trace
@@ -131,6 +132,7 @@ def _diagnose(content: bytes, name: str) -> None:
         with _rules_may_not_crash():
             file = find_traces(str(path)).files[0]
             report = build_report(facts, file)
+    assert_report_laws(report)
     made = build_digest(facts, report, file)
     assert from_bytes(to_bytes(made)).about == made.about
     assert to_json(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.__main__ import CORPUS
 from tests.fuzz.mutate import mutated
 from tests.fuzz.targets import TARGETS
+from tests.fuzz.tiny import tiny_recording
 
 FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file())
 DOCUMENTS = [path for path in FILES if path.parent.name in {"trace", "timeline", "snapshot"}]
@@ -28,6 +30,13 @@ def test_corpus(file: Path) -> None:
 @settings(max_examples=30)
 def test_mutations_of_the_corpus(file: Path, seed: int) -> None:
     TARGETS[file.parent.name](mutated(file.read_bytes(), seed))
+
+
+@pytest.mark.slow
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=60)
+def test_tiny_recordings(draw: random.Random) -> None:
+    TARGETS["trace"](tiny_recording(draw))
 
 
 def test_every_target_has_a_corpus() -> None:

@@ -100,7 +100,7 @@ def _about(
         "kind": trace.kind,
         "host": one_line(trace.metadata.host_name, _LONGEST_NAME) or report.trace.host,
         "groups": _groups(facts),
-        "origin_ns": trace.metadata.base_time_ns + trace.start_ns,
+        "origin_ns": trace.origin_ns,
         "recording_ns": facts.recording.duration_ns,
         "window_start_ns": facts.window.start_ns,
         "window_end_ns": facts.window.end_ns,

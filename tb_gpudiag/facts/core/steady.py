@@ -105,11 +105,13 @@ def _completed(start: Int64, end_ns: int, work: Work) -> Int64:
 def _without_steps(recorded: Window, steps: Steps, repeats: bool, work: Work, ledger: Ledger) -> Steady:
     last_ns = int(work.end_ns.max(initial=recorded.start_ns))
     end_ns = last_ns if recorded.start_ns < last_ns < recorded.end_ns else recorded.end_ns
-    begins_ns = _spoiled_until(ledger, recorded)
+    begins_ns = _spoiled_until(ledger, Window(recorded.start_ns, end_ns))
     first_run_ns = _idle(ledger, recorded, Cause.INITIALIZATION)
     cold = first_run_ns >= SPOILED_SHARE * recorded.duration_ns
     if cold and not repeats and end_ns - begins_ns < MOST * recorded.duration_ns:
         return Steady(recorded, steps, only_first_run=True, first_run_ns=first_run_ns)
+    if begins_ns >= end_ns:  # no part of it is steady: it is judged as it is
+        return Steady(recorded, steps)
     return _left_out(recorded, ledger, Window(begins_ns, end_ns), steps)
 
 

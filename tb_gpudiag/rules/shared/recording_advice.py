@@ -121,8 +121,8 @@ def little_work(facts: Facts) -> str:
         return ""
     account, pieces = device.window_account, len(device.busy.work)
     busy_ns = int(account.computing_ns[0] + account.communicating_ns[0] + account.copying_ns[0])
-    window_ns = int(account.end_ns[0] - account.start_ns[0])
-    if pieces >= FEWEST_WORK or busy_ns >= LEAST_BUSY_NS or busy_ns >= MOST_BUSY * window_ns:
+    recorded_ns = facts.recorded_window.duration_ns  # its steady part may be that little work alone
+    if pieces >= FEWEST_WORK or busy_ns >= LEAST_BUSY_NS or busy_ns >= MOST_BUSY * recorded_ns:
         return ""
     verb = "was" if pieces == 1 else "were"
     return f"{count(pieces, 'kernel or copy', 'kernels and copies')} ({time_ns(busy_ns)}) {verb} recorded"

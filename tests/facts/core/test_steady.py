@@ -132,6 +132,28 @@ def test_blocking_on_recorded_work_is_not_earlier_work() -> None:
     assert Cause.UNRECORDED not in causes(facts_of(trace))
 
 
+def test_waiting_after_the_last_gpu_work_leaves_the_window_as_it_is() -> None:
+    trace = TraceBuilder()
+    trace.kernel("only", at=1 * MS, us=10)
+    trace.thread().sync(at=2 * MS, us=100 * MS)
+    facts = facts_of(trace)
+    assert (facts.window.start_ns, facts.window.duration_ns) == (1_000_000, 10_000)
+    verdict = find_verdict(facts)
+    assert verdict.limiter == "unknown"
+    assert "too little" in verdict.sentence
+
+
+def test_a_recording_without_a_steady_part_is_judged_as_it_is() -> None:
+    trace = TraceBuilder(devices=("a", "b"))
+    main = trace.thread()
+    trace.kernel("first", at=0, us=20, device=0)
+    main.sync(at=50, us=100 * MS)
+    trace.kernel("on another GPU", at=40 * MS, us=10, device=1)
+    facts = facts_of(trace)
+    assert Cause.UNRECORDED in causes(facts)
+    assert facts.window == facts.recorded_window
+
+
 def test_host_time_after_the_last_gpu_work_is_not_waiting() -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -8,42 +8,15 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building import device_messages, trace_message
 from tb_gpudiag.rules.all import RULES
 from tests.builder import GENERATIONS, Generation, TraceBuilder
+from tests.report.laws import assert_report_laws
 from tests.report.reports import report_of, slow_loader
-
-
-def _us(times: object) -> float:
-    return sum(time.us for time in times)  # type: ignore[attr-defined]
-
-
-def assert_it_adds_up(report: pb.Report) -> None:
-    """Check that causes add up to the idle time, and all parts to the step window and to each step."""
-    for device in report.devices:
-        assert device.busy_us + device.idle_us == pytest.approx(device.span_us, abs=1e-6)
-        assert _us(device.idle_by_cause) == pytest.approx(device.idle_us, abs=1e-6)
-        assert _us(device.idle_by_trigger) == pytest.approx(device.idle_us, abs=1e-6)
-        assert _us(device.window_idle_by_cause) == pytest.approx(device.window_idle_us, abs=1e-6)
-        worked = device.window_computing_us + device.window_copying_us + device.window_communicating_us
-        assert worked + device.window_idle_us == pytest.approx(device.window_us, abs=1e-6)
-        for step in device.step_accounts:
-            worked = step.computing_us + step.copying_us + step.communicating_us
-            assert worked + _us(step.idle_by_cause) == pytest.approx(step.duration_us, abs=1e-6)
-        if device.step_accounts:
-            slices = sum(step.duration_us for step in device.step_accounts)
-            assert slices == pytest.approx(device.window_us, abs=1e-6)
-        # No two findings claim the same time: costs of kernel findings (GD5xx) fit into the computing time,
-        # all other costs into the rest.
-        if len(report.devices) == 1:
-            kernels = sum(f.cost_us for f in report.findings if f.rule.startswith("GD5"))
-            others = sum(f.cost_us for f in report.findings) - kernels
-            assert kernels <= device.window_computing_us + 1e-6
-            assert others <= device.window_us - device.window_computing_us + 1e-6
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_it_adds_up_in_every_generation(generation: Generation, tmp_path: Path) -> None:
     trace = TraceBuilder(generation)
     trace.recording = slow_loader().recording
-    assert_it_adds_up(report_of(trace, tmp_path))
+    assert_report_laws(report_of(trace, tmp_path))
 
 
 def test_the_report_has_the_figures_of_the_trace(tmp_path: Path) -> None:
@@ -177,7 +150,9 @@ def test_without_recorded_steps_the_report_has_inferred_steps(tmp_path: Path) ->
     )
     for step in found.accounts:
         worked = step.computing_us + step.copying_us + step.communicating_us
-        assert worked + _us(step.idle_by_cause) == pytest.approx(step.duration_us, abs=1e-6)
+        assert worked + sum(part.us for part in step.idle_by_cause) == pytest.approx(
+            step.duration_us, abs=1e-6
+        )
 
 
 def test_with_recorded_steps_none_are_inferred(tmp_path: Path) -> None:
