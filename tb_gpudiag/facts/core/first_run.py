@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import coverage, union
+from tb_gpudiag.facts.core.intervals import coverage, places_of_each, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
@@ -86,9 +86,9 @@ def _operators_around(events: Events, calls: Int64) -> Int64:
     operators = events.where(Category.CPU_OP)
     operators = operators[events.duration_ns[operators] >= ONE_TIME_NS]
     found = [np.zeros(0, np.int64)]
-    for thread in np.unique(events.thread[calls]):
-        own = calls[events.thread[calls] == thread]
-        around = operators[events.thread[operators] == thread]
+    of_thread = dict(places_of_each(events.thread[operators]))
+    for thread, places in places_of_each(events.thread[calls]):
+        own, around = calls[places], operators[of_thread.get(thread, operators[:0])]
         spent = coverage(
             union(events.start_ns[own], events.end_ns[own]), events.start_ns[around], events.end_ns[around]
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, places_of_each, union
 from tb_gpudiag.facts.core.launches import UNRECORDED_NS, Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
@@ -271,8 +271,8 @@ class _Queue:
 def _queues(work: Work) -> dict[int, _Queue]:
     """Return the queue of each stream, and under NONE the queue of all streams together."""
     linked = work.by_launch
-    stream = work.events.stream[work.event[linked]]
-    queues = {one: _Queue(work, linked[stream == one]) for one in np.unique(stream).tolist()}
+    streams = places_of_each(work.events.stream[work.event[linked]])
+    queues = {stream: _Queue(work, linked[own]) for stream, own in streams}
     return {**queues, NONE: _Queue(work, linked)}
 
 

@@ -8,7 +8,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.captures import Captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.intervals import Window, expand, union
+from tb_gpudiag.facts.core.intervals import Window, expand, places_of_each, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
@@ -72,9 +72,7 @@ class HostTime:
         no_event = np.full(len(start), NONE, np.int64)
         undecided = np.full(len(start), UNDECIDED, np.uint8)
         asked = CauseSpans(start, end, undecided, gap.astype(np.int64), no_event, thread)
-        spans = CauseSpans.join(
-            [self._cut(asked.take(thread == one), one) for one in np.unique(thread).tolist()]
-        )
+        spans = CauseSpans.join([self._cut(asked.take(own), one) for one, own in places_of_each(thread)])
         for other in self._threads:
             asks = (spans.cause == UNDECIDED) & (spans.thread != other)
             if not asks.any():

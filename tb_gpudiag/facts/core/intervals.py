@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 
@@ -73,6 +76,16 @@ def groups(*columns: Int64) -> tuple[Int64, Int64]:
         _, first, number = np.unique(both, return_index=True, return_inverse=True)
         number = number.reshape(-1)
     return number, first
+
+
+def places_of_each(values: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, Int64]]:
+    """Yield each different value, ascending, with the indices at which it is, ascending. One sort finds all:
+    to compare the array with each value takes quadratic time where a trace has many threads or streams."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    borders = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True])
+    for low, high in pairwise(borders.tolist() if len(values) else []):
+        yield int(ordered[low]), order[low:high]
 
 
 def union(start: Int64, end: Int64) -> Intervals:

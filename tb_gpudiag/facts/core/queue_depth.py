@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.intervals import Window, places_of_each
 from tb_gpudiag.facts.core.launches import Work
 
 # CUDA queues about this many launches before the next one blocks (1,024 on the GPUs that were measured).
@@ -73,6 +72,12 @@ class Queue:
         """Number of pieces of work that were launched before the recording."""
         return int((self.call == NONE).sum())
 
+    def waits_in(self, window: Window) -> Bool:
+        """Mask of the launches that waited in the window, shape (q,)."""
+        start, end = np.maximum(self.issued_ns, window.start_ns), np.minimum(self.begun_ns, window.end_ns)
+        found: Bool = end > start
+        return found
+
     @cached_property
     def depth(self) -> Depth:
         waited = self.begun_ns > self.issued_ns
@@ -107,24 +112,25 @@ def stream_queues(work: Work, recording: Window) -> list[Queue]:
     first = np.zeros(len(work), np.bool_)
     first[np.flatnonzero(linked)[np.unique(work.launch[linked], return_index=True)[1]]] = True
     issued = np.minimum(np.where(linked, work.launch_end_ns, recording.start_ns), begun)
-    stream = work.stream_key
-    order = np.argsort(stream, kind="stable")
-    borders = np.flatnonzero(np.r_[True, stream[order][1:] != stream[order][:-1], True])
+    kept = np.flatnonzero(first | _before_any_launch(work))
     found = []
-    for low, high in pairwise(borders.tolist() if len(work) else []):
-        members = order[low:high]
+    for _, places in places_of_each(work.stream_key[kept]):
+        members = kept[places]
         some = work.event[members[0]]
-        members = members[first[members] | _before_any_launch(linked[members])]
-        if len(members):
-            device, number = int(events.device[some]), int(events.stream[some])
-            found.append(Queue(device, number, work.launch[members], issued[members], begun[members]))
+        device, number = int(events.device[some]), int(events.stream[some])
+        found.append(Queue(device, number, work.launch[members], issued[members], begun[members]))
     return found
 
 
-def _before_any_launch(linked: Bool) -> Bool:
-    """Mask of the work before the first one with a launch in the trace. linked: a stream's work in order."""
-    before: Bool = np.cumsum(linked) == 0
-    return before if linked.any() else np.zeros_like(before)
+def _before_any_launch(work: Work) -> Bool:
+    """Mask of the work that precedes the first one of its stream with a launch in the trace."""
+    linked = np.flatnonzero(work.linked)
+    streams, first = np.unique(work.stream_key[linked], return_index=True)
+    found = np.zeros(len(work), np.bool_)
+    if len(streams):
+        at = np.minimum(np.searchsorted(streams, work.stream_key), len(streams) - 1)
+        found = (streams[at] == work.stream_key) & (np.arange(len(work)) < linked[first[at]])
+    return found
 
 
 def full_queue(work: Work, blocking: Int64) -> FullQueue:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.vocabulary.kernel_families import Family
@@ -37,8 +38,9 @@ def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:
     matmuls = np.zeros(len(kernels.event), np.bool_)
     found = [np.zeros(0, np.int64)]
     batched = _launched_by_batched_matmul(kernels, host)
-    for stream in np.unique(events.stream[kernels.event[kernels.softmax]]):
-        own = np.flatnonzero(events.stream[kernels.event] == stream)
+    for _, own in places_of_each(events.stream[kernels.event]):
+        if not kernels.softmax[own].any():
+            continue
         matmul = np.flatnonzero(kernels.matrix[own] | (kernels.family[own] == Family.COLLECTIVE))
         at = np.flatnonzero(kernels.softmax[own])
         after = np.searchsorted(matmul, at)

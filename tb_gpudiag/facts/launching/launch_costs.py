@@ -15,7 +15,15 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.intervals import MOST_RANGES, Intervals, ShownRanges, Window, coverage, distinct
+from tb_gpudiag.facts.core.intervals import (
+    MOST_RANGES,
+    Intervals,
+    ShownRanges,
+    Window,
+    coverage,
+    distinct,
+    places_of_each,
+)
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.threads import NOTHING
@@ -124,11 +132,14 @@ def _on_the_way(
     """Return the dispatch and the Python time before each call, shape of `calls` each."""
     events, host = work.events, host_time.host
     every = distinct(work.launch[work.linked])
-    every = every[np.lexsort((events.start_ns[every], events.thread[every]))]
+    every = every[np.argsort(events.start_ns[every], kind="stable")]
+    launching = set(np.unique(events.thread[calls]).tolist())
     in_call = events.among(*CALL_CATEGORIES)
     dispatch_ns, python_ns = np.zeros(len(calls), np.int64), np.zeros(len(calls), np.int64)
-    for thread in np.unique(events.thread[calls]).tolist():
-        own = every[events.thread[every] == thread]
+    for thread, places in places_of_each(events.thread[every]):
+        if thread not in launching:
+            continue
+        own = every[places]
         called = events.start_ns[own]
         returned = np.maximum.accumulate(np.r_[window.start_ns, events.end_ns[own][:-1]])
         free_from = np.minimum(returned, called)

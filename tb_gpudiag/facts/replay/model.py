@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import distinct, numbered
+from tb_gpudiag.facts.core.intervals import distinct, numbered, places_of_each
 from tb_gpudiag.facts.core.launches import TURNAROUND_NS, Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
@@ -161,10 +161,11 @@ def _recorded(work: Work, event: Int64, start: Int64, end: Int64, target: Int64)
     records = np.flatnonzero(match(events, EVENT_RECORD) & events.among(*CALL_CATEGORIES))
     linked = work.by_launch
     found: Int64 = target.copy()
-    for thread in np.unique(events.thread[event[waits]]):
-        own = np.flatnonzero(waits)
-        own = own[events.thread[event[own]] == thread]
-        times = np.sort(events.start_ns[records[events.thread[records] == thread]])
+    waiting = np.flatnonzero(waits)
+    of_thread = dict(places_of_each(events.thread[records]))
+    for thread, places in places_of_each(events.thread[event[waiting]]):
+        own = waiting[places]
+        times = np.sort(events.start_ns[records[of_thread.get(thread, records[:0])]])
         at = np.searchsorted(times, start[own], side="right") - 1
         own, recorded = own[at >= 0], times[at[at >= 0]]
         last = np.searchsorted(work.launch_start_ns[linked], recorded, side="right") - 1

@@ -6,6 +6,7 @@ A plain loop. NumPy is as fast only where few calls wait for work that was launc
 from __future__ import annotations
 
 from bisect import bisect_left
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -43,6 +44,9 @@ class _Run:
         self._full_queue_target, self._full_queue_call = calls.full_queue
         self._lines = streams.lines
         self._done = [0] * len(self._lines)  # work of each stream that has been run
+        # The call of each stream's next work, and the stream: of many streams, few have work to run.
+        self._next = [(calls[0], number) for number, (calls, _) in enumerate(self._lines) if calls]
+        heapify(self._next)
         self._now = int(calls.start_ns[0]) - int(between[0]) if len(between) else 0
         self._returned = [0] * len(between)
         self.begun = [0] * len(between)
@@ -84,12 +88,17 @@ class _Run:
 
     def _run_work(self, end: int) -> None:
         """Run the work of calls before `end`, stream by stream, until the times of all streams agree."""
+        due = []
+        while self._next and self._next[0][0] < end:
+            due.append(heappop(self._next)[1])
         parts = []
-        for number, (calls, line) in enumerate(self._lines):
+        for number in sorted(due):
+            calls, line = self._lines[number]
             low = self._done[number]
             high = self._done[number] = bisect_left(calls, end, low)
-            if high > low:
-                parts.append((line[low:high], self.ends[line[low - 1][-1]] if low else NEVER))
+            parts.append((line[low:high], self.ends[line[low - 1][-1]] if low else NEVER))
+            if high < len(calls):
+                heappush(self._next, (calls[high], number))
         passes = MOST_PASSES if len(parts) > 1 and any(_waits_for_others(part) for part, _ in parts) else 1
         for _ in range(passes):
             changes = [self._run_part(*part) for part in parts]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.facts.core.launches import Work, stream_keys
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
@@ -42,31 +43,45 @@ class StreamWaits:
             return found
         order = np.argsort(work.event, kind="stable")
         chosen = order[np.searchsorted(work.event[order], chosen)]
-        for stream in np.unique(work.stream_key[chosen]):
-            waits = np.flatnonzero(stream_keys(events, self.event) == stream)
-            if not len(waits):
+        source = _Sources(work)
+        waits_of = dict(places_of_each(stream_keys(events, self.event)))
+        linked = np.flatnonzero(work.linked)
+        linked_of = dict(places_of_each(work.stream_key[linked]))
+        for stream, mine in places_of_each(work.stream_key[chosen]):
+            if stream not in waits_of:
                 continue
-            own = work.linked & (work.stream_key == stream)
+            waits = waits_of[stream]
             waits = waits[np.argsort(self.made_ns[waits], kind="stable")]
-            launched = np.sort(work.launch_start_ns[own])
-            mine = np.flatnonzero(work.stream_key[chosen] == stream)
+            launched = np.sort(work.launch_start_ns[linked[linked_of[stream]]])
             begin = work.launch_start_ns[chosen[mine]]
             before = np.searchsorted(launched, begin, side="left") - 1
             previous = np.where(before >= 0, launched[np.maximum(before, 0)], np.iinfo(np.int64).min)
             last = np.searchsorted(self.made_ns[waits], begin, side="left") - 1
             fits = (last >= 0) & (self.made_ns[waits[np.maximum(last, 0)]] > previous)
-            found[mine[fits]] = [self._source(work, int(waits[i])) for i in last[fits]]
+            made = waits[last[fits]]
+            awaited = events.forward_thread[self.event[made]].tolist()
+            found[mine[fits]] = list(map(source.before, awaited, self.record_ns[made].tolist()))
         return found
 
-    def _source(self, work: Work, wait: int) -> int:
-        """Return the event of the last work before the record on the stream that is waited for, or NONE."""
-        events = work.events
-        other = work.event[
-            (events.stream[work.event] == events.forward_thread[self.event[wait]])
-            & work.linked
-            & (work.launch_start_ns < self.record_ns[wait])
-        ]
-        return int(other[-1]) if len(other) else NONE
+
+class _Sources:
+    """The work of each stream with a launch."""
+
+    def __init__(self, work: Work) -> None:
+        self._of_stream: dict[int, tuple[Int64, Int64]] = {}
+        linked = np.flatnonzero(work.linked)
+        for stream, own in places_of_each(work.events.stream[work.event[linked]]):
+            # When the first launch of this work or of any after it began: ascending, so it can be searched.
+            launched = np.minimum.accumulate(work.launch_start_ns[linked[own]][::-1])[::-1]
+            self._of_stream[stream] = work.event[linked[own]], launched
+
+    def before(self, stream: int, time_ns: int) -> int:
+        """Return the event of the last work on the stream that was launched before the time, or NONE."""
+        if stream not in self._of_stream:
+            return NONE
+        event, launched = self._of_stream[stream]
+        at = int(np.searchsorted(launched, time_ns, side="left")) - 1
+        return int(event[at]) if at >= 0 else NONE
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -133,13 +133,17 @@ def _hotspot(spot: Hotspot, steps: int) -> pb.LaunchHotspot:
     )
 
 
-def queue_messages(queues: Iterable[Queue], costs: LaunchCosts, window: Window) -> list[pb.LaunchQueue]:
+def queue_messages(queues: Sequence[Queue], costs: LaunchCosts, window: Window) -> list[pb.LaunchQueue]:
     """Queues of the streams that were used in the step window, most launches first."""
-    if not window.duration_ns:
+    if not window.duration_ns or not queues:
         return []
-    messages = [_queue(queue, costs, window) for queue in queues]
-    used = [message for message in messages if message.launches or message.most_depth]
-    return sorted(used, key=lambda message: -message.launches)[:QUEUES_LIMIT]
+    launched = np.isin(np.concatenate([queue.call for queue in queues]), costs.event)
+    waited = np.concatenate([queue.waits_in(window) for queue in queues])
+    of_queue = np.repeat(np.arange(len(queues)), [len(queue.call) for queue in queues])
+    launches = np.bincount(of_queue[launched], minlength=len(queues))
+    used = np.union1d(of_queue[launched], of_queue[waited])
+    most = used[np.argsort(-launches[used], kind="stable")][:QUEUES_LIMIT]
+    return [_queue(queues[number], costs, window) for number in most.tolist()]
 
 
 def _queue(queue: Queue, costs: LaunchCosts, window: Window) -> pb.LaunchQueue:

@@ -147,7 +147,7 @@ def _streams(stream: Int32, duration_ns: Int64) -> list[tuple[str, Bool]]:
 
 def add_queues(lanes: Lanes, device: int, queues: Sequence[Queue], recording_start_ns: int) -> None:
     """Add the launch queues of the device's streams with most launches, if anything waited in them."""
-    own = [queue for queue in queues if queue.device == device and len(queue.depth.depth)]
+    own = [queue for queue in queues if queue.device == device and (queue.begun_ns > queue.issued_ns).any()]
     most = sorted(own, key=lambda queue: -len(queue.call))[:MOST_QUEUES_OF_DEVICE]
     for queue in sorted(most[: MOST_QUEUES - len(lanes.curves)], key=lambda queue: queue.stream):
         title = f"GPU {device} stream {queue.stream} queue"

@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.intervals import (
     expand,
     intersect,
     overlapping,
+    places_of_each,
     subtract,
     union,
 )
@@ -79,3 +80,10 @@ def test_expand_writes_ranges_out() -> None:
     owner, index = expand(np.array([2, 5, 7]), np.array([4, 5, 8]))
     assert owner.tolist() == [0, 0, 2]
     assert index.tolist() == [2, 3, 7]
+
+
+@given(st.lists(st.integers(-2, 5)))
+def test_places_of_each_value(values: list[int]) -> None:
+    found = {value: places.tolist() for value, places in places_of_each(np.array(values, np.int32))}
+    assert list(found) == sorted(set(values))
+    assert all(found[value] == [i for i, one in enumerate(values) if one == value] for value in found)
