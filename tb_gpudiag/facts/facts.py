@@ -58,6 +58,7 @@ from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
+from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
 from tb_gpudiag.facts.waiting.without_gradients import without_gradients
@@ -356,6 +357,13 @@ class Facts:
     def allocator_calls(self) -> AllocatorCalls:
         """Calls that get device memory from the driver and return it, in the step window."""
         return allocator_calls(self.host, self.window)
+
+    @cached_property
+    def lost_lead(self) -> LostLead | None:
+        """The host's lead as the recording began, if it lost it and the GPU starved from then on."""
+        if self.step_times is None or not self.gpu_times:
+            return None
+        return find_lost_lead(self.step_times.on_host, self.work, self.gpu_times[0])
 
     @cached_property
     def recorder_cost(self) -> RecorderCost:

@@ -27,6 +27,7 @@ from tb_gpudiag.rules.shared.capture_recorded import capture_ns
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
 from tb_gpudiag.rules.shared.server_recording import for_server
+from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED, without_promise
 
 # Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs
 # stay below the bounds.
@@ -61,9 +62,8 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     """Run each rule that applies to this kind of file, once. Never raises because of a rule."""
     asked = _ask_all(rules, facts)
     window_ns = facts.window.duration_ns
-    unseen = facts.gpu_use.possible
     found = [
-        RuleFinding(rule, finding, _severity(rule, finding, window_ns, unseen=unseen))
+        RuleFinding(rule, finding, _severity(rule, finding, facts))
         for rule, answer in asked
         for finding in _findings(answer)
     ]
@@ -74,7 +74,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
         (rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)
     ]
     replay = _replay_if_needed(facts, found)
-    found = [replace(f, finding=with_saving(f.finding, facts, replay)) for f in found]
+    found = [replace(f, finding=_with_saving(f, facts, replay)) for f in found]
     seen, replayed = facts.device is not None, replay is not None
     found.sort(key=lambda f: (_place(f, seen=seen), _rank(f, window_ns, facts.memory, replayed=replayed)))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
@@ -101,11 +101,23 @@ def _findings(answer: RuleAnswer) -> list[Finding]:
     return [answer] if isinstance(answer, Finding) else []
 
 
-def _severity(rule: Rule, finding: Finding, window_ns: int, *, unseen: bool) -> Severity:
-    """unseen: a GPU may have worked that the trace does not show. Then time of the host's is no error: it may
-    cost nothing."""
-    severity = rule.severity_of(finding, window_ns)
-    return min(severity, Severity.WARNING) if unseen and rule.family in ABOUT_TIME else severity
+def _severity(rule: Rule, finding: Finding, facts: Facts) -> Severity:
+    """The rule's own, unless the host's time may cost nothing: a GPU may have worked that the trace does not
+    show, or the recording itself slows the host."""
+    severity = rule.severity_of(finding, facts.window.duration_ns)
+    if facts.gpu_use.possible and rule.family in ABOUT_TIME:
+        return min(severity, Severity.WARNING)
+    return min(severity, Severity.INFO) if _slowed(rule, facts) else severity
+
+
+def _slowed(rule: AnyRule, facts: Facts) -> bool:
+    return rule.id in ABOUT_HOST_SPEED and facts.lost_lead is not None
+
+
+def _with_saving(found: RuleFinding, facts: Facts, replay: Replay | None) -> Finding:
+    if _slowed(found.rule, facts):
+        return without_promise(found.finding)
+    return with_saving(found.finding, facts, replay)
 
 
 def _place(found: RuleFinding, *, seen: bool) -> int:

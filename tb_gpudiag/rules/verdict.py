@@ -15,6 +15,7 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
+from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.shared.capture_recorded import capture_sentence
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.leak import leak_sentences
@@ -23,6 +24,7 @@ from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost
 from tb_gpudiag.rules.shared.no_gpu_activity import no_gpu_sentence
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
+from tb_gpudiag.rules.shared.slowed_recording import MEASURE, slowed_sentence
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
@@ -36,6 +38,8 @@ MOSTLY_COMPUTING = 0.5
 LEAST_SHARE = 0.10
 
 _ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
+
+_MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
 
 _ON_HOST = (Cause.PYTHON, *ISSUING)
 
@@ -153,7 +157,7 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
     if facts.device is not None:
         parts = _parts(facts, facts.device, lost)
-        return _gpu(parts, facts.steady, unseen_ns, ranked)
+        return _gpu(parts, facts.steady, unseen_ns, ranked, facts.lost_lead)
     if facts.recorded.unread_accelerator:
         return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
     if facts.gpu_use.possible:
@@ -165,7 +169,9 @@ def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
     return split_window(device.window_account, lost, facts.host_tasks, device.lost.total)
 
 
-def _gpu(parts: WindowParts, steady: Steady, unseen_ns: int, ranked: Sequence[str]) -> Verdict:
+def _gpu(
+    parts: WindowParts, steady: Steady, unseen_ns: int, ranked: Sequence[str], lead: LostLead | None
+) -> Verdict:
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
     start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
     if steady.only_first_run:
@@ -176,6 +182,11 @@ def _gpu(parts: WindowParts, steady: Steady, unseen_ns: int, ranked: Sequence[st
         limiter = "compute" if known else "unknown"
         said = _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
         said = f"Computing takes most of the time. {said}" if known else said
+    if lead is not None and limiter in _MAY_BE_THE_RECORDER:
+        waited = share(parts.by_limiter["host"], window_ns)
+        limiter, said = "unknown", f"It waited for the host {waited} of the time."
+    if lead is not None:
+        said = f"{said} {slowed_sentence(lead)} {MEASURE}"
     if parts.lost_ns >= LEAST_SHARE * window_ns:
         start += f" {_LOST.format(share(parts.lost_ns, window_ns))}"
     return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)

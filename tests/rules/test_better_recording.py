@@ -7,7 +7,7 @@ from tb_gpudiag.rules.better_recording import BetterRecording, better_recording
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.wording.good_recording import RECORDING
 from tests.builder import BASE_NS, EPOCH_NS, TraceBuilder
-from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
+from tests.rules.stage import facts_of, one_gap, without_gpu
 
 
 def _better(trace: TraceBuilder, folder: Path) -> BetterRecording:
@@ -26,8 +26,8 @@ def test_names_what_was_not_recorded_and_the_rules_that_need_it(tmp_path: Path) 
 
 def test_says_what_else_the_hints_say(tmp_path: Path) -> None:
     """A kernel without a launch is no missing part, and no problem of the job."""
-    trace = healthy()
-    trace.kernel("alone", at=1110, us=20)
+    trace = one_gap(lambda main, at, us: main.op("aten::x", at=at, us=us), 100)
+    trace.kernel("alone", at=330, us=20)
     found = _better(trace, tmp_path)
     assert "of the GPU work has no launch in the trace." in found.sentence
 

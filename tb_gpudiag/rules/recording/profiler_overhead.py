@@ -5,6 +5,8 @@ from __future__ import annotations
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.lost_lead import LostLead
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
@@ -18,9 +20,12 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
-from tb_gpudiag.wording.format import share
+from tb_gpudiag.rules.shared.slowed_recording import MEASURE, slowed_sentence
+from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDING_FOR_FIGURES
-from tb_gpudiag.wording.quantity import duration
+from tb_gpudiag.wording.quantity import duration, share_of
+
+CODE = fix_code(__name__)
 
 # The thresholds of most rules are 5% of the step window, so overhead of that size can make or hide a finding.
 # Most public traces with every option on are below 3%.
@@ -28,7 +33,10 @@ LEAST_SHARE = 0.05
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
-    """Sum the GPU's idle time with cause `profiler`; without a GPU, the main thread's time."""
+    """Find a host that recording slows, and sum the GPU's idle time with cause `profiler`; without a GPU, the
+    main thread's time."""
+    if facts.lost_lead is not None:
+        return _slowed(facts.lost_lead)
     lost = lost_time(facts)
     chosen = lost.of(Cause.PROFILER)
     overhead_ns = lost.total_ns(chosen)
@@ -59,6 +67,28 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
+    )
+
+
+def _slowed(lead: LostLead) -> Finding:
+    return Finding(
+        title="The recording itself probably slows the host, which began "
+        f"{time_ns(lead.lead_ns)} ahead of the GPU and fell behind",
+        summary=f"{slowed_sentence(lead)} Without the profiler it launched faster than the GPU works, or it "
+        "could not have been ahead. Findings about the host may be the profiler's own.",
+        fix=Fix(MEASURE, CODE["measure"], PROFILER_URL),
+        evidence=[
+            Evidence(
+                "Ahead of the GPU in the first step",
+                duration(lead.lead_ns),
+                (share_of(lead.lead_ns, lead.step_ns, "of a step"),),
+            ),
+            Evidence("Ahead in later steps", duration(lead.later_ns)),
+            Evidence("GPU waiting for the host in later steps", share_of(lead.starved_share, 1, "of a step")),
+            Evidence("Recorded step", duration(lead.step_ns)),
+        ],
+        severity=Severity.WARNING,
+        leads=True,
     )
 
 

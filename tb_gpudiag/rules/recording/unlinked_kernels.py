@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Rule, RuleAnswer, Severity
-from tb_gpudiag.rules.shared.recording_advice import record_again
+from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
+from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
-# In public traces 2.5% of the GPU work has no launch, mostly because it was queued before the recording. That
-# is not worth mentioning.
-NOTABLE_SHARE = 0.05
+CODE = fix_code(__name__)
+
+# Work that was queued before the recording has no launch in it, and costs nothing to know. Only idle time
+# that ends with such work has no cause.
+NOTABLE_SHARE = 0.01
 
 # From here on so much idle time has no launch to explain it that the other causes are only half the story.
 SPOILS_IDLE_SHARE = 0.25
@@ -19,33 +23,30 @@ SPOILS_WINDOW_SHARE = 0.05
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
-    """Count GPU work without a launch, and the idle time that it leaves unexplained."""
-    device = facts.gpu
-    linked = facts.work.launch >= 0
-    total, missing = len(linked), int((~linked).sum())
-    window = facts.window
+    """Measure the idle time that GPU work without a launch leaves unexplained."""
+    device, window, work = facts.gpu, facts.window, facts.work
+    total, missing = len(work), int((~work.linked).sum())
     idle_ns = device.ledger.idle_ns(window)
     unexplained_ns = device.ledger.by_cause(window).get(Cause.UNLINKED, 0)
-    work = number(missing, "kernel or copy", "kernels and copies")
-    many = missing > NOTABLE_SHARE * total
+    if unexplained_ns < max(1, NOTABLE_SHARE * window.duration_ns):
+        return Clear(f"{share_of(total - missing, total, 'of the GPU work')} has a recorded launch")
     spoils = (
         unexplained_ns > SPOILS_IDLE_SHARE * idle_ns
         and unexplained_ns > SPOILS_WINDOW_SHARE * window.duration_ns
     )
-    if not many and not spoils:
-        return Clear(f"{share_of(total - missing, total, 'of the GPU work')} has a recorded launch")
     return Finding(
         title=f"{share_of(missing, total, 'of the GPU work')} has no launch in the trace",
         summary=(
             "These kernels and copies keep the GPU busy like any others, but the trace does not show what "
             "launched them. Idle time that ends with one of them has no cause, operator or line."
         ),
-        fix=record_again(
-            "Record CPU and CUDA activities together, and start with a warm-up so that earlier queued work "
-            "finishes before the recording."
-        ),
+        fix=_fix(work),
         evidence=[
-            Evidence("Without a launch", share_of(missing, total, "of the GPU work"), (work,)),
+            Evidence(
+                "Without a launch",
+                share_of(missing, total, "of the GPU work"),
+                (number(missing, "kernel or copy", "kernels and copies"),),
+            ),
             Evidence(
                 "Idle time without a cause",
                 duration(unexplained_ns),
@@ -53,6 +54,24 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             ),
         ],
         severity=Severity.WARNING if spoils else None,
+    )
+
+
+def _fix(work: Work) -> Fix:
+    """Most work without a launch comes before the first launched work: it was queued before the recording."""
+    if not work.linked.any():
+        return record_again("Record CPU and CUDA activities together.")
+    first_ns = int(work.start_ns[work.linked].min())
+    if 2 * int((work.start_ns[~work.linked] < first_ns).sum()) >= int((~work.linked).sum()):
+        return Fix(
+            "Call torch.cuda.synchronize() just before the steps that are recorded, so that the GPU has "
+            "finished everything that was queued before.",
+            CODE["synchronize"],
+            PROFILER_URL,
+        )
+    return record_again(
+        "Threads or libraries launch this work through calls that this profiler does not trace. A newer "
+        "PyTorch traces more of them."
     )
 
 

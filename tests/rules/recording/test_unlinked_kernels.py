@@ -25,8 +25,8 @@ def _mostly_linked(unlinked: int, *, gap_us: float = 0) -> TraceBuilder:
     return trace
 
 
-def test_fires_above_one_in_twenty(tmp_path: Path) -> None:
-    facts = facts_of(_mostly_linked(6), tmp_path)
+def test_fires_where_idle_time_has_no_cause(tmp_path: Path) -> None:
+    facts = facts_of(_mostly_linked(6, gap_us=2), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
     assert found.title.startswith(str(share_of(6, 100)))
@@ -36,6 +36,30 @@ def test_fires_above_one_in_twenty(tmp_path: Path) -> None:
     )
 
 
+def test_work_that_was_queued_before_the_recording_is_no_finding(tmp_path: Path) -> None:
+    """It keeps the GPU busy, and no idle time lacks a cause."""
+    assert is_clear(RULE.check(facts_of(_mostly_linked(50), tmp_path)))
+
+
+def test_earlier_work_that_leaves_idle_time_asks_for_a_synchronization(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(5):
+        trace.kernel("queued", at=20 + 30 * i, us=10)
+    main.step(0, at=0, us=400)
+    main.launch("gemm", at=10, us=5, runs_at=170, runs_us=230)
+    fix = finding(RULE.check(facts_of(trace, tmp_path))).fix
+    assert "torch.cuda.synchronize()" in fix.code
+    assert "warm-up" not in fix.text
+
+
+def test_without_any_launch_it_asks_for_the_hosts_side(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    for i in range(20):
+        trace.kernel("gemm", at=20 * i, us=10)
+    assert "CPU and CUDA activities" in finding(RULE.check(facts_of(trace, tmp_path))).fix.text
+
+
 def test_idle_time_without_a_cause_is_a_warning(tmp_path: Path) -> None:
     facts = facts_of(_mostly_linked(6, gap_us=50), tmp_path)
     found = finding(RULE.check(facts))
@@ -43,7 +67,7 @@ def test_idle_time_without_a_cause_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(_mostly_linked(5), tmp_path)))
+    assert is_clear(RULE.check(facts_of(_mostly_linked(6, gap_us=1.5), tmp_path)))
 
 
 def test_a_fully_linked_trace_is_clear(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""A host that was ahead of the GPU when the recording began, and fell behind: recording slows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.arrays import Float64, Int64
+from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.core.intervals import coverage, union
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.ledger import GpuTime
+from tb_gpudiag.facts.core.recording import Steps
+
+# Of fewer steps, none shows how the job goes on after the host's lead is used up.
+_FEWEST_STEPS = 3
+
+# A quarter of a step is no lead by chance: without the recorder, the host launches faster than the GPU works.
+# Two public recordings that fall behind begin 30% and 61% of a step ahead, healthy ones stay 100% ahead.
+_LEAST_LEAD = 0.25
+
+# Later steps keep less than this part of the lead.
+_MOST_KEPT = 0.5
+
+# The same two recordings starve the GPU for 24% and 49% of their later steps, and not at all in the first.
+_LEAST_STARVED = 0.10
+
+# The first launches of a step show how far ahead the host is: this many, or a quarter of them.
+_LAUNCHES = 20
+
+_HOST = np.array((Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH), np.uint8)
+
+
+@dataclass(frozen=True)
+class LostLead:
+    """How far ahead of the GPU the host was in the first recorded step, and in the median later one; and for
+    which share of a later step the GPU then had nothing to do, because the host had launched nothing."""
+
+    lead_ns: int
+    later_ns: int
+    starved_share: float
+    step_ns: int  # the median later step
+
+
+def find_lost_lead(steps: Steps, work: Work, time: GpuTime) -> LostLead | None:
+    """Find such a loss; None if the host kept its lead or had none. steps: in order, as the host ran them."""
+    own = work.by_launch[work.device[work.by_launch] == time.device]
+    if len(steps) < _FEWEST_STEPS or not len(own):
+        return None
+    start, end = steps.start_ns, np.r_[steps.start_ns[1:], steps.end_ns[-1:]]
+    first = np.searchsorted(work.launch_start_ns[own], start)
+    if first[-1] >= len(own):
+        return None
+    waits = work.start_ns[own] - work.launch_end_ns[own]
+    each = np.clip(np.diff(np.r_[first, len(own)]) // 4, 1, _LAUNCHES)
+    lead = np.array(
+        [float(np.median(waits[at : at + n])) for at, n in zip(first.tolist(), each.tolist(), strict=True)]
+    )
+    starved = _starved_share(start, end, time)
+    step_ns, later_ns = float(np.median((end - start)[1:])), float(np.median(lead[1:]))
+    fell_behind = lead[0] >= _LEAST_LEAD * step_ns and later_ns < _MOST_KEPT * lead[0]
+    later_share = float(np.median(starved[1:]))
+    if not fell_behind or later_share < max(_LEAST_STARVED, 2 * starved[0]):
+        return None
+    return LostLead(round(lead[0]), max(0, round(later_ns)), later_share, round(step_ns))
+
+
+def _starved_share(start_ns: Int64, end_ns: Int64, time: GpuTime) -> Float64:
+    """The share of each stretch in which the GPU waited for the host, and no wait had emptied the queue."""
+    ledger = time.ledger
+    some = (ledger.gaps.trigger[ledger.gap] == Trigger.STARVED) & np.isin(ledger.cause, _HOST)
+    idle = union(ledger.start_ns[some], ledger.end_ns[some])
+    found: Float64 = coverage(idle, start_ns, end_ns) / np.maximum(end_ns - start_ns, 1)
+    return found
