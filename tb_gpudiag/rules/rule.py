@@ -142,6 +142,7 @@ class Finding:
         another rank, would look the same. Then a memory finding ranks by what is held, not by its growth, and
         a time finding counts half.
     leads: it decides what the other findings are worth, so it comes before them.
+    records_again: the fix is a new recording, which saves no time.
     claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
         first rule in the order of RULES gets it.
     saving: made of cost_ns and removable in savings.py. A rule gives it only for a finding that costs nothing
@@ -159,6 +160,7 @@ class Finding:
     memory_device: int = NONE
     sure: bool = True
     leads: bool = False
+    records_again: bool = False
     saving: Saving | None = None
     evidence: list[Evidence] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)

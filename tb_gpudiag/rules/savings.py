@@ -73,11 +73,13 @@ def why_not_replayed(facts: Facts) -> str:
 
 
 def with_saving(finding: Finding, facts: Facts, replay: Replay | None) -> Finding:
-    """Return the finding with what a fix saves; unchanged if it costs no time.
+    """Return the finding with what a fix saves; unchanged if it costs no time, or is not known yet.
 
     replay: None if it cannot be trusted. Then only bounds are known.
     """
     window_ns = facts.window.duration_ns
+    if finding.records_again:
+        return finding
     if not finding.cost_ns:
         return (
             finding if finding.saving is None else replace(finding, saving=_inside(finding.saving, window_ns))

@@ -20,7 +20,6 @@ from tb_gpudiag.rules.rule import (
     Evidence,
     Finding,
     Fix,
-    Removable,
     Rule,
     RuleAnswer,
     Severity,
@@ -71,6 +70,9 @@ _RARELY_NEEDED = frozenset({HostTask.GARBAGE, HostTask.LOGGING, HostTask.SAVING,
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
 _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
+
+_NAMED = ("Python between operators", "Slow CPU operators")
+"""What most host time is, where the trace shows it."""
 
 # Batching or compiling the host's work should remove at least half of it. Moving it out of the loop, or
 # overlapping it with GPU work, removes all of it.
@@ -219,8 +221,8 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle during host work", cost_ns, lost.window_ns),
-            Evidence.of_cost("Python between operators", python_ns, cost_ns),
-            Evidence.of_cost("Slow CPU operators", cost_ns - python_ns, cost_ns),
+            Evidence.of_cost(_NAMED[0], python_ns, cost_ns),
+            Evidence.of_cost(_NAMED[1], cost_ns - python_ns, cost_ns),
             *_unlocated(facts.host, lost, chosen),
             *batch_evidence(facts),
             *([advice.graph_evidence] if launching else []),
@@ -262,9 +264,11 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
             "Record again with operators and Python stacks, to see what the host does.",
             f"{CODE['with_stacks']}\n",
         ),
+        evidence=[evidence for evidence in general.evidence if evidence.label not in _NAMED],
         sure=worth_recording,
-        removable=general.removable and Removable(None, general.removable.most),
-        severity=None if worth_recording else Severity.INFO,
+        removable=None,
+        records_again=True,
+        severity=Severity.WARNING if worth_recording else Severity.INFO,
     )
 
 

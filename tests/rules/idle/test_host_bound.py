@@ -7,6 +7,7 @@ import pytest
 
 from tb_gpudiag.rules.idle.host_bound import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.savings import with_saving
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -259,12 +260,14 @@ def _late_launch(us: float) -> TraceBuilder:
 def test_a_long_stretch_that_was_not_recorded_is_not_called_python(tmp_path: Path) -> None:
     trace = _late_launch(2000)
     trace.thread().op("aten::mm", at=2290, us=20)
-    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
     assert found.title.startswith("The host keeps")
     assert "with_stack=True" in found.fix.code
     assert "torch.compile" not in found.fix.code
-    assert found.removable is not None
-    assert found.removable.least is None  # what it is may stay
+    assert "Python between operators" not in figures(found)
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
+    assert with_saving(found, facts, facts.replay).saving is None  # a new recording saves no time
 
 
 def test_without_operators_nothing_is_called_python(tmp_path: Path) -> None:
