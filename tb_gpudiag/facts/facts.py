@@ -61,6 +61,7 @@ from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
+from tb_gpudiag.facts.waiting.training_mode import TrainingMode, training_mode
 from tb_gpudiag.facts.waiting.without_gradients import without_gradients
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
@@ -320,6 +321,11 @@ class Facts:
         spent_ns = int((spans.end_ns - spans.start_ns)[in_operators].sum())
         launches = sum(number for _, number in self.calls.count_by_name(LAUNCH_CALL))
         return find_gpu_use(self.trace, self.host, launches, self.window, spent_ns)
+
+    @cached_property
+    def training_mode(self) -> TrainingMode:
+        """Layers in training mode, in the whole recording."""
+        return training_mode(self.host, self.work)
 
     @cached_property
     def stream_waits(self) -> StreamWaits:

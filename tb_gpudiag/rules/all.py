@@ -25,7 +25,13 @@ from tb_gpudiag.rules.kernels import (
     unfused_attention,
 )
 from tb_gpudiag.rules.launches import graph_node_gaps, launch_bound, small_kernels
-from tb_gpudiag.rules.memory import host_memory_leak, memory_fragmentation, memory_leak, memory_peak
+from tb_gpudiag.rules.memory import (
+    forward_as_training,
+    host_memory_leak,
+    memory_fragmentation,
+    memory_leak,
+    memory_peak,
+)
 from tb_gpudiag.rules.ranks import exposed_communication
 from tb_gpudiag.rules.recording import (
     lost_kernels,
@@ -76,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     memory_peak.RULE,
     memory_fragmentation.RULE,
     host_memory_leak.RULE,
+    forward_as_training.RULE,
     # The recording: these claim no time.
     no_steps.RULE,
     warmup_recorded.RULE,

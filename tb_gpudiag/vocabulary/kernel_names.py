@@ -55,6 +55,11 @@ _COLLECTIVE_KIND = re.compile(
 # Kernels of a backward pass or an optimizer.
 TRAINING_KERNEL = any_of(r".*(backward|_bwd|bwd_|wgrad|adamw?(?![a-z])|FusedSgd).*", flags=re.I | re.S)
 
+# BatchNorm in training mode: kernels that compute the statistics of a batch.
+BATCH_STATISTICS = any_of(
+    r".*(bn_fw_tr|batchnorm_fwtr|batch_norm_collect_statistics|(BatchNorm|BN)FwdTrain).*", flags=re.S
+)
+
 # A library's own changes of layout, around its convolutions and matrix products.
 LAYOUT_KERNEL = any_of(r".*(nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|[Bb]atched_transpose).*", flags=re.S)
 

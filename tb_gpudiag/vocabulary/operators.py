@@ -104,6 +104,10 @@ GPU_ONLY = any_of(
 )
 APPLE_ONLY = any_of(r"aten::_?mps_\w+", r"aten::_?lstm_mps\w*", r"aten::\w+_for_mps")
 
+# In training mode a layer normalizes by its batch, or drops values.
+BATCH_NORM = any_of(r"aten::batch_norm")
+ACTIVE_DROPOUT = any_of(r"aten::(_fused|native)_dropout")
+
 # Operators that only get memory, for the operator that called them.
 GETS_MEMORY = any_of(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")
 # Operators that make a tensor from nothing, or from numbers. Autograd does not see them.

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from tb_gpudiag.vocabulary.operators import MATMUL_FACTORS, TO_COPY
+from tb_gpudiag.vocabulary.operators import BATCH_NORM, MATMUL_FACTORS, TO_COPY
 from tb_gpudiag.vocabulary.patterns import any_of
 
 _TRUTH = re.compile(r"True|False")
@@ -122,8 +122,14 @@ def has_cost(name: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def has_settings(name: str) -> bool:
-    """Return whether inputs other than tensors matter: for the operator's cost, or for where it copies to."""
-    return name in CONVOLUTIONS or attention_row(name) is not None or TO_COPY.fullmatch(name) is not None
+    """Return whether inputs other than tensors matter: for the operator's cost, for where it copies to, or
+    for its mode."""
+    return (
+        name in CONVOLUTIONS
+        or attention_row(name) is not None
+        or TO_COPY.fullmatch(name) is not None
+        or BATCH_NORM.fullmatch(name) is not None
+    )
 
 
 def whole_numbers(setting: str) -> list[int]:

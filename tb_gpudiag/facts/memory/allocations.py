@@ -11,6 +11,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
+from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.operators import GETS_MEMORY
@@ -102,6 +103,12 @@ class Allocations:
 
     def __len__(self) -> int:
         return len(self.position)
+
+    @cached_property
+    def kept_by_forward(self) -> int:
+        """Bytes that forward operators allocated and that were alive at the end; 0 without addresses."""
+        alive = (self.freed == NONE) & ~self.found & (self.phase == Phase.FORWARD)
+        return int(self.bytes[alive].sum()) if self.paired else 0
 
     @cached_property
     def freed_ns(self) -> Int64:
