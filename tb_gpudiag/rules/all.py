@@ -21,6 +21,7 @@ from tb_gpudiag.rules.kernels import (
     slow_gpu,
     slow_matmul,
     small_grids,
+    tf32_matmul,
     unaligned_matmul,
     unfused_attention,
 )
@@ -74,6 +75,7 @@ RULES: tuple[Rule, ...] = (
     low_bandwidth.RULE,
     data_movement.RULE,
     memory_bound_kernels.RULE,
+    tf32_matmul.RULE,  # after what would make the same matmuls faster in TF32
     evaluation_in_step.RULE,  # what it takes may be claimed by a rule about its kernels
     # The same time seen another way: claims none.
     step_variance.RULE,

@@ -162,6 +162,9 @@ TENSOR_CORES = (
 )
 """Names of kernels that run on tensor cores, or on AMD's matrix cores."""
 
+TF32 = r"tf32|tensorop_s1688|nvjet_(sm\d+_)?sss_"
+"""Names of kernels among these that round FP32 to TF32. Triton's do not say."""
+
 FP32_CORES = (
     r"(?<![a-z])sgemm(?!_bf16)|simt_\w*gemm|scudnn|ffma|convolve_sgemm|(wgrad_alg0|dgrad|wgrad)_engine<float|"
     r"fmha_cutlass[FB]_f32_\w*sm(50|70|75)|winograd\w*<float|^Cijk_[a-z]+_[a-z]+_S_?B_(?!.*_MI\d)"

@@ -22,6 +22,7 @@ from tb_gpudiag.vocabulary.kernel_families import (
     SHORT_NUMBERS,
     TENSILE_UNALIGNED,
     TENSOR_CORES,
+    TF32,
     Arithmetic,
     Family,
 )
@@ -74,6 +75,7 @@ _BRACKET = re.compile(r"[<>()]")
 _HALF = re.compile(HALF, re.I)
 _KEEPS_PRECISION = re.compile(f"{SHORT_NUMBERS}|{OPTIMIZER}", re.I)
 _TENSOR_CORES = re.compile(TENSOR_CORES, re.I)
+_TF32 = re.compile(TF32, re.I)
 _FP32_CORES = re.compile(FP32_CORES, re.I)
 _FP64 = re.compile(FP64, re.I)
 _ALIGNMENT = re.compile(ALIGNMENT)
@@ -88,6 +90,7 @@ class KernelName(NamedTuple):
     arithmetic: of kernels that multiply matrices; FP64 of any kernel.
     unaligned: its rows have a length that tensor cores cannot load in whole 16 bytes.
     any_size: a kernel of Tensile's that takes sizes which are not multiples of 8. The sizes decide.
+    tf32: it multiplies FP32 matrices on tensor cores, as TF32.
     shortens: mixed precision would halve the bytes that it moves, judging by the types in its name.
     """
 
@@ -96,6 +99,7 @@ class KernelName(NamedTuple):
     unaligned: bool = False
     any_size: bool = False
     softmax: bool = False
+    tf32: bool = False
     shortens: bool = False
 
 
@@ -124,7 +128,8 @@ def read_name(name: str) -> KernelName:
         arithmetic == Arithmetic.TENSOR_CORES and alignment is not None and int(alignment[1][:9]) < wide
     )
     any_size = _TENSILE_UNALIGNED.search(name) is not None
-    return KernelName(family, arithmetic, unaligned, any_size, shortens=shortens)
+    tf32 = arithmetic == Arithmetic.TENSOR_CORES and _TF32.search(name) is not None
+    return KernelName(family, arithmetic, unaligned, any_size, tf32=tf32, shortens=shortens)
 
 
 # A CUDA graph that Nsight Systems recorded as one event, with or without the graph's number.

@@ -74,6 +74,7 @@ class Kernels:
         self.unaligned: Bool = _column([r.unaligned for r in read], name).astype(np.bool_) & ~copies
         # Tensile's kernels for any size: whether rows are aligned, their sizes say.
         self.any_size: Bool = _column([r.any_size for r in read], name).astype(np.bool_) & ~copies
+        self.tf32: Bool = _column([r.tf32 for r in read], name).astype(np.bool_) & ~copies
         # Mixed precision would halve the bytes that they move.
         self.shortens: Bool = _column([r.shortens for r in read], name).astype(np.bool_) & ~copies
         self.softmax: Bool = _column([r.softmax for r in read], name).astype(np.bool_) & ~copies

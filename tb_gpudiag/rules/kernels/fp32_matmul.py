@@ -111,7 +111,7 @@ def half_saving_ns(time: KernelTime, fp32: Bool, matmul_ns: int, peaks: Peaks | 
     fp32: mask of the FP32 matmuls, shape (k,). matmul_ns: their time, not counting what is claimed.
     """
     ratio = 0.0 if peaks is None else peaks.fp32 / peaks.half
-    others_ns = time.total_ns(_moves_fewer_bytes(time.kernels) & ~fp32)
+    others_ns = time.total_ns(moves_fewer_bytes(time.kernels) & ~fp32)
     return round(matmul_ns * (1 - ratio)), round(others_ns * HALF_THE_BYTES)
 
 
@@ -121,14 +121,14 @@ def _removable(time: KernelTime, fp32: Bool, cost_ns: int, saved_ns: tuple[int, 
     tf32_ns, half_ns = saved_ns
     whole_ns = time.total_ns(fp32)
     least_ns = cost_ns - (cost_ns - tf32_ns) / LEAST_OF_PEAK
-    others = _moves_fewer_bytes(time.kernels) & ~fp32
+    others = moves_fewer_bytes(time.kernels) & ~fp32
     return Removable(
         time.shorter((fp32, least_ns / whole_ns)) if least_ns > 0 else None,
         time.shorter((fp32, half_ns / whole_ns), (others, HALF_THE_BYTES)),
     )
 
 
-def _moves_fewer_bytes(kernels: Kernels) -> Bool:
+def moves_fewer_bytes(kernels: Kernels) -> Bool:
     """Mask of kernels with 32-bit numbers, except those that update weights: these stay in FP32."""
     chosen: Bool = kernels.shortens & kernels.is_kernel
     return chosen

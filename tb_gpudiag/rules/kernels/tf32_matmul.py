@@ -1,0 +1,70 @@
+"""GD513: matmuls that run as TF32, where 16-bit formats have twice the rate."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.kernels.fp32_matmul import HALF_THE_BYTES, moves_fewer_bytes
+from tb_gpudiag.rules.rule import (
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Removable,
+    Rule,
+    RuleAnswer,
+    Severity,
+)
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
+from tb_gpudiag.wording.quantity import number
+
+CODE = fix_code(__name__)
+
+# TF32 is a choice, not a mistake: a hint needs matmuls whose half is an eighth of the step.
+LEAST_SHARE = 0.25
+
+# A GPU that mostly waits gets no faster with its kernels.
+LEAST_BUSY = 0.5
+
+# 16-bit formats have twice the rate of TF32 on every GPU that has both.
+HALF_THE_TIME = 0.5
+
+
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
+    """Find matmul, convolution and attention kernels whose names say TF32."""
+    time = KernelTime(facts)
+    tf32 = time.kernels.tf32
+    free = time.free(tf32, claimed)
+    if time.share(free.total) < LEAST_SHARE:
+        return Clear(f"TF32 matmuls take {time.of_window(free.total)} of the step window")
+    if time.share(time.busy_ns) < LEAST_BUSY:
+        return Clear(f"the GPU is busy {time.of_window(time.busy_ns)} of the step window: it waits, mostly")
+    others = moves_fewer_bytes(time.kernels) & ~tf32
+    compare = "Compare the results." if facts.job.training is False else "Compare the loss."
+    return Finding(
+        title=f"TF32 matmuls take {time.of_window(free.total)} of the time; bf16 has twice the rate",
+        summary="FP32 matmuls run on tensor cores as TF32 already. 16-bit formats have twice TF32's rate, "
+        "and also halve the bytes that other kernels move. Whether their precision is enough, only a "
+        "comparison shows.",
+        fix=Fix(
+            f"Try mixed precision. {compare}",
+            CODE["inference" if facts.job.training is False else "bf16"],
+            "https://docs.pytorch.org/docs/stable/amp.html",
+        ),
+        cost_ns=free.total,
+        removable=Removable(None, time.shorter((tf32, HALF_THE_TIME), (others, HALF_THE_BYTES))),
+        evidence=[
+            time.evidence("TF32 on tensor cores", time.total_ns(tf32)),
+            Evidence("Kernels", number(int(tf32.sum()))),
+            time.evidence("Other kernels with 32-bit numbers", time.total_ns(others)),
+            *(stated_peaks(facts.peaks) if facts.peaks is not None else []),
+        ],
+        places=time.places(tf32),
+        ranges=time.ranges(tf32),
+        claims={time.device.id: free},
+    )
+
+
+RULE = Rule("GD513", "tf32_matmul", "TF32 matmuls", check, needs_gpu=True, severity=Severity.INFO)
