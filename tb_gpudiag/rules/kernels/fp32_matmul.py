@@ -19,7 +19,7 @@ from tb_gpudiag.rules.rule import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
 from tb_gpudiag.vocabulary.gpu_names import WITHOUT_TENSOR_CORES
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
@@ -37,9 +37,6 @@ TF32 = (8, 0)
 
 # Large matmuls reach 80 to 95% of the stated FP32 peak, and at least half as much of the tensor cores' peak.
 LEAST_OF_PEAK = 0.5
-
-# A kernel that waits for memory takes half as long with numbers of half the size.
-HALF_THE_BYTES = 0.5
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -111,7 +108,7 @@ def half_saving_ns(time: KernelTime, fp32: Bool, matmul_ns: int, peaks: Peaks | 
     fp32: mask of the FP32 matmuls, shape (k,). matmul_ns: their time, not counting what is claimed.
     """
     ratio = 0.0 if peaks is None else peaks.fp32 / peaks.half
-    others_ns = time.total_ns(moves_fewer_bytes(time.kernels) & ~fp32)
+    others_ns = time.total_ns(time.with_32_bits & ~fp32)
     return round(matmul_ns * (1 - ratio)), round(others_ns * HALF_THE_BYTES)
 
 
@@ -121,17 +118,11 @@ def _removable(time: KernelTime, fp32: Bool, cost_ns: int, saved_ns: tuple[int, 
     tf32_ns, half_ns = saved_ns
     whole_ns = time.total_ns(fp32)
     least_ns = cost_ns - (cost_ns - tf32_ns) / LEAST_OF_PEAK
-    others = moves_fewer_bytes(time.kernels) & ~fp32
+    others = time.with_32_bits & ~fp32
     return Removable(
         time.shorter((fp32, least_ns / whole_ns)) if least_ns > 0 else None,
         time.shorter((fp32, half_ns / whole_ns), (others, HALF_THE_BYTES)),
     )
-
-
-def moves_fewer_bytes(kernels: Kernels) -> Bool:
-    """Mask of kernels with 32-bit numbers, except those that update weights: these stay in FP32."""
-    chosen: Bool = kernels.shortens & kernels.is_kernel
-    return chosen
 
 
 def _operations(kernels: Kernels, fp32: Bool) -> str:

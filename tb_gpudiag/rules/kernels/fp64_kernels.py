@@ -6,7 +6,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
 from tb_gpudiag.wording.quantity import number, throughput
 
 CODE = fix_code(__name__)
@@ -17,9 +17,6 @@ LEAST_SHARE = 0.05
 
 # GPUs for scientific computing have at least half of the FP32 rate for FP64, all others a 32nd or a 64th.
 SLOW = 1 / 16
-
-# A kernel that waits for memory takes half as long with numbers of half the size.
-HALF_THE_BYTES = 0.5
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.kernels.fp32_matmul import HALF_THE_BYTES, moves_fewer_bytes
 from tb_gpudiag.rules.rule import (
     Claimed,
     Clear,
@@ -16,7 +15,7 @@ from tb_gpudiag.rules.rule import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
 from tb_gpudiag.wording.quantity import number
 
@@ -41,7 +40,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         return Clear(f"TF32 matmuls take {time.of_window(free.total)} of the step window")
     if time.share(time.busy_ns) < LEAST_BUSY:
         return Clear(f"the GPU is busy {time.of_window(time.busy_ns)} of the step window: it waits, mostly")
-    others = moves_fewer_bytes(time.kernels) & ~tf32
+    others = time.with_32_bits & ~tf32
     compare = "Compare the results." if facts.job.training is False else "Compare the loss."
     return Finding(
         title=f"TF32 matmuls take {time.of_window(free.total)} of the time; bf16 has twice the rate",

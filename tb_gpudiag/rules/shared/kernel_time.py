@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 OTHER_FINDINGS = "the fix also shortens time that other findings count"
 
 
+# A kernel that waits for memory takes half as long with numbers of half the size.
+HALF_THE_BYTES = 0.5
+
+
 @dataclass(frozen=True)
 class KernelTime:
     """The busiest GPU's work in the step window."""
@@ -51,6 +55,12 @@ class KernelTime:
     def busy_ns(self) -> int:
         """Time in which anything ran."""
         return self.total_ns(np.ones(len(self.kernels.event), np.bool_))
+
+    @property
+    def with_32_bits(self) -> Bool:
+        """Mask of kernels with 32-bit numbers, except those that update weights: these stay in FP32."""
+        chosen: Bool = self.kernels.shortens & self.kernels.is_kernel
+        return chosen
 
     def total_ns(self, chosen: Bool) -> int:
         """Time in which at least one of the chosen kernels ran."""
