@@ -18,6 +18,7 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.shared.capture_recorded import capture_sentence
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
+from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
@@ -130,7 +131,11 @@ def find_verdict(facts: Facts, ranked: Sequence[str] = ()) -> Verdict:
     verdict = _without_memory(facts, ranked)
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
     lost = lost_sentences(facts)
-    sentences = [*_failures(facts.memory), *([lost] if lost else []), said, *leak_sentences(facts.memory)]
+    about_memory = [
+        *emptying_sentences(facts.memory, facts.window.duration_ns),
+        *leak_sentences(facts.memory),
+    ]
+    sentences = [*_failures(facts.memory), *([lost] if lost else []), said, *about_memory]
     return replace(verdict, sentence=" ".join(sentences))
 
 

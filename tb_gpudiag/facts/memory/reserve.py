@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int32, Int64, UInt8
-from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.returned import Returned, returned
 from tb_gpudiag.trace.events import Segments
-from tb_gpudiag.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
-from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, MemoryAction
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 
 MOST_SEGMENTS = 100
 """Most segments that are listed; a device has hundreds."""
@@ -54,6 +53,8 @@ class Reserve:
     unused_at_failure_bytes, failed_bytes: the most that was unused when an allocation failed that requested
     no more than that, and what it requested; 0 without one.
     retries: how often the allocator returned memory and asked again within one allocation.
+    emptied, returning_ns: how often memory was returned outside of allocations, and how long the host was in
+    the calls that returned memory; in traces.
     driver_ns: the device's idle time under calls to the driver for memory, over the step window.
     """
 
@@ -65,6 +66,8 @@ class Reserve:
     steady_growths: int
     steady_shrinks: int
     retries: int
+    emptied: int
+    returning_ns: int
     out_of_memory: int
     out_of_memory_ns: Int64
     unused_at_failure_bytes: int
@@ -92,6 +95,7 @@ def find_reserve(
     worst = int(unused_then.argmax()) if len(failed) else NONE
     split = worst != NONE and unused_then[worst] > 0
     peak = int(curve.allocated.argmax())
+    back = returned(allocations) if device != NONE else Returned()
     return Reserve(
         known=curve.has_reserved,
         unused_at_peak_bytes=max(0, int(unused[peak])),
@@ -100,8 +104,9 @@ def find_reserve(
         shrinks=int((change < 0).sum()),
         steady_growths=int((steady & (change > 0)).sum()),
         steady_shrinks=int((steady & (change < 0)).sum()),
-        retries=_retries(action, memory.stack[curve.event])
-        + (_call_retries(allocations) if device != NONE else 0),
+        retries=_retries(action, memory.stack[curve.event]) + back.retries,
+        emptied=back.emptied,
+        returning_ns=back.time_ns,
         out_of_memory=len(failed),
         out_of_memory_ns=curve.time_ns[failed],
         unused_at_failure_bytes=int(unused_then[worst]) if split else 0,
@@ -117,24 +122,6 @@ def _retries(action: UInt8, stack: Int32) -> int:
     returns, gets = action[:-1] == MemoryAction.SHRINK, action[1:] == MemoryAction.GROW
     same = (stack[:-1] == stack[1:]) & (stack[1:] != NONE)
     return int((returns & gets & same).sum())
-
-
-def _call_retries(allocations: Allocations) -> int:
-    """Count the retries of a trace: memory returned and then got inside one operator that allocates on the
-    device."""
-    host, around = allocations.host, allocations.context.around[allocations.curve.event]
-    events = host.events
-    allocates = np.zeros(len(events), np.bool_)
-    operator = host.operator[around[around != NONE]]
-    allocates[operator[operator != NONE]] = True
-    calls = events.where(*CALL_CATEGORIES)
-    calls = calls[(match(events, DEVICE_ALLOCATION) | match(events, DEVICE_FREE))[calls]]
-    calls = calls[host.operator[calls] != NONE]
-    calls = calls[allocates[host.operator[calls]]]
-    calls = calls[np.lexsort((events.start_ns[calls], events.thread[calls]))]
-    gets = match_some(events, DEVICE_ALLOCATION, calls)
-    same = host.operator[calls[1:]] == host.operator[calls[:-1]]
-    return int((~gets[:-1] & gets[1:] & same).sum())
 
 
 def _segments(segments: Segments, device: int) -> SegmentFacts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
@@ -10,6 +10,7 @@ from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
+from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import share
@@ -43,7 +44,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             f"memory allocation keeps the GPU idle {share(cost_ns, lost.window_ns)} of the step window"
         )
     steps = len(facts.step_times) if facts.step_times is not None else 0
-    why, fix = _reason(facts.allocator_calls, steps)
+    own = next((memory for memory in facts.memory if memory.device == lost.device), None)
+    why, fix = _reason(facts.allocator_calls, steps, retries=own.reserve.retries if own is not None else 0)
     return Finding(
         title=f"Memory allocation keeps the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="cudaMalloc, cudaFree and host allocations are slow, and some wait until the GPU has "
@@ -58,7 +60,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
                 for name, calls in facts.calls.count_by_name(ALLOCATOR_CALL, facts.window)[:MOST_CALLS]
             ),
             *_empty_cache_evidence(facts.allocator_calls, steps),
-            *_reserve_evidence(facts.memory, lost.device),
+            *(_reserve_evidence(own) if own is not None else ()),
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
@@ -67,11 +69,16 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _reason(calls: AllocatorCalls, steps: int) -> tuple[str, Fix]:
+def _reason(calls: AllocatorCalls, steps: int, *, retries: int) -> tuple[str, Fix]:
     """Say why the allocator calls the driver, "" if the trace does not show it, and how to stop it.
 
-    steps: recorded or inferred; 0 if unknown.
+    steps: recorded or inferred; 0 if unknown. retries: how often the cache was emptied to make room.
     """
+    if retries:
+        return (
+            "Memory is full: the allocator empties its cache to make room, and waits for the GPU each time.",
+            Fix("Use less memory, see GD402: a smaller batch, or a lower peak.", CODE["full"], _URL),
+        )
     if calls.frees_in_empty_cache * 2 >= max(1, calls.frees):
         return (
             "torch.cuda.empty_cache() makes most of the calls that free memory.",
@@ -105,19 +112,15 @@ def _empty_cache_evidence(calls: AllocatorCalls, steps: int) -> list[Evidence]:
     return [Evidence("torch.cuda.empty_cache()", number(times, "call"), (*per_step(times, steps), frees))]
 
 
-def _reserve_evidence(memory: Sequence[DeviceMemory], device: int) -> Iterator[Evidence]:
-    """How often the device's reserved memory changed, if memory was recorded."""
-    for own in memory:
-        reserve = own.reserve
-        if own.device != device:
-            continue
-        if reserve.steady_growths or reserve.steady_shrinks:
-            releases = number(reserve.steady_shrinks, "release")
-            yield Evidence(
-                "Reserved memory after the first step", number(reserve.steady_growths, "growth"), (releases,)
-            )
-        if reserve.retries:
-            yield Evidence("Cache emptied to make room", number(reserve.retries, "time"))
+def _reserve_evidence(own: DeviceMemory) -> Iterator[Evidence]:
+    """How often the device's reserved memory changed."""
+    reserve = own.reserve
+    if reserve.steady_growths or reserve.steady_shrinks:
+        releases = number(reserve.steady_shrinks, "release")
+        yield Evidence(
+            "Reserved memory after the first step", number(reserve.steady_growths, "growth"), (releases,)
+        )
+    yield from emptying_evidence(own)
 
 
 RULE = Rule(

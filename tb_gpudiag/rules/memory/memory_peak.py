@@ -25,6 +25,11 @@ from tb_gpudiag.rules.rule import (
     Severity,
     place_at,
 )
+from tb_gpudiag.rules.shared.emptied_cache import (
+    emptying_evidence,
+    emptying_sentence,
+    emptying_takes,
+)
 from tb_gpudiag.rules.shared.leak import leaks_at_failure
 from tb_gpudiag.rules.shared.leak_causes import Explained
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
@@ -99,6 +104,15 @@ _FOREACH = _Advice(
     "Temporaries of the optimizer step cause the peak: update in one fused kernel, or weight by weight.",
     CODE["fused_optimizer"],
 )
+_KEEP_CACHE = _Advice(
+    "Remove torch.cuda.empty_cache(): the allocator empties its cache by itself where it must.",
+    CODE["keep_cache"],
+)
+_BEFORE = _Advice(
+    "Free what is not needed any more before this point, such as results of earlier parts, or work in "
+    "smaller parts. Record from the job's beginning, or a memory snapshot, to see what holds the memory.",
+    CODE["before"],
+)
 _STATE = _Advice(
     "Shard weights, gradients and optimizer state across GPUs.",
     CODE["shard"],
@@ -161,15 +175,23 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     peak = failure.held if failure is not None else memory.peak
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
     leaks = _filling_leaks(memory)
+    window_ns = facts.window.duration_ns
     advice = _advice(_Composition(peak, facts))
+    if memory.reserve.emptied > memory.reserve.retries and emptying_takes(memory, window_ns):
+        advice = [_KEEP_CACHE, *advice]
     places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
     requesting = requesting_place(failure) if failure is not None else None
     if leaks:
         rest = advice if _is_short_without(memory, leaks) else []
         advice = [_leak_advice(leak, "Then" if i else "First") for i, leak in enumerate(leaks)] + rest
     return Finding(
-        title=_title(memory),
-        summary=f"{_situation(memory, kinds)} {_consequence(memory)}",
+        title=_title(memory, window_ns),
+        summary=" ".join(
+            filter(
+                None,
+                (_situation(memory, kinds), emptying_sentence(memory, window_ns), _consequence(memory)),
+            )
+        ),
         fix=Fix(
             " ".join(one.text for one in advice),
             "\n\n".join(one.code for one in advice),
@@ -242,12 +264,14 @@ def _went_on(memory: DeviceMemory) -> bool:
 _FIXED = {MemoryKind.BEFORE, MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE}
 
 
-def _title(memory: DeviceMemory) -> str:
+def _title(memory: DeviceMemory, window_ns: int) -> str:
     if memory.failure is not None:
         return out_of_memory_title(memory, memory.failure)
     if not _has_little_room(memory):
         return f"{memory.name} had to free its cache {number(memory.reserve.retries, 'time')} to get memory"
-    return f"The peak leaves {_free_share(memory)} of {memory.name}'s memory free: {size(_room(memory))}"
+    title = f"The peak leaves {_free_share(memory)} of {memory.name}'s memory free: {size(_room(memory))}"
+    takes = emptying_takes(memory, window_ns)
+    return f"{title}. Emptying the cache takes {takes} of the time" if takes else title
 
 
 @dataclass(frozen=True)
@@ -298,7 +322,15 @@ def _is_inference(found: _Composition) -> bool:
 
 
 def _is_model_state(found: _Composition) -> bool:
-    return found.is_mostly(*_FIXED, MemoryKind.GRADIENT)
+    """Weights and what belongs to them. In a training, memory from before the recording is mostly that."""
+    known = (MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE, MemoryKind.GRADIENT)
+    training = found.facts.job.training
+    return found.is_mostly(*known, *((MemoryKind.BEFORE,) if training is True else ()))
+
+
+def _is_from_before(found: _Composition) -> bool:
+    """Most of it was allocated before the recording, and nothing shows what it is."""
+    return found.is_mostly(MemoryKind.BEFORE) and not _is_model_state(found)
 
 
 _ADVICE: tuple[tuple[Callable[[_Composition], bool], _Advice], ...] = (
@@ -310,6 +342,7 @@ _ADVICE: tuple[tuple[Callable[[_Composition], bool], _Advice], ...] = (
     (_is_optimizer_temporaries, _FOREACH),
     (_is_inference, _INFERENCE),
     (_is_model_state, _STATE),
+    (_is_from_before, _BEFORE),
 )
 
 
@@ -337,8 +370,7 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
         yield Evidence(label, size(held), (share_of(held, whole, of_it),))
     if reserve.known:
         yield Evidence("Reserved at the peak", size(peak.reserved_at_peak_bytes))
-    if reserve.retries:
-        yield Evidence("Cache freed to get memory", number(reserve.retries, "time"))
+    yield from emptying_evidence(memory)
     if reserve.out_of_memory:
         yield Evidence("Failed allocations", number(reserve.out_of_memory))
 

@@ -6,6 +6,7 @@ import pytest
 
 from tb_gpudiag.facts.memory.device_memory import MOST_GPUS
 from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.facts.memory.reserve import Reserve
 from tests.builder import Generation, TraceBuilder
 from tests.facts import facts_of
 from tests.facts.memory.training import STEP_US, only, training
@@ -97,14 +98,37 @@ def test_the_reserve_counts_growths_and_shrinks() -> None:
     assert (reserve.steady_growths, reserve.steady_shrinks) == (1, 1)
 
 
-def test_a_retry_frees_and_asks_again_within_one_operator() -> None:
+def emptied(*, frees_at: float, left: int, device: int = 0) -> Reserve:
+    """cudaFree, then an allocation of 400 for which the driver is asked, in an operator from 20 to 100 µs.
+    left: reserved after that, 1,000 before."""
     trace = TraceBuilder()
     main = trace.thread()
-    main.op("aten::mm", at=0, us=100)
-    main.call("cudaMalloc", at=5, us=5).call("cudaFree", at=20, us=5).call("cudaMalloc", at=40, us=5)
-    main.alloc(512, at=50, reserved=512)
-    main.call("cudaFree", at=200, us=5)  # empty_cache(), outside of operators
-    main.op("aten::mm", at=300, us=100).call("cudaMalloc", at=305, us=5)
-    main.op("aten::mm", at=500, us=10)
-    main.alloc(512, at=505, device=1, reserved=512)
-    assert [memory.reserve.retries for memory in facts_of(trace).memory] == [1, 0]
+    main.alloc(300, at=5, reserved=1000)
+    main.op("aten::mm", at=20, us=80)
+    main.call("cudaFree", at=frees_at, us=5)
+    main.call("cudaMalloc", at=50, us=5).alloc(400, at=60, reserved=left, device=device)
+    main.alloc(100, at=150, reserved=left)
+    return facts_of(trace).memory[0].reserve
+
+
+@pytest.mark.parametrize(
+    ("left", "retries"),
+    [
+        (900, 1),  # reserved memory falls
+        (1200, 1),  # it rises by less than the allocation takes
+        (1400, 0),  # nothing was returned: a library freed memory of its own
+        (1000, 0),  # the allocation found room in the cache
+    ],
+)
+def test_a_retry_returns_reserved_memory_within_one_operator(left: int, retries: int) -> None:
+    reserve = emptied(frees_at=30, left=left)
+    assert (reserve.retries, reserve.emptied, reserve.returning_ns) == (retries, 0, 5_000 * retries)
+
+
+def test_outside_of_an_allocation_the_cache_was_emptied() -> None:
+    reserve = emptied(frees_at=10, left=900)
+    assert (reserve.retries, reserve.emptied, reserve.returning_ns) == (0, 1, 5_000)
+
+
+def test_a_call_before_another_gpus_event_may_be_for_that_gpu() -> None:
+    assert emptied(frees_at=30, left=900, device=1).retries == 0

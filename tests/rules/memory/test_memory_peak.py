@@ -67,15 +67,35 @@ def test_a_cache_freed_to_get_memory_is_found(tmp_path: Path) -> None:
     for reserved, fires in ((50, True), (49, False)):
         trace = job([0] * 5, reserved=reserved * MIB, device_bytes=100 * MIB)
         main = trace.thread()
-        main.op("aten::empty", at=200, us=50).call("cudaFree", at=205, us=10).call(
-            "cudaMalloc", at=220, us=10
-        )
-        main.alloc(512, at=235, reserved=reserved * MIB)
+        main.op("aten::empty", at=475, us=20).call("cudaFree", at=477, us=5).call("cudaMalloc", at=484, us=5)
+        main.alloc(512, at=490, reserved=reserved * MIB - 1024)
         answer = RULE.check(facts_of(trace, tmp_path / str(reserved)))
         if fires:
             assert "free its cache 1 time" in only(answer).title
         else:
             assert is_clear(answer)
+
+
+def test_a_cache_that_is_emptied_by_hand_while_memory_is_full_is_said_first(tmp_path: Path) -> None:
+    trace = job([0] * 5, start=92 * MIB, reserved=98 * MIB, device_bytes=100 * MIB)
+    main = trace.thread()
+    main.call("cudaFree", at=200, us=40).alloc(512, at=245, reserved=97 * MIB)
+    facts = facts_of(trace, tmp_path)
+    found = only(RULE.check(facts))
+    assert "Emptying the cache takes 8" in found.title
+    assert "torch.cuda.empty_cache()" in found.summary
+    assert found.fix.text.startswith("Remove torch.cuda.empty_cache()")
+    assert "The allocator's cache was emptied 1 time" in find_verdict(facts).sentence
+
+
+def test_memory_from_before_the_recording_is_sharded_only_in_a_training(tmp_path: Path) -> None:
+    codes = []
+    for training in (False, True):
+        trace = job([0] * 5, start=92 * MIB, device_bytes=100 * MIB)
+        if training:
+            trace.thread().annotation("Optimizer.step#SGD.step", at=95, us=2)
+        codes.append(only(RULE.check(facts_of(trace, tmp_path / str(training)))).fix.code)
+    assert ["fully_shard" in code for code in codes] == [False, True]
 
 
 def test_a_healthy_job_has_room(tmp_path: Path) -> None:
