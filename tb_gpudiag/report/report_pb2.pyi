@@ -377,7 +377,7 @@ class Verdict(_message.Message):
     def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ...) -> None: ...
 
 class Finding(_message.Message):
-    __slots__ = ("rule", "name", "severity", "title", "summary", "cost_us", "saving", "evidence", "places", "fix", "ranges", "cost_bytes", "cost_bytes_per_step", "memory_device")
+    __slots__ = ("rule", "name", "severity", "title", "summary", "cost_us", "saving", "evidence", "places", "fix", "ranges", "cost_bytes", "cost_bytes_per_step", "memory_device", "certain")
     class Severity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         INFO: _ClassVar[Finding.Severity]
@@ -400,6 +400,7 @@ class Finding(_message.Message):
     COST_BYTES_FIELD_NUMBER: _ClassVar[int]
     COST_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
     MEMORY_DEVICE_FIELD_NUMBER: _ClassVar[int]
+    CERTAIN_FIELD_NUMBER: _ClassVar[int]
     rule: str
     name: str
     severity: Finding.Severity
@@ -414,7 +415,8 @@ class Finding(_message.Message):
     cost_bytes: float
     cost_bytes_per_step: float
     memory_device: int
-    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., title: _Optional[str] = ..., summary: _Optional[str] = ..., cost_us: _Optional[float] = ..., saving: _Optional[_Union[Saving, _Mapping[str, object]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping[str, object]]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping[str, object]]]] = ..., fix: _Optional[_Union[Fix, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ..., cost_bytes: _Optional[float] = ..., cost_bytes_per_step: _Optional[float] = ..., memory_device: _Optional[int] = ...) -> None: ...
+    certain: bool
+    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., title: _Optional[str] = ..., summary: _Optional[str] = ..., cost_us: _Optional[float] = ..., saving: _Optional[_Union[Saving, _Mapping[str, object]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping[str, object]]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping[str, object]]]] = ..., fix: _Optional[_Union[Fix, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ..., cost_bytes: _Optional[float] = ..., cost_bytes_per_step: _Optional[float] = ..., memory_device: _Optional[int] = ..., certain: bool = ...) -> None: ...
 
 class Saving(_message.Message):
     __slots__ = ("low_us", "high_us", "basis", "low_share", "high_share", "low_per_step_us", "high_per_step_us", "beyond")

@@ -104,7 +104,7 @@ def place_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame |
         return None
     file = _SITE.sub("", frame.file)
     head, rest = _head(file)
-    if head.startswith("<") or head in _PLUMBING_FOLDERS or _GENERATED.search(file):
+    if not head or head.startswith(("<", "??")) or head in _PLUMBING_FOLDERS or _GENERATED.search(file):
         return None
     module = head.removesuffix(".py")
     relative = file[:1] not in "/\\" and file[1:2] != ":"

@@ -106,8 +106,12 @@ BACKWARD_FRAME = any_of(
     flags=re.S,
 )
 PARAMETER_FRAME = any_of(
-    _MODULES + r"module\.py\(\d+\): (to|cuda|half|float|double|bfloat16|_apply)",
+    _MODULES + r"module\.py\(\d+\): (to|cuda|half|float|double|bfloat16|_apply|(_?load_|_load_from_)\w*)",
     _MODULES + r"\w+\.py\(\d+\): (__init__|reset_parameters)",
+    PATH + r"torch/(serialization|_weights_only_unpickler)\.py\(\d+\): _?load\w*",
+    PATH + r"safetensors/torch\.py\(\d+\): load\w*",
+    PATH + r"(transformers|diffusers)/(\w+/)*modeling_utils\.py\(\d+\): (from_pretrained|_load_\w+)",
+    PATH + r"accelerate/utils/modeling\.py\(\d+\): (set_module_tensor_to_device|load_\w+)",
     flags=re.S,
 )
 FORWARD_FRAME = any_of(
@@ -117,6 +121,10 @@ FORWARD_FRAME = any_of(
 )
 # Searched for in a whole stack of a snapshot, in which modules have no frames of their own.
 MODULE_FRAME = any_of(r"torch/nn/modules/\w+\.py\(\d+\): (forward|_\w*call_impl)")
+
+# Searched for in a whole stack of a snapshot: an object is made, such as a model whose weights its own class
+# allocates.
+BUILDING_FRAME = any_of(r"\(\d+\): __init__(\n|$)")
 
 # torch's own optimizers, all files of torch, and decorators such as `@torch.inference_mode()`.
 _OPTIMIZER_FILE = any_of(PATH + r"torch/optim/\w+" + IN_FILE, flags=re.S)

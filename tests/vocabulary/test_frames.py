@@ -88,3 +88,8 @@ def test_what_the_line_of_a_frame_is() -> None:
     assert (str(stack), stack.preposition) == ("train.py:12 in step", "at")
     assert str(defined.without_line()) == "step (train.py)"
     assert str(Frame("", 0, "step")) == "step"
+
+
+@pytest.mark.parametrize("name", ["(0): f", "??(0): c10::alloc", ":0", "<string>(1): f"])
+def test_a_frame_without_a_file_is_no_place(name: str) -> None:
+    assert place_frame(name) is None

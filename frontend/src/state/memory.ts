@@ -46,13 +46,17 @@ const FEWEST_FOR_95 = 4;
 
 /** "8 MiB per step (95% confidence: 7.9 MiB to 8.1 MiB)". */
 function perUnit(trend: FloorTrend, sign: 1 | -1): string {
-  const { bytes_per_step, low_bytes_per_step, high_bytes_per_step, steps, unit } = trend;
+  const { bytes_per_step, low_bytes_per_step, high_bytes_per_step, steps, unit, start_us, end_us } = trend;
+  if (unit === "second") {
+    const seen = end_us - start_us;
+    return `${bytes((sign * bytes_per_step * seen) / 1e6)} in ${time(seen)}`; // no rate beyond what was seen
+  }
   const [low = 0, high = 0] = [sign * low_bytes_per_step, sign * high_bytes_per_step].sort((a, b) => a - b);
   const between =
     steps < FEWEST_FOR_95 || bytes(low) === bytes(high)
       ? ""
       : ` (95% confidence: ${bytes(low)} to ${bytes(high)})`;
-  return `${bytes(sign * bytes_per_step)} per ${unit}${between}`;
+  return `${bytes(sign * bytes_per_step)} per step${between}`;
 }
 
 /** What the curve leaves out, or "" if it is complete. */

@@ -321,6 +321,8 @@ export interface Finding {
   cost_bytes_per_step: number;
   /** memory findings: DeviceMemory.device */
   memory_device: number;
+  /** false: something harmless, or another rank, would look the same */
+  certain: boolean;
 }
 
 export const Finding_Severity = { INFO: "INFO", WARNING: "WARNING", ERROR: "ERROR" } as const;

@@ -141,9 +141,11 @@ class DeviceMemory:
         return not self._shows_beginning()
 
     def _shows_beginning(self) -> bool:
-        """Whether the model is built in the recording, or the first step, and no other, allocates optimizer
-        state."""
+        """Whether a GPU's recording begins with empty memory, the model is built in it, or the first step,
+        and no other, allocates optimizer state."""
         phase, periods = self.allocations.phase, self.floors.periods
+        if not self.is_cpu and not self.curve.start_bytes and not self.allocations.found.any():
+            return True
         built = (phase == Phase.PARAMETER) & ~self.allocations.found
         state = (phase == Phase.OPTIMIZER) & (self.allocations.freed == NONE)
         step = np.searchsorted(periods.start_ns, self.allocations.time_ns[state], side="right") - 1

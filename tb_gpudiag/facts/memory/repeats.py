@@ -7,16 +7,19 @@ per step or repeats some other allocation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import distinct, groups
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
+from tb_gpudiag.vocabulary.marks import MODULE
+from tb_gpudiag.vocabulary.torch_frames import BUILDING_FRAME, MODULE_FRAME
 
 FEWEST_BORDERS = 4
 """Three steps, as many as a trend takes."""
@@ -51,18 +54,21 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
     has_modules: the recording shows which modules allocated. If not, layers look like steps that do not
     train, and only training steps are found. What follows the last border belongs to no step.
     """
-    first = int(np.searchsorted(allocations.time_ns, begin_ns))
-    first += int(allocations.found[first:].sum())
-    if len(allocations) - first < 2 * FEWEST_BORDERS:
-        return NO_PERIODS
-    site = _sites(allocations)[first:]
-    own = allocations.phase[first:].copy()
+    phase = allocations.phase.copy()
+    engine = np.zeros(len(phase), np.bool_)
     if allocations.memory.stacks:
         # The engine's own threads run no Python: a snapshot has no frames of their allocations.
-        own[(own == Phase.UNKNOWN) & (allocations.stack[first:] == NONE)] = Phase.BACKWARD
-    outside = ~_in_module(allocations)[first:] if has_modules else np.zeros(len(own), np.bool_)
-    time = allocations.time_ns[first:]
-    for borders in _candidates(site, own, outside):
+        engine = (phase == Phase.UNKNOWN) & (allocations.stack == NONE)
+        phase[engine] = Phase.BACKWARD
+    # Weights are made or loaded one after the other, at one place: each would be a step.
+    built = (phase == Phase.PARAMETER) | _in_stack(allocations, BUILDING_FRAME)
+    some = (allocations.time_ns >= begin_ns) & ~allocations.found & ~built
+    if some.sum() < 2 * FEWEST_BORDERS:
+        return NO_PERIODS
+    site, phase, time = _sites(allocations, engine)[some], phase[some], allocations.time_ns[some]
+    outside = ~_in_module(allocations)[some] if has_modules else np.zeros(len(site), np.bool_)
+    called = _model_calls(allocations)[some]
+    for borders in _candidates(site, phase, outside, called):
         at = distinct(time[borders])
         if len(at) >= FEWEST_BORDERS:
             names = [f"inferred {i + 1}" for i in range(len(at) - 1)]
@@ -70,34 +76,56 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
     return NO_PERIODS
 
 
-def _sites(allocations: Allocations) -> Int64:
+def _sites(allocations: Allocations, engine: Bool) -> Int64:
     """Number the places that allocate, shape (a,): an operator in a function, or a snapshot's stack. The size
-    replaces an unknown one."""
+    replaces an unknown one. engine: mask of what autograd's engine allocates, one place."""
     name, place = allocations.host.names(allocations.operator), allocations.place
     stack = allocations.stack.astype(np.int64)
-    known = (place != NONE) | (stack != NONE)
+    known = (place != NONE) | (stack != NONE) | engine
     size = np.unique(np.where(known, NONE, allocations.bytes), return_inverse=True)[1].reshape(-1)
     return groups(name, place, stack, size)[0]
 
 
 def _in_module(allocations: Allocations) -> Bool:
     """Mask of allocations inside a module's forward pass, shape (a,)."""
-    stacks = allocations.memory.stacks
-    of_stack = np.array([MODULE_FRAME.search(stack) is not None for stack in stacks], np.bool_)
-    found: Bool = allocations.module != NONE
-    if len(of_stack):
-        found = found | ((allocations.stack != NONE) & of_stack[allocations.stack])
+    found: Bool = _in_stack(allocations, MODULE_FRAME) | (allocations.module != NONE)
     return found
 
 
-def _candidates(site: Int64, phase: UInt8, outside: Bool) -> Iterator[Int64]:
-    """Yield borders of steps, the most trustworthy first: indices of allocations."""
+def _in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:
+    """Mask of a snapshot's allocations with such a frame, shape (a,)."""
+    of_stack = np.array([frame.search(stack) is not None for stack in allocations.memory.stacks], np.bool_)
+    if not len(of_stack):
+        return np.zeros(len(allocations), np.bool_)
+    found: Bool = (allocations.stack != NONE) & of_stack[allocations.stack]
+    return found
+
+
+def _model_calls(allocations: Allocations) -> Int64:
+    """Number the call of the outermost module that contains each allocation, shape (a,); NONE outside of
+    modules, and for modules of other names than the most frequent one. Only traces have these calls."""
+    host = allocations.host
+    outermost = host.tree.outermost_of(match(host.events, MODULE))
+    name, count = np.unique(host.events.name[outermost], return_counts=True)
+    if not len(name):
+        return np.full(len(allocations), NONE, np.int64)
+    outermost &= host.events.name == name[count.argmax()]
+    around = allocations.context.around[allocations.event]
+    call = host.tree.nearest_of(outermost)[around]
+    return np.where(around == NONE, NONE, call)
+
+
+def _candidates(site: Int64, phase: UInt8, outside: Bool, called: Int64) -> Iterator[Int64]:
+    """Yield borders of steps, the most trustworthy first: indices of allocations. called: the call of the
+    model that contains each, or NONE."""
     update, backward = phase == Phase.OPTIMIZER, phase == Phase.BACKWARD
     yield _runs(site, update, MOST_OPTIMIZERS)
     yield _runs(site, backward, MOST_PARTS)
     # A few training steps have many layers: where there are too few steps to see, layers must not become
     # steps.
     if not (update | backward).any():
+        inside = np.flatnonzero(called != NONE)
+        yield inside[np.unique(called[inside], return_index=True)[1]]
         yield _runs(site, ~outside, MOST_PARTS)
         yield _recurring(site, outside)
 

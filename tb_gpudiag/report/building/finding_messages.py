@@ -36,6 +36,7 @@ def finding_message(found: RuleFinding, window: Window, steps: int) -> pb.Findin
         cost_bytes=finding.cost_bytes,
         cost_bytes_per_step=finding.cost_bytes_per_step,
         memory_device=finding.memory_device if about_memory else 0,
+        certain=finding.sure,
         evidence=[_evidence(evidence) for evidence in finding.evidence],
         places=[place(where) for where in finding.places[:PLACES_LIMIT]],
         fix=_fix(finding.fix),

@@ -28,6 +28,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     growth_per_unit,
     keepers,
     least_per_unit,
+    repeats,
     risen_bytes,
     state_of,
     until_full,
@@ -46,6 +47,11 @@ MANY_STEPS = 10
 # One or two frees may be missing because two threads used one address in the same instant. With this many,
 # frees are really not recorded.
 FEWEST_UNSEEN = 3
+
+_FIVE_STEPS = (
+    "Record five steps or more, marked by prof.step(): schedule(wait=5, warmup=2, active=6). The history of "
+    "a memory snapshot must be as long (max_entries)."
+)
 
 _HOW_TO_BE_SURE = (
     "To be sure, record from the job's first step, for more steps than a buffer has entries: a leak goes on. "
@@ -80,6 +86,11 @@ def _no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> RuleAnswer
 def _not_explained(memories: list[DeviceMemory]) -> CannotTell:
     """Say why floors that rise are not a leak for sure."""
     rising = "; ".join(_level(memory, "rising") for memory in memories)
+    if not all(map(repeats, memories)):
+        return CannotTell(
+            f"{rising}, but the recording does not show three repetitions: one long step looks the same",
+            _FIVE_STEPS,
+        )
     if any(site.in_optimizer for memory in memories for site in memory.sites):
         return CannotTell(
             f"{rising}, and the optimizer's own state grows, as L-BFGS fills its history (history_size)",
@@ -107,7 +118,8 @@ def _keeps_anyway(memory: DeviceMemory) -> bool:
 def _keeps_but(memory: DeviceMemory, state: FloorState) -> str:
     site = next(site for site in memory.sites if not site.in_optimizer)
     where = str(site.frame or site.operator or "one site")
-    return f"{_level(memory, state)}, but {where} keeps {size(site.per_unit, f'more per {_unit(memory)}')}"
+    assert memory.trend is not None  # a state needs one
+    return f"{_level(memory, state)}, but {where} keeps more and more: {_growth(memory.trend, site.per_unit)}"
 
 
 def _unit(memory: DeviceMemory) -> str:
@@ -119,8 +131,7 @@ def _too_few_steps(memories: list[DeviceMemory]) -> CannotTell:
     return CannotTell(
         f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and the recording "
         f"has {count(steps)}" + "".join(map(_what_survives, memories)),
-        "Record five steps or more, marked by prof.step(): schedule(wait=5, warmup=2, active=6). The history "
-        "of a memory snapshot must be as long (max_entries).",
+        _FIVE_STEPS,
     )
 
 
@@ -146,11 +157,11 @@ def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
         trend = memory.trend
         if trend is None or not _ends_the_job(memory, trend):
             continue
-        rate, full = growth_per_unit(memory), _until_full(memory)
+        full = _until_full(memory)
         ends = f" and is full after {_about(full)}" if full else ""
         if memory.ran_out:
             ends = " until it was full"
-        found.append(f"{_subject(memory)} grows by {size(rate, f'per {trend.unit}')}{ends}.")
+        found.append(f"{_subject(memory)} grows by {_growth(trend, growth_per_unit(memory))}{ends}.")
     return found
 
 
@@ -221,6 +232,14 @@ def _signed(change: float) -> str:
     return f"{'+' if change >= 0 else '-'}{size(abs(change))}"
 
 
+def _growth(trend: Trend, per_unit: float) -> str:
+    """`7 MiB per step`. Without steps, what was seen: `7 MiB in 40 ms`."""
+    if trend.unit == "step":
+        return str(size(per_unit, "per step"))
+    seen_ns = trend.end_ns - trend.start_ns
+    return f"{size(per_unit * seen_ns / 1e9)} in {duration(seen_ns)}"
+
+
 def _finding(memory: DeviceMemory) -> Finding:
     trend, rate, doubt = memory.trend, growth_per_unit(memory), _doubt(memory)
     assert trend is not None  # a rising floor has one
@@ -230,7 +249,7 @@ def _finding(memory: DeviceMemory) -> Finding:
     grows = "seems to grow" if doubt else "grows"
     at = memory.floors.periods.at[~memory.floors.excused]
     return Finding(
-        title=f"{_subject(memory)} {grows} by {size(rate, f'per {trend.unit}')}{named}",
+        title=f"{_subject(memory)} {grows} by {_growth(trend, rate)}{named}",
         summary=" ".join(_summary(memory, trend, parts, doubt)),
         fix=_fix(parts, doubt),
         cost_bytes=max(0, round(rate * float(at[-1] - at[0]))),
@@ -247,7 +266,7 @@ def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained], doubt: 
     kept = "between steps" if trend.unit == "step" else "when work is done"
     yield f"The memory still allocated {kept} keeps rising. {parts[0].cause.summary}"
     for part in parts[1:]:
-        yield f"{size(part.per_unit, f'per {trend.unit}')} of it has another reason: {part.cause.summary}"
+        yield f"{_growth(trend, part.per_unit)} of it has another reason: {part.cause.summary}"
     full = _until_full(memory)
     if memory.ran_out:
         yield "It filled the memory until an allocation failed."
@@ -278,13 +297,16 @@ def _in_turn(parts: list[Explained]) -> list[GrowingSite]:
 
 
 def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> Iterator[Evidence]:
-    low, high = size(trend.low), size(trend.high)
+    low, high = _growth(trend, trend.low), _growth(trend, trend.high)
     spread = f"between {low} and {high}" if str(low) != str(high) else "the same every time"
     rate = growth_per_unit(memory)
     compared = "inferred from allocations" if memory.floors.periods.inferred else "compared"
     if rate != trend.per_unit:
         spread = f"the floor's own slope is {spread}"
-    yield Evidence(f"Growth per {trend.unit}", size(rate), (spread, _steps(trend, compared)))
+    if trend.unit == "step":
+        yield Evidence("Growth per step", size(rate), (spread, _steps(trend, compared)))
+    else:
+        yield Evidence("Growth", _growth(trend, rate), (spread, _steps(trend, compared)))
     yield Evidence(
         "Memory floor", size(trend.end_bytes, "at the end"), (size(trend.start_bytes, "at the start"),)
     )

@@ -9,6 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
 LEAST_BYTES_PER_STEP = 4 * 2**10
@@ -38,6 +39,10 @@ EVEN_SHARE = 0.1
 # the leak anyway, if it kept something of most steps.
 KEPT_STEPS_SHARE = 0.5
 
+# Without steps, a rate holds for about as long as it was seen: a forward pass of 0.1 s says nothing about an
+# hour.
+LEAST_SECONDS = 10.0
+
 FloorState = Literal["rising", "level", "plateau", "falling", "unclear"]
 
 
@@ -47,9 +52,28 @@ def state_of(memory: DeviceMemory) -> FloorState | None:
     None if there are too few steps to tell.
     """
     state = floor_state(memory)
+    if not repeats(memory):
+        return "unclear" if state == "rising" else state
     if state is not None and memory.trend is not None and memory.trend.steps >= FEWEST_STEPS:
         return "rising" if _keeps_in_most_steps(memory) else state
     return state
+
+
+def repeats(memory: DeviceMemory) -> bool:
+    """Whether the recording shows that what grows repeats: it has steps, or lines outside of the model keep
+    most of it. The layers of a single forward pass keep more and more, too."""
+    trend = memory.trend
+    if trend is None or trend.unit == "step":
+        return True
+    outside = sum(
+        site.per_unit
+        for site in keepers(memory)
+        if memory.has_modules
+        and site.frame is not None
+        and not site.module
+        and not MODULE_FRAME.search(site.stack)
+    )
+    return outside >= EXPLAINED_SHARE * trend.per_unit
 
 
 def floor_state(memory: DeviceMemory) -> FloorState | None:
@@ -90,6 +114,8 @@ def until_full(memory: DeviceMemory) -> float:
     if trend is None or not memory.capacity_bytes or rate <= 0:
         return 0.0
     if min(trend.low, trend.later) <= 0 and state_of(memory) != "rising":
+        return 0.0
+    if trend.unit == "second" and trend.end_ns - trend.start_ns < LEAST_SECONDS * 1e9:
         return 0.0
     return max(0, memory.capacity_bytes - memory.peak.allocated_bytes) / rate
 

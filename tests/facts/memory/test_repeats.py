@@ -11,7 +11,8 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.trace.read import read_trace
-from tests.builder import SnapshotBuilder
+from tests.builder import SnapshotBuilder, TraceBuilder
+from tests.facts import facts_of
 
 MB = 1 << 20
 TRAIN = "train.py(3): main"
@@ -151,4 +152,68 @@ def test_an_engine_without_frames_borders_steps() -> None:
         job.take(MB, "train.py(7): keep")
     trend = job.memory.trend
     assert trend is not None
+    assert (trend.unit, trend.per_unit) == ("step", MB)
+
+
+OF_WEIGHTS = [
+    ["model.py(12): __init__"],
+    ["/opt/lib/python3.11/site-packages/torch/nn/modules/module.py(900): _apply"],
+    ["/opt/lib/python3.11/site-packages/torch/nn/modules/module.py(2500): load_state_dict"],
+    ["/opt/lib/python3.11/site-packages/safetensors/torch.py(300): load_file"],
+    ["/opt/lib/python3.11/site-packages/transformers/modeling_utils.py(4000): from_pretrained"],
+    ["/opt/lib/python3.11/site-packages/torch/serialization.py(1300): load"],
+]
+
+
+@pytest.mark.parametrize("stack", OF_WEIGHTS)
+def test_weights_are_no_steps(stack: list[str]) -> None:
+    job = Job()
+    for _ in range(250):
+        job.take(MB, *stack)
+        job.free(job.take(MB, *stack))
+    assert not job.memory.floors.periods.inferred
+
+
+def test_steps_are_found_behind_the_loading_of_weights() -> None:
+    job = Job()
+    for _ in range(50):
+        job.take(MB, *OF_WEIGHTS[3])
+    for number in range(10):
+        plain(job, number)
+        job.take(4096, "train.py(7): keep")
+    trend = job.memory.trend
+    assert trend is not None
+    assert (trend.unit, trend.per_unit) == ("step", 4096)
+
+
+def test_what_the_engine_allocates_without_frames_is_one_place_whatever_its_size() -> None:
+    job = Job()
+    for number in range(8):
+        kept = job.forward()
+        job._at += 10
+        gradients = [job.snapshot.allocate(MB + 512 * (7 * number + i), at=job._at + i) for i in range(5)]
+        job._at += 5
+        job.free(*kept, *gradients)
+        job.take(MB, "train.py(7): keep")
+    trend = job.memory.trend
+    assert trend is not None
+    assert (trend.unit, trend.per_unit) == ("step", MB)
+
+
+def test_each_call_of_the_model_is_a_step_where_nothing_trains() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for request in range(8):
+        at = 1_000 * request
+        main.frame("nn.Module: Net_0", at=at, us=900)
+        for layer in range(6):
+            main.frame(f"nn.Module: Linear_{layer}", at=at + 10 + 100 * layer, us=90)
+            main.op("aten::addmm", at=at + 20 + 100 * layer, us=50)
+            taken = main.alloc(MB, at=at + 30 + 100 * layer)
+            if layer < 5:  # the last layer's output is kept
+                main.free(taken, at=at + 60 + 100 * layer)
+    (memory,) = facts_of(trace).memory
+    trend = memory.trend
+    assert trend is not None
+    assert memory.floors.periods.inferred
     assert (trend.unit, trend.per_unit) == ("step", MB)

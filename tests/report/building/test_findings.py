@@ -77,3 +77,8 @@ def test_lists_and_code_are_bounded() -> None:
 
 def test_code_keeps_its_lines_and_its_indentation() -> None:
     assert message(code="for x in y:\n    f(x)\x1b").fix.code == "for x in y:\n    f(x)\ufffd"
+
+
+def test_doubt_is_on_the_wire() -> None:
+    assert message(sure=True).certain
+    assert not message(sure=False).certain

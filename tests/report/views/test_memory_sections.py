@@ -59,10 +59,10 @@ def _words(**memory: Any) -> str:
         ),
         ({"state": "plateau"}, 0, 0, "rose and now stays level (over 5 steps)"),
         (
-            {"state": "rising", "unit": "second"},
+            {"state": "rising", "unit": "second", "start_us": 0.0, "end_us": 1e6},
             0,
             0,
-            "rises by {change} per second (over 5 time windows)",
+            "rises by {change} in 1 s (over 5 time windows)",
         ),
     ],
 )

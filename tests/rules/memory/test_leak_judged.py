@@ -26,11 +26,15 @@ OPTIMIZER = [f"{TORCH}/optim/optimizer.py(500): wrapper", f"{TORCH}/optim/adam.p
 class Snapshot(SnapshotBuilder):
     """A training job's history. Events are 10 µs apart."""
 
-    def __init__(self, *, running: bool = True) -> None:
+    def __init__(self, *, running: bool = True, empty: bool = False) -> None:
+        """running: gradients from before the history are freed in it. empty: nothing was allocated before."""
         super().__init__()
         self.segment(1 << 40, at=0)
         self.at = 10
+        if not empty:
+            self.take(MIB, "old.py(1): weights")
         self._old = self.take(3 * MIB, "old.py(1): before") if running else 0
+        self.traces = [[] for _ in self.traces]  # the history begins here
 
     def take(self, size: int, *stack: str) -> int:
         self.at += 10
@@ -44,8 +48,6 @@ class Snapshot(SnapshotBuilder):
     def train(self, size: int = MIB) -> None:
         """Run one step, which frees what it allocates. The first one frees gradients from before, if any."""
         if self._old:
-            # The history begins after the gradients were allocated.
-            self.traces = [[] for _ in self.traces]
             self.drop(self._old)
             self._old = 0
         kept = [self.take(size, "train.py(5): fit", MODULE) for _ in range(3)]
@@ -123,6 +125,14 @@ def test_optimizer_state_of_the_first_step_shows_the_jobs_beginning(steps: int, 
         snapshot.take(MIB, "train.py(9): keep")
     found = only(RULE.check(snapshot.facts(tmp_path)))
     assert found.sure is (steps == 1)
+
+
+def test_a_history_that_begins_with_empty_memory_has_no_older_buffer(tmp_path: Path) -> None:
+    snapshot = Snapshot(running=False, empty=True)
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(MIB, "train.py(9): keep")
+    assert only(RULE.check(snapshot.facts(tmp_path))).sure
 
 
 def test_a_retained_graph_is_sure_whatever_was_freed_before(tmp_path: Path) -> None:

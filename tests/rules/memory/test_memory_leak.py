@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.memory_leak import RULE
-from tb_gpudiag.rules.rule import CannotTell, Clear, Severity
+from tb_gpudiag.rules.rule import CannotTell, Clear, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS
 from tb_gpudiag.rules.verdict import find_verdict
@@ -198,3 +199,36 @@ def test_steps_that_are_not_marked_are_inferred(tmp_path: Path) -> None:
     found = only(RULE.check(facts_of(job([MIB] * 6, mark_steps=False), tmp_path)))
     assert found.cost_bytes_per_step == MIB
     assert "inferred" in str(figures(found)["Growth per step"][-1])
+
+
+def _one_long_step(line: str, folder: Path) -> RuleAnswer:
+    """A sawtooth that rises for 64 ms and repeats nothing: this line keeps 64 tensors of 1 MiB."""
+    trace, draw = TraceBuilder(), random.Random(3)
+    main = trace.thread()
+    if line.startswith("nn.Module"):
+        main.frame("nn.Module: Net_0", at=0, us=64_000)
+    main.frame("model.py(3): run", at=1, us=63_990)
+    for tooth in range(64):
+        at = 2 + 999.0 * tooth
+        for part in range(3):
+            name = draw.choice(["aten::mm", "aten::conv2d", "aten::cat", "aten::mul", "aten::softmax"])
+            main.op(name, at=at + 100 * part, us=80)
+            taken = main.alloc(draw.randrange(8, 64) * MIB, at=at + 100 * part + 10)
+            main.free(taken, at=at + 100 * part + 60)
+        main.frame(line, at=at + 500, us=100)
+        main.op("aten::relu", at=at + 510, us=50)
+        main.alloc(MIB, at=at + 520)
+    return RULE.check(facts_of(trace, folder))
+
+
+def test_what_one_forward_pass_keeps_is_no_leak(tmp_path: Path) -> None:
+    answer = _one_long_step("nn.Module: Block_0", tmp_path)
+    assert isinstance(answer, CannotTell)
+    assert "three repetitions" in answer.reason
+
+
+def test_without_steps_growth_is_what_was_seen_and_no_rate(tmp_path: Path) -> None:
+    found = only(_one_long_step("serve.py(9): remember", tmp_path))
+    assert re.search(r"grows by 60\.0\sMiB in 59\.5\sms", found.title)
+    assert "full" not in found.summary
+    assert not [e for e in found.evidence if "second" in e.label + e.text]

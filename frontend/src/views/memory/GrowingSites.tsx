@@ -1,4 +1,4 @@
-import { bytes, count } from "../../base/format";
+import { bytes, count, time } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
 import { change, where, who } from "../../state/memory";
 import { usePage } from "../../state/store";
@@ -20,7 +20,7 @@ const FIRST = 6;
 export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
   // If the floor stays level, growth at one site is matched by another that shrinks.
   if (!trend || trend.state === "level" || sites.length === 0) return null;
-  const unit = trend.unit;
+  const seconds = trend.unit === "second" ? (trend.end_us - trend.start_us) / 1e6 : 0;
   return (
     <div className="gd-memory-growing">
       <h3>Growing allocations</h3>
@@ -32,7 +32,7 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
                 <tr>
                   <th scope="col">Allocated by</th>
                   <th scope="col" className="gd-number">
-                    Per {unit}
+                    {seconds ? `In ${time(seconds * 1e6)}` : "Per step"}
                   </th>
                   <NumberTitle column="still_live" />
                   <NumberTitle column="live_count" />
@@ -46,7 +46,7 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
               </thead>
               <tbody>
                 {shown.map((site, at) => (
-                  <GrowingRow key={at} site={site} bounds={bounds} />
+                  <GrowingRow key={at} site={site} grown={site.bytes_per_step * (seconds || 1)} bounds={bounds} />
                 ))}
               </tbody>
             </table>
@@ -65,14 +65,20 @@ function markAll({ row }: RowPlaces): void {
   );
 }
 
-function GrowingRow({ site, bounds }: { site: MemorySite; bounds: Viewport }) {
+interface RowProps {
+  readonly site: MemorySite;
+  readonly grown: number;
+  readonly bounds: Viewport;
+}
+
+function GrowingRow({ site, grown, bounds }: RowProps) {
   return (
     <LinkedRow of={site} onPress={markAll}>
       <td className="gd-name">
         <Site operator={who(site)} line={where(site.place)} />
         {site.stack !== "" && <Stack stack={site.stack} />}
       </td>
-      <td className="gd-number">{change(site.bytes_per_step)}</td>
+      <td className="gd-number">{change(grown)}</td>
       <td className="gd-number">{bytes(site.bytes)}</td>
       <td className="gd-number">{count(site.count)}</td>
       <td className="gd-number">{bytes(site.size_bytes)}</td>

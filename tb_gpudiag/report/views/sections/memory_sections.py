@@ -9,7 +9,7 @@ from tb_gpudiag.report.views.document import Column, Kind, Lines, Table, lines, 
 from tb_gpudiag.report.views.sections.place_text import code_place
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
 from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES, TREND_STATES
-from tb_gpudiag.wording.quantity import number, share_of, size
+from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 from tb_gpudiag.wording.term import term
 
 ROWS_SHOWN = 5
@@ -63,8 +63,16 @@ def _floor(m: pb.DeviceMemory) -> str:
 
 
 def _change(trend: pb.FloorTrend) -> str:
-    change = f"{size_bytes(_sign(trend) * trend.bytes_per_step)} per {pb.FloorTrend.Unit.Name(trend.unit)}"
+    change = str(_growth(trend, _sign(trend) * trend.bytes_per_step))
     return TREND_STATES.get(trend.state, TREND_STATES["unclear"]).noun.format(change=change)
+
+
+def _growth(trend: pb.FloorTrend, per_unit: float) -> Quantity:
+    """`7 MiB per step`. Without steps, what was seen: `7 MiB in 40 ms`."""
+    if trend.unit == pb.FloorTrend.step:
+        return size(per_unit, "per step")
+    seen_us = trend.end_us - trend.start_us
+    return size(per_unit * seen_us / 1e6, f"in {time_us(seen_us)}")
 
 
 def _sign(trend: pb.FloorTrend) -> int:
@@ -79,7 +87,8 @@ def _floors(trend: pb.FloorTrend) -> str:
 
 def _confidence(trend: pb.FloorTrend) -> str:
     """The 95% confidence interval of the slope, or ""."""
-    if trend.state not in {"rising", "falling", "unclear"} or trend.steps < FEWEST_FOR_95:
+    of_steps = trend.unit == pb.FloorTrend.step
+    if not of_steps or trend.state not in {"rising", "falling", "unclear"} or trend.steps < FEWEST_FOR_95:
         return ""
     low, high = sorted(
         _sign(trend) * slope for slope in (trend.low_bytes_per_step, trend.high_bytes_per_step)
@@ -139,7 +148,7 @@ def growing_sites(memory: Sequence[pb.DeviceMemory]) -> Table:
         (
             m.name,
             _allocator(site.operator, site.module),
-            size(site.bytes_per_step, f"per {pb.FloorTrend.Unit.Name(m.trend.unit)}"),
+            _growth(m.trend, site.bytes_per_step),
             size(site.bytes),
             number(site.count),
             code_place(site.place),
