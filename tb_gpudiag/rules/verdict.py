@@ -16,9 +16,11 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
+from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.capture_recorded import capture_sentence
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
+from tb_gpudiag.rules.shared.first_fix import first_fix_sentence
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
@@ -121,22 +123,22 @@ class WindowParts:
         }
 
 
-def find_verdict(facts: Facts, ranked: Sequence[str] = ()) -> Verdict:
+def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     """Name the largest part of the step window, if it is large enough to limit the job.
 
-    ranked: rule ids of the findings in their order, so that the verdict agrees with it.
+    ranked: the findings in their order, so that the verdict agrees with it.
     A failed allocation and a leak that end the job are not limiters: the sentence starts with the first and
     ends with the second.
     """
-    verdict = _without_memory(facts, ranked)
+    verdict = _without_memory(facts, [found.rule.id for found in ranked])
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
-    lost = lost_sentences(facts)
+    first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
     about_memory = [
         *emptying_sentences(facts.memory, facts.window.duration_ns),
         *leak_sentences(facts.memory),
     ]
-    sentences = [*_failures(facts.memory), *([lost] if lost else []), said, *about_memory]
-    return replace(verdict, sentence=" ".join(sentences))
+    sentences = [*_failures(facts.memory), lost_sentences(facts), said, first, *about_memory]
+    return replace(verdict, sentence=" ".join(filter(None, sentences)))
 
 
 def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:
@@ -374,19 +376,19 @@ def _host(lost: Lost, overhead: Bool, unseen_ns: int, start: str) -> Verdict:
         said = "The main thread's time is spread over data loading, operators and Python."
         return Verdict("mixed", f"{start} {said}", 0.0)
     if first == "host":
-        host = {"compile": compiling_ns, "launch": overhead_ns, "python": python_ns}
+        host = {"compile": compiling_ns, "overhead": overhead_ns, "python": python_ns}
         first = max(host, key=lambda part: host[part])
         most_ns = host[first]
     if first == "python" and unseen_ns >= MOSTLY_UNSEEN * python_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"
-    return Verdict(first, f"{start} {said}", 0.0)
+    return Verdict("python" if first == "overhead" else first, f"{start} {said}", 0.0)
 
 
 _HOST_SENTENCES = {
     "input": "loading data. The data pipeline limits this job.",
-    "launch": "in operators of a few microseconds each. Dispatching them limits this job.",
+    "overhead": "in operators of a few microseconds each. Dispatching them limits this job.",
     "compute": "in operators. Computing on the CPU limits this job.",
     "compile": "compiling. Compilation limits this job.",
     "python": "in Python between operators. The host's own code limits this job.",

@@ -8,7 +8,8 @@ import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.outcome import RuleFinding
+from tb_gpudiag.rules.rule import Finding, Fix, Saving, Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.verdict import find_verdict, split_window
@@ -70,13 +71,30 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
 
 def test_the_limiter_is_what_the_host_does_most() -> None:
     facts = simulated_facts("launch_bound")
-    assert find_verdict(facts, ["GD301", "GD102", "GD201"]).limiter == "launch"
+    assert find_verdict(facts, _ranked("GD301", "GD102", "GD201")).limiter == "launch"
 
 
 @pytest.mark.parametrize(("ranked", "limiter"), [(["GD301", "GD102"], "python"), (["GD201"], "launch")])
 def test_of_two_alike_the_first_finding_decides(ranked: list[str], limiter: str, tmp_path: Path) -> None:
     facts = facts_of(_python_and_launches(), tmp_path)
-    assert find_verdict(facts, ranked).limiter == limiter
+    assert find_verdict(facts, _ranked(*ranked)).limiter == limiter
+
+
+def _ranked(*ids: str, low_ns: int = 0) -> list[RuleFinding]:
+    finding = Finding("", "", Fix(""), cost_ns=500_000, saving=Saving(low_ns, 200_000))
+    rules = {rule.id: rule for rule in RULES}
+    return [RuleFinding(rules[id], finding, Severity.WARNING) for id in ids]
+
+
+def test_a_first_finding_about_something_else_is_explained(tmp_path: Path) -> None:
+    """1,000 µs of waiting for data, in which another fix comes first."""
+    facts = facts_of(one_gap(lambda main, at, us: main.loader(at=at, us=us), 400), tmp_path)
+    assert find_verdict(facts, _ranked("GD101", "GD103")).sentence == find_verdict(facts).sentence
+    sure = find_verdict(facts, _ranked("GD103", "GD101", low_ns=150_000))
+    assert sure.limiter == "input"
+    assert "(GD103) comes first: fixing it surely saves 15.0% of the time." in sure.sentence
+    bound = find_verdict(facts, _ranked("GD302", "GD101")).sentence
+    assert "(GD302) comes first: fixing it may save up to 20.0% of the time." in bound
 
 
 def _python_and_launches() -> TraceBuilder:

@@ -49,7 +49,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         ),
         devices=[device_message(device, facts.account(device)) for device in facts.devices],
         steps=step_messages(facts.recorded_steps),
-        verdict=_verdict(find_verdict(facts, [found.rule.id for found in outcome.findings])),
+        verdict=_verdict(find_verdict(facts, outcome.findings)),
         findings=[finding_message(found, window, len(steps)) for found in outcome.findings],
         plan=plan_message(outcome, window, facts.replay) if outcome.plan else None,
         inferred_steps=_inferred(facts, facts.device),

@@ -61,7 +61,7 @@ def assert_not_blamed(lost: Facts, whole: Facts) -> None:
 
 
 def _verdict(facts: Facts) -> str:
-    return find_verdict(facts, [f.rule.id for f in run_rules(facts, RULES).findings]).limiter
+    return find_verdict(facts, run_rules(facts, RULES).findings).limiter
 
 
 @pytest.mark.slow

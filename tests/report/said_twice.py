@@ -1,0 +1,194 @@
+"""Contradictions of a report: every figure that it says twice, compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.hints import without_hints
+from tb_gpudiag.report.views.text import to_text
+from tb_gpudiag.rules.rule import LEAST_ERROR_NS
+from tb_gpudiag.rules.run import LEAST_SEEN
+from tb_gpudiag.rules.savings import LEAST_PLANNED, MORE_THAN_COST
+from tb_gpudiag.wording.format import share, time_us
+
+EXACT_US = 0.002
+"""Times on the wire are exact to a nanosecond; sums of two may be off by two."""
+
+HOST = frozenset({"launch", "python", "compile"})
+
+ABOUT = {
+    "GD101": {"input"},
+    "GD102": HOST | {"input"},
+    "GD103": {"memory"},
+    "GD104": HOST,
+    "GD105": {"unknown"},
+    "GD201": HOST,
+    "GD202": HOST,
+    "GD203": {"launch"},
+    "GD301": {"sync"},
+    "GD302": {"copy", "sync"},
+    "GD303": {"copy"},
+    "GD304": {"copy"},
+    "GD601": {"communication"},
+}
+"""Limiters that a finding about idle time is about. Findings about kernels (GD5xx) are about computing."""
+
+
+def contradictions(report: pb.Report) -> list[str]:
+    """Return what the report says in two ways, each as a sentence."""
+    checks = (_savings, _plan, _order, _severities, _busy, _limited_by, _text)
+    return [said for check in checks for said in check(report)]
+
+
+def contradictions_of_row(row: pb.RunRow, report: pb.Report) -> list[str]:
+    """Return where the table of runs says something else than the report."""
+    first = next(iter(without_hints(report.findings)), pb.Finding())
+    figures = {
+        "limiter": (row.limiter, report.verdict.limiter),
+        "sentence": (row.sentence, report.verdict.sentence),
+        "busy share": (row.busy_share, report.verdict.busy_share),
+        "first finding": (row.first_title, first.title),
+        "saving": (row.saving_share, first.saving.high_share),
+    }
+    return [f"{name}: {a} in the table, {b} in the report" for name, (a, b) in figures.items() if a != b]
+
+
+def window_us(report: pb.Report) -> float:
+    """Length of the step window; 0 without a GPU."""
+    return report.devices[0].window_us if report.devices else 0.0
+
+
+def _savings(report: pb.Report) -> Iterator[str]:
+    for finding in report.findings:
+        for said in (*_against_cost(finding), *_against_window(finding.saving, window_us(report))):
+            yield f"{_name(finding)} {said}"
+
+
+def _against_cost(finding: pb.Finding) -> Iterator[str]:
+    saving, cost_us = finding.saving, finding.cost_us
+    if not 0 <= saving.low_us <= saving.high_us:
+        yield f"saves {saving.low_us} to {saving.high_us} us"
+    if cost_us and (saving.high_us > MORE_THAN_COST * cost_us) != bool(saving.beyond):
+        yield f"saves {saving.high_us} us of {cost_us} us: '{saving.beyond}'"
+    if cost_us and saving.low_us > cost_us + EXACT_US:
+        yield f"surely saves {saving.low_us} us of {cost_us} us"
+
+
+def _against_window(saving: pb.Saving, whole_us: float) -> Iterator[str]:
+    if not whole_us:
+        return
+    if saving.high_us > whole_us + EXACT_US:
+        yield f"saves {saving.high_us} us of a window of {whole_us} us"
+    for part_us, part in ((saving.low_us, saving.low_share), (saving.high_us, saving.high_share)):
+        if abs(part_us - part * whole_us) > EXACT_US:
+            yield f"saves {part_us} us, and a share of {part}"
+
+
+def _plan(report: pb.Report) -> Iterator[str]:
+    plan = report.plan
+    if not plan.fixes:
+        return
+    if abs(plan.window_us - window_us(report)) > EXACT_US:
+        yield f"the plan is over {plan.window_us} us, the account over {window_us(report)} us"
+    if abs(sum(fix.saving_us for fix in plan.fixes) - plan.saving_us) > EXACT_US * len(plan.fixes):
+        yield "the plan's rows do not add up"
+    if plan.saving_us > plan.window_us + EXACT_US:
+        yield f"the plan saves {plan.saving_us} us of {plan.window_us} us"
+    left_us = plan.window_us
+    for fix in plan.fixes:
+        left_us -= fix.saving_us
+        if abs(fix.window_us - left_us) > EXACT_US * len(plan.fixes):
+            yield f"after {fix.rule} the window is {fix.window_us} us, or {left_us} us"
+        if report.findings[fix.finding].rule != fix.rule:
+            yield f"the plan calls finding {fix.finding} {fix.rule}"
+    first = report.findings[plan.fixes[0].finding]
+    if abs(first.saving.high_us - plan.fixes[0].saving_us) > EXACT_US:
+        yield f"{first.rule} saves {first.saving.high_us} us, or {plan.fixes[0].saving_us} us in the plan"
+
+
+def _order(report: pb.Report) -> Iterator[str]:
+    """What a fix surely saves decides, and the plan is in the order of the findings."""
+    planned = [fix.finding for fix in report.plan.fixes]
+    if planned != sorted(planned):
+        yield f"the plan's order {planned} is not that of the findings"
+    least_us = LEAST_PLANNED * window_us(report)
+    replayed = [
+        i
+        for i, finding in enumerate(report.findings)
+        if finding.saving.basis == "replayed" and finding.saving.high_us >= least_us + EXACT_US
+    ]
+    if planned[:1] != replayed[:1]:
+        yield f"the plan begins with finding {planned[:1]}, and {replayed[:1]} is the first that saves time"
+    sure = [
+        f.saving.low_share if f.saving.low_share >= LEAST_SEEN else 0.0
+        for f in report.findings
+        if f.cost_us and f.saving.basis in ("replayed", "at most")
+    ]
+    if sure != sorted(sure, reverse=True):
+        yield f"findings surely save {sure}, in this order"
+
+
+def _severities(report: pb.Report) -> Iterator[str]:
+    for finding in report.findings:
+        if finding.severity == pb.Finding.ERROR and 0 < finding.cost_us < LEAST_ERROR_NS / 1_000:
+            yield f"{_name(finding)} is an error about {finding.cost_us} us"
+
+
+def _busy(report: pb.Report) -> Iterator[str]:
+    """The verdict's share is the account's, and the sentence's."""
+    if not report.devices or not window_us(report):
+        return
+    device = report.devices[0]
+    worked_us = device.window_computing_us + device.window_copying_us + device.window_communicating_us
+    busy = worked_us / device.window_us
+    if abs(busy - report.verdict.busy_share) > 1e-6 and report.verdict.limiter != pb.Verdict.initialization:
+        yield f"the GPU was busy {busy:.4f} by the account, {report.verdict.busy_share:.4f} by the verdict"
+    said = re.search(r"The GPU was busy ([\d.<% ]+) of the step window \(([^)]*)\)", report.verdict.sentence)
+    if said and (said[1], said[2]) != (share(busy), time_us(device.window_us)):
+        yield f"the GPU was busy {share(busy)} of {time_us(device.window_us)}, and the verdict says {said[0]}"
+
+
+def _limited_by(report: pb.Report) -> Iterator[str]:
+    """The first finding is about the limiter, or the sentence says why another one comes first: none that is
+    surely saves more."""
+    limiter = pb.Verdict.Limiter.Name(report.verdict.limiter)
+    about_time = [f for f in report.findings if f.cost_us and f.severity and f.saving.high_us]
+    if limiter in ("unknown", "mixed", "compute", "initialization") or not about_time:
+        return
+    first = about_time[0]
+    own = [finding for finding in about_time if limiter in _about(finding)]
+    if first in own:
+        return
+    if f"({first.rule}) comes first" not in report.verdict.sentence:
+        yield f"{limiter} limits the job, and nothing explains why {_name(first)} comes first"
+    elif any(finding.saving.low_us > first.saving.low_us for finding in own):
+        yield f"{limiter} limits the job, and {_name(first)} comes before what saves more"
+
+
+def _about(finding: pb.Finding) -> frozenset[str]:
+    own = {"compute"} if finding.rule.startswith("GD5") else ABOUT.get(finding.rule, ())
+    return frozenset(own)
+
+
+def _text(report: pb.Report) -> Iterator[str]:
+    """The text has the same figures."""
+    text = " ".join(to_text([report]).replace("\u00a0", " ").split())
+    for finding in without_hints(report.findings):
+        for figure in _figures(finding):
+            if figure.replace("\u00a0", " ") not in text:
+                yield f"{_name(finding)}: the text does not say {figure}"
+
+
+def _figures(finding: pb.Finding) -> Sequence[str]:
+    if not finding.cost_us or not finding.saving.high_us:
+        return []
+    saving = finding.saving
+    low, high = time_us(saving.low_us), time_us(saving.high_us)
+    saved = f"{low} to {high}" if saving.low_us and low != high else high
+    return [f"{time_us(finding.cost_us)}; a fix saves {saved if saving.low_us else f'at most {high}'}"]
+
+
+def _name(finding: pb.Finding) -> str:
+    return f"{finding.rule} ({finding.title})"

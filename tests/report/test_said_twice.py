@@ -1,0 +1,80 @@
+"""A report never says two things: simulated jobs, any traces, and real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.report.wire import from_json, to_json
+from tb_gpudiag.service.index.run_rows import run_row
+from tb_gpudiag.trace.files.find import find_traces
+from tests.builder import TraceBuilder
+from tests.conftest import SHARED_TRACES
+from tests.facts.any_traces import any_traces
+from tests.real_traces import FILES, real_facts
+from tests.report.reports import report_at, report_of, slow_loader
+from tests.report.said_twice import contradictions, contradictions_of_row
+from tests.simulator import FAULTS, Fault, simulate
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_simulated_job(fault: Fault, tmp_path: Path) -> None:
+    for severity in (0.5, 1.5):
+        job = simulate(fault.planted(severity), seed=3)
+        assert contradictions(report_at(job.write(tmp_path / str(severity), gzipped=False), tmp_path)) == []
+
+
+@pytest.mark.slow
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@given(any_traces())
+def test_any_trace(tmp_path_factory: pytest.TempPathFactory, trace: TraceBuilder) -> None:
+    assert contradictions(report_of(trace, tmp_path_factory.mktemp("any"))) == []
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_real_trace(shared_traces: Path, path: str) -> None:
+    """Also in JSON, and in the table of runs."""
+    facts = real_facts(path)
+    folder = (SHARED_TRACES / path).parent
+    (file,) = (one for one in find_traces(str(folder)).files if one.path == str(SHARED_TRACES / path))
+    report = build_report(facts, file)
+    assert contradictions(from_json(to_json(report), pb.Report)) == []
+    assert contradictions_of_row(run_row(build_digest(facts, report, file)), report) == []
+    assert shared_traces.is_dir()
+
+
+def _saves_more(report: pb.Report) -> None:
+    report.findings[0].saving.high_us *= 1.5
+
+
+def _plan_saves_more(report: pb.Report) -> None:
+    report.plan.fixes[0].saving_us += 1
+
+
+def _another_limiter(report: pb.Report) -> None:
+    report.verdict.limiter = pb.Verdict.communication
+
+
+def _another_window(report: pb.Report) -> None:
+    report.devices[0].window_us += 1
+
+
+def _an_error(report: pb.Report) -> None:
+    report.findings[0].severity = pb.Finding.ERROR
+
+
+@pytest.mark.parametrize(
+    "change", [_saves_more, _plan_saves_more, _another_limiter, _another_window, _an_error]
+)
+def test_a_contradiction_is_found(change: Callable[[pb.Report], None], tmp_path: Path) -> None:
+    report = report_of(slow_loader(), tmp_path)
+    assert contradictions(report) == []
+    change(report)
+    assert contradictions(report)
