@@ -17,7 +17,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -180,6 +180,7 @@ class About:
     memory: list[MemoryPeaks] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what the tables have no room for, one line each
     recorder: Recorder = "torch"
+    server: str = ""  # the inference server that runs the model (vocabulary/libraries.py), "" for none
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from tb_gpudiag.report.wire import refuse_not_finite
 from tb_gpudiag.trace.files.opening import follows_links, is_below
 from tb_gpudiag.trace.files.remote import RemoteFile, listed
 from tb_gpudiag.trace.files.source import Readable, is_remote, unreadable
+from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import one_line
 
 SUFFIX: Final = ".gpudiag-digest"
@@ -46,6 +47,7 @@ _ENUMS: Final = {
     "kind": pb.TraceInfo.Kind.keys(),
     "limiter": pb.Verdict.Limiter.keys(),
     "recorder": pb.TraceInfo.Recorder.keys(),
+    "server": {"", *(server.value for server in Server)},
 }
 
 # What reading bytes that are not a digest raises. Arrow raises OSError for them, though no file is open.

@@ -113,6 +113,7 @@ def _about(
         "stacks": facts.recorded.stacks,
         "left_out": left_out,
         "recorder": trace.metadata.recorder,
+        "server": facts.job.server.value if facts.job.server is not None else "",
     }
 
 

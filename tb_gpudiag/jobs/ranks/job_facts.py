@@ -127,6 +127,11 @@ class JobFacts:
         except _NOT_REPLAYED:
             return None
 
+    @property
+    def server(self) -> str:
+        """The inference server that runs the model, "" for none."""
+        return next((member.about.server for member in self.set.members if member.about.server), "")
+
     @cached_property
     def parallelism(self) -> list[str]:
         """Parallelisms, as far as collectives show them."""

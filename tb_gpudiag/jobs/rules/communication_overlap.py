@@ -88,6 +88,8 @@ def check(facts: JobFacts) -> RuleAnswer:
         return CannotTell("no GPU activity was recorded", "Record with ProfilerActivity.CUDA.")
     if facts.waits_for_absent:
         return ranks_absent()
+    if facts.server:
+        return Clear(f"collectives of {facts.server} join parts of layers, whose result is needed at once")
     overlap, window_ns = overlap_of(facts), facts.job_ns
     mostly = overlap.exposed_ns >= EXPOSED_SHARE * overlap.transfer_ns
     if not mostly or overlap.possible_ns < LEAST_SHARE * window_ns:

@@ -37,3 +37,8 @@ def test_what_has_no_computing_to_hide_under_does_not_count() -> None:
 
 def test_a_job_without_a_gpu_cannot_be_told() -> None:
     assert isinstance(check(facts_of(job(4, 5, about=lambda rank: {"devices": 0}))), CannotTell)
+
+
+def test_collectives_of_a_server_join_parts_of_layers_and_cannot_overlap() -> None:
+    answer = check(facts_of(job(4, 5, transfer_ms=1.5, about=lambda rank: {"server": "vLLM"})))
+    assert isinstance(answer, Clear)
