@@ -66,8 +66,9 @@ STAGE_SHARE = 0.08
 
 LEAST_STEPS = 2
 
-# Beside other processes, a rank on a CPU loses its core for a while in two of six steps.
-LEAST_STEPS_ON_CPU = 3
+# Beside other processes, a rank on a CPU loses its core for a while in up to three of six steps. A rank that
+# sleeps, loads, saves or collects garbage is late in five or six.
+SHARE_OF_STEPS_ON_CPU = 2 / 3
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class Uneven:
     @property
     def once(self) -> bool:
         """Whether it was seen in so few steps that nothing shows that it happens again."""
-        least = LEAST_STEPS_ON_CPU if self.on_cpu else LEAST_STEPS
-        return self.pattern != "persistent" and self.steps < least
+        least = SHARE_OF_STEPS_ON_CPU * self.of_steps if self.on_cpu else LEAST_STEPS - 1
+        return self.pattern != "persistent" and self.steps <= least
 
     @property
     def found(self) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.rules.slow_rank import check
+from tb_gpudiag.jobs.rules.uneven_ranks import Uneven
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
 from tests.digest.made import table
@@ -57,6 +59,18 @@ def test_two_slow_ranks_of_one_host_are_named_with_it() -> None:
 def test_a_rank_that_is_slow_once_is_found_with_that_step() -> None:
     finding = found(job(4, 5, own_ms=lambda r, s: 20.0 if (r, s) == (3, 2) else 10.0, cause="python"))
     assert plain(finding.title).startswith("Rank 3 takes 10 ms longer than its peers in 1 of 5 steps")
+
+
+@pytest.mark.parametrize(
+    ("steps", "of_steps", "on_cpu", "once"),
+    [(3, 6, True, True), (4, 6, True, True), (5, 6, True, False), (1, 6, False, True), (2, 6, False, False)],
+)
+def test_on_a_cpu_a_rank_may_be_slow_by_chance_in_two_of_three_steps(
+    steps: int, of_steps: int, on_cpu: bool, once: bool
+) -> None:
+    members = np.array([1])
+    uneven = Uneven("sometimes", members, 40 * MS, of_steps, steps=steps, on_cpu=on_cpu)
+    assert uneven.once is once
 
 
 def test_the_place_of_the_slow_rank_is_named() -> None:
