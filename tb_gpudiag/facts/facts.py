@@ -48,6 +48,7 @@ from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls, DriverCalls,
 from tb_gpudiag.facts.launching.graph_nodes import NodeGaps, node_gaps
 from tb_gpudiag.facts.launching.launch_costs import Hotspot, HotspotKind, LaunchCosts, hotspots, launch_costs
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_code, launch_modes
+from tb_gpudiag.facts.launching.optimizer_loops import OptimizerLoop, optimizer_loop
 from tb_gpudiag.facts.memory.allocations import MemoryContext
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
@@ -263,6 +264,11 @@ class Facts:
     @cached_property
     def ddp_copies(self) -> DdpCopies:
         return ddp_copies(self.host)
+
+    @cached_property
+    def optimizer_loop(self) -> OptimizerLoop:
+        """The optimizer's operators in the step window."""
+        return optimizer_loop(self.host, self.window)
 
     @cached_property
     def launched(self) -> Bool:

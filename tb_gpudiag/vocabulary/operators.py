@@ -104,6 +104,9 @@ GPU_ONLY = any_of(
 )
 APPLE_ONLY = any_of(r"aten::_?mps_\w+", r"aten::_?lstm_mps\w*", r"aten::\w+_for_mps")
 
+# One operator for many tensors, as optimizers with foreach or fused call them.
+FOR_MANY_TENSORS = any_of(r"aten::_(foreach|fused)_\w+")
+
 # In training mode a layer normalizes by its batch, or drops values.
 BATCH_NORM = any_of(r"aten::batch_norm")
 ACTIVE_DROPOUT = any_of(r"aten::(_fused|native)_dropout")

@@ -38,7 +38,7 @@ class GpuUse:
     launches: calls that start work on a GPU.
     memory_events: of a GPU's allocator.
     operators: those that run on a GPU only, and calls of Python that only a GPU needs: name -> how many.
-    waits, waits_ns: reads of a single value that took milliseconds.
+    reads, reads_ns: event indices of the reads of a single value that took milliseconds, and their durations.
     copies: `to(device)` of tensors that keep their number format.
     apple: it is a GPU of Apple's.
     listed: names of the GPUs of the machine that the job could use.
@@ -48,12 +48,20 @@ class GpuUse:
     launches: int = 0
     memory_events: int = 0
     operators: Counter[str] = field(default_factory=Counter)
-    waits: int = 0
-    waits_ns: int = 0
+    reads: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    reads_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     copies: int = 0
     apple: bool = False
     listed: tuple[str, ...] = ()
     computed_on_cpu: bool = False
+
+    @property
+    def waits(self) -> int:
+        return len(self.reads)
+
+    @property
+    def waits_ns(self) -> int:
+        return int(self.reads_ns.sum())
 
     @property
     def certain(self) -> bool:
@@ -78,13 +86,13 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
     used |= match(events, torch_frames.GPU_CALL) & (events.category == Category.PYTHON_FUNCTION)
     names = Counter(events.names[i] for i in events.name[used].tolist())
     on_gpu = ~np.isin(memory.device_type, np.array([DeviceType.CPU, NONE], np.int32))
-    waits_ns = _waits_ns(host, window)
+    reads = _waiting_reads(host, window)
     found = GpuUse(
         launches=launches,
         memory_events=int(on_gpu.sum()),
         operators=names,
-        waits=len(waits_ns),
-        waits_ns=int(waits_ns.sum()),
+        reads=reads,
+        reads_ns=events.duration_ns[reads],
         copies=_device_copies(host),
         apple=bool(match(events, operators.APPLE_ONLY).any() or (memory.device_type == DeviceType.MPS).any()),
         listed=tuple(str(entry.get("name") or "GPU") for entry in trace.metadata.device_properties),
@@ -93,14 +101,15 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
     return GpuUse(**{**vars(found), "computed_on_cpu": on_cpu})
 
 
-def _waits_ns(host: Host, window: Window) -> Int64:
-    """Durations of the reads of one value that waited for a GPU; none if those are too few to tell."""
+def _waiting_reads(host: Host, window: Window) -> Int64:
+    """Find the reads of one value that waited for a GPU; none if those are too few to tell."""
     events = host.events
     operator = events.category == Category.CPU_OP
     reads = host.tree.outermost_of(match(events, operators.READ_VALUE) & operator)
-    long_ns: Int64 = events.duration_ns[reads & (events.duration_ns >= _WAITS_NS)]
-    enough = len(long_ns) >= _FEWEST_READS and int(long_ns.sum()) >= _LEAST_WAITING * window.duration_ns
-    return long_ns if enough else np.zeros(0, np.int64)
+    found = np.flatnonzero(reads & (events.duration_ns >= _WAITS_NS))
+    waited_ns = int(events.duration_ns[found].sum())
+    enough = len(found) >= _FEWEST_READS and waited_ns >= _LEAST_WAITING * window.duration_ns
+    return found if enough else found[:0]
 
 
 def _device_copies(host: Host) -> int:

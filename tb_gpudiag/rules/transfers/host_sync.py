@@ -17,7 +17,18 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Removable, Rule, RuleAnswer
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Removable,
+    Rule,
+    RuleAnswer,
+    Severity,
+)
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, Lost, longest, lost_time, places
@@ -96,7 +107,10 @@ _READS = np.array([SyncKind.PRINT, SyncKind.CONDITION, SyncKind.ITEM], np.uint8)
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time after synchronizations, each at most as long as the host was blocked: without the
-    synchronization, the host would have been that much further ahead."""
+    synchronization, the host would have been that much further ahead. Without GPU activity, reads of values
+    that took long are a hint."""
+    if facts.device is None:
+        return _reads(facts)
     device = facts.gpu
     lost = lost_time(facts, claimed)
     gaps = device.ledger.gaps
@@ -135,6 +149,27 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=longest(claim, device.id),
         claims={device.id: claim},
         removable=_removable(facts.host, facts.transfers, facts.host_time.blocking, calls),
+    )
+
+
+def _reads(facts: Facts) -> RuleAnswer:
+    """The hint where the trace shows the host's side only, as on Apple's GPUs."""
+    use, window_ns = facts.gpu_use, facts.window.duration_ns
+    if not use.waits:
+        return NO_GPU
+    waited = share(use.waits_ns, window_ns)
+    return Finding(
+        title=f"Reading single values waits for the GPU {waited} of the main thread's time",
+        summary=f"{count(use.waits, 'time')}, .item(), float() or print() of a tensor waits until the GPU "
+        "has finished all queued work. The wait itself is the GPU's work. The GPU is idle after it, until "
+        "the host launches something new; how long, this trace does not show.",
+        fix=_fix(SyncKind.ITEM, facts.job),
+        evidence=[
+            Evidence.of_window("Waiting in reads", use.waits_ns, window_ns),
+            Evidence("Reads of a millisecond or more", number(use.waits)),
+        ],
+        places=places(facts.host, use.reads, use.reads_ns, by_operator=True),
+        severity=Severity.INFO,
     )
 
 
@@ -201,4 +236,4 @@ def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64
     )
 
 
-RULE = Rule("GD301", "host_sync", "Synchronizations", check, needs_gpu=True, error_share=0.20)
+RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=0.20)

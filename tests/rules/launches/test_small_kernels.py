@@ -7,6 +7,7 @@ import pytest
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.launches import launch_bound
 from tb_gpudiag.rules.launches.small_kernels import RULE
+from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import Generation, HostThread, TraceBuilder
@@ -187,3 +188,31 @@ def test_a_cuda_graph_needs_the_same_shapes_in_every_step(
 
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
+
+
+def _apple(*, parameters: int = 10, us: float = 200, grouped: bool = False) -> TraceBuilder:
+    """Build a step on a GPU that is not recorded: 5 operators of the optimizer for each parameter."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.op("aten::mps_convolution_backward", at=1, us=5)
+    main.annotation("Optimizer.step#Adam.step", at=500, us=us)
+    for operator in range(5 * parameters):
+        at = 501 + operator * (us - 10) / (5 * parameters)
+        main.op("aten::_foreach_mul_" if grouped else "aten::mul_", at=at, us=1.5)
+        main.op("aten::empty", at=at + 0.5, us=0.5)
+    return trace
+
+
+def test_an_optimizer_on_a_gpu_that_was_not_recorded_is_a_hint(tmp_path: Path) -> None:
+    facts = facts_of(_apple(), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title.startswith("Optimizer.step#Adam.step takes 20.0% of the main thread's time")
+    assert figures(found)["Operators"][0] == number(50, "operator")
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+    assert "fused=True" in found.fix.code
+
+
+@pytest.mark.parametrize("trace", [_apple(parameters=9), _apple(us=99), _apple(grouped=True)])
+def test_few_operators_little_time_and_foreach_are_clear(trace: TraceBuilder, tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.transfers.host_sync import RULE
 from tb_gpudiag.wording.quantity import duration, number
-from tests.builder import HostThread
+from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import (
     cannot_tell,
     facts_of,
@@ -113,3 +114,20 @@ def test_a_fix_removes_the_copy_and_the_wait_after_it(operator: str, dropped: in
     names = [facts.events.names[facts.events.name[i]] for i in removable.least.unblocked]
     assert names == ["cudaMemcpyAsync", "cudaStreamSynchronize"]
     assert len(set(removable.least.dropped) & set(facts.transfers.launch.tolist())) == dropped
+
+
+def test_reads_on_a_gpu_that_was_not_recorded_are_a_hint(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=100_000)
+    main.frame("train.py(7): log", at=100, us=99_000)
+    for at in (1_000, 50_000):
+        main.op("aten::item", at=at, us=20_002)
+        main.op("aten::_local_scalar_dense", at=at + 1, us=20_000)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert "40.0% of the main thread's time" in found.title
+    assert found.places[0].file == "train.py"
+    assert ".item()" in found.fix.code
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+    assert found.cost_ns == 0
