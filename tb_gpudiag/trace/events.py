@@ -335,6 +335,7 @@ class Trace:
     segments: Segments | None = None  # of a snapshot
     notes: list[str] = field(default_factory=list)  # what was skipped or repaired, one line each
     credentials: Mapping[Credential, int] = field(default_factory=dict)  # how often each is in the file
+    unsearched_bytes: int = 0  # text that was not searched for them
     counters: list[Counter] = field(default_factory=list)  # most samples first; bounded
 
     @property

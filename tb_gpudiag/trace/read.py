@@ -160,7 +160,7 @@ def _read_events(
 
         top = TopLevel(Stream(search.through(blocks)), limits, path, read_events)
         top.walk()
-        credentials = search.found()
+        searched = search.finish()
     finally:
         search.close()
         workers.close()
@@ -185,7 +185,8 @@ def _read_events(
         malformed_events=assembly.malformed,
         start_ns=start_ns,
         notes=[*([] if top.whole else source.notes), *top.notes, *assembly.notes],
-        credentials=credentials,
+        credentials=searched.found,
+        unsearched_bytes=searched.skipped_bytes,
         counters=counters,
     )
     refuse_foreign(trace, bool(top.values), head, path)

@@ -142,13 +142,14 @@ def is_credential(value: str, name: Name) -> bool:
 
 
 _FORMS: Final = (
-    ("Hugging Face token", rb"hf_(?:[A-Za-z]*[0-9][A-Za-z0-9]{15,}|[A-Za-z0-9]{30,})"),
+    ("Hugging Face token", rb"hf_(?:[A-Za-z]{0,40}[0-9][A-Za-z0-9]{15,}|[A-Za-z0-9]{30,})"),
     ("Hugging Face token", rb"api_org_[A-Za-z0-9]{30,}"),
     ("GitHub token", rb"gh[opsur]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}"),
     ("GitLab token", rb"gl(?:pat|ptt|dt|rt)-[A-Za-z0-9_-]{16,}"),
     (
         "API key",
-        rb"sk-(?:[A-Za-z_-]*[0-9][A-Za-z0-9_-]{15,}|[A-Za-z0-9]{40,})|gsk_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{20,}",
+        rb"sk-(?:[A-Za-z_-]{0,40}[0-9][A-Za-z0-9_-]{15,}|[A-Za-z0-9]{40,})|gsk_[A-Za-z0-9]{20,}"
+        rb"|nvapi-[A-Za-z0-9_-]{20,}",
     ),
     ("Stripe key", rb"[rs]k_(?:live|test)_[A-Za-z0-9]{10,}"),
     ("AWS access key", rb"(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])"),
@@ -160,23 +161,16 @@ _FORMS: Final = (
     ("Databricks token", rb"dapi[0-9a-f]{32}"),
     ("Replicate token", rb"r8_[A-Za-z0-9]{30,}"),
     ("JSON web token", rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    ("Azure account key", rb"(?<=AccountKey=)[A-Za-z0-9+/]{30,}={0,2}"),
-    ("authorization header", rb"(?<=[Bb]earer )[A-Za-z0-9_.~+/-]{16,}={0,2}"),
+    ("private key", rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"),
 )
-FORM_NAMES: Final = tuple(name for name, _ in _FORMS)
-FORM: Final = b"|".join(b"(?P<form%d>%s)" % (i, form) for i, (_, form) in enumerate(_FORMS))
-"""Values that are credentials whatever their name, as they are in JSON text."""
-
-FORM_START: Final = (
-    rb"hf_[A-Za-z0-9]|api_org_|gh[opsur]_|github_pat_|gl(?:pat|ptt|dt|rt)-|sk-[A-Za-z0-9]|gsk_|nvapi-"
-    rb"|[rs]k_(?:live|test)_|AKIA[0-9A-Z]|ASIA[0-9A-Z]|AIza|xox[abeoprs]-|hooks\.slack|npm_|pypi-|dckr_pat_"
-    rb"|wandb_v1_|dapi[0-9a-f]|r8_[A-Za-z0-9]|eyJ[A-Za-z0-9]|AccountKey=|[Bb]earer "
+# What stays before the value.
+_AFTER: Final = (
+    (rb"AccountKey=", "Azure account key", rb"[A-Za-z0-9+/]{30,}={0,2}"),
+    (rb"[Bb]earer ", "authorization header", rb"[A-Za-z0-9_.~+/-]{16,}={0,2}"),
 )
-"""How each of these values starts, without look-around, which RE2 lacks."""
-
-NAME_WORD: Final = (
-    rb"token|secret|passw|passphrase|passcode|pwd|_pass|credential|key|auth|cookie|jwt|bearer"
-    rb"|connection_?string|\\u00[2-7]"
+_ALL_FORMS: Final = (*((b"", name, form) for name, form in _FORMS), *_AFTER)
+FORM_NAMES: Final = tuple(name for _, name, _ in _ALL_FORMS)
+FORM: Final = re.compile(
+    b"|".join(b"%s(?P<form%d>%s)" % (before, i, form) for i, (before, _, form) in enumerate(_ALL_FORMS))
 )
-"""A name that `kind_of_name` takes for a credential's contains one of these, ignoring case: a word, or a
-character that is escaped for no reason."""
+"""Values that are credentials whatever their name, as they are in JSON text. The group says which."""

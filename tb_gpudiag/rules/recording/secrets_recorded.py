@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
+from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
-from tb_gpudiag.wording.format import credential_words, one_line
+from tb_gpudiag.wording.format import credential_words, one_line, size_bytes
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
@@ -29,6 +29,13 @@ _OF_NSYS = Fix(
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """List the credentials that reading the file came across."""
     found = facts.trace.credentials
+    unsearched_bytes = facts.trace.unsearched_bytes
+    unsearched = (
+        f"{size_bytes(unsearched_bytes)} of the text were not searched: too many words there could announce "
+        "a credential"
+    )
+    if not found and unsearched_bytes:
+        return CannotTell(unsearched)
     if not found:
         return Clear("no tokens, keys or passwords found")
     most_first = sorted(found.items(), key=lambda item: (not _is_telling(item[0]), -item[1]))
@@ -37,13 +44,13 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if len(names) > MOST_NAMED:
         named += f" and {len(names) - MOST_NAMED} more"
     places = number(sum(found.values()), "place")
-    at_least = "at least " if sum(found.values()) >= MOST_COUNTED else ""
+    at_least = "at least " if unsearched_bytes or sum(found.values()) >= MOST_COUNTED else ""
     return Finding(
         title=f"The trace contains credentials: {named}",
         summary=(
             f"A tool wrote them into the file, in {at_least}{places}. Everyone who can read the log "
             "directory, or gets a copy of the trace, can use them. This report, its cache and its logs "
-            "contain only the names."
+            "contain only the names." + (f" {unsearched}." if unsearched_bytes else "")
         ),
         fix=_OF_NSYS
         if facts.trace.metadata.recorder == "nsys"

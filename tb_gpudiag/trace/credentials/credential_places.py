@@ -1,63 +1,92 @@
-"""Find the places in a text where a credential may be: fast, and not sure."""
+"""Find the places in a text where a credential may be: fast, and not sure.
+
+A place is where a word starts that announces a credential, in a name that a value may follow, or where a
+value starts as only credentials do. Finding them takes a time in proportion to the text, whatever it says.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.vocabulary.credential_text import IN_NAMES, IN_VALUES, MAYBE
+from tb_gpudiag.vocabulary.credential_text import FOLLOWED, IN_NAMES, IN_VALUES, MAYBE, NAME_CHARACTERS
 
 try:
     from tb_gpudiag.trace.credentials import _find
 except ImportError:  # there was no C compiler when gpudiag was installed
     _find = None  # type: ignore[assignment]
 
-_FINDER: Final = None if _find is None else _find.Finder(IN_NAMES, IN_VALUES)
+_FINDER: Final[_find.Finder | None] = None if _find is None else _find.Finder(IN_NAMES, IN_VALUES)
 
-WORTH_BYTES: Final = 64 << 10 if _FINDER is None else 1 << 10
-"""So much text after a place is searched with slow expressions as soon as the next place is found."""
-
-# Below this, Python's expression finds nothing sooner than RE2 is set up.
+# The plain way: RE2 passes over text without a place, and Python goes through this much after one.
+_WORTH_BYTES: Final = 16 << 10
+# RE2 sees this much at a time, because it may look far ahead, and this much of what follows.
+_WINDOW_BYTES: Final = 256 << 10
+_AHEAD_BYTES: Final = 1 << 10
+# Below this, Python's expressions are done sooner than RE2 is set up.
 _SHORT_BYTES: Final = 2 << 10
-_MAYBE: Final = re.compile(MAYBE.encode())
-# MAYBE may start this much before one of the texts, at the quote or hyphens before a name.
-_BACK: Final = 128
-_MOST_TRIES: Final = 64
-_START_OF_NAME: Final = re.compile(rb'(?:"[A-Z0-9_]*|--[A-Za-z0-9_.\-]*)\Z')
+_LONGEST_BEFORE: Final = 64
+_NAME_START: Final = re.compile(b"(?=" + b"|".join(map(re.escape, IN_NAMES)) + b")")
+_VALUE_START: Final = re.compile(b"(?=" + b"|".join(map(re.escape, IN_VALUES)) + b")")
 
 
-def first_place(text: bytes, at: int) -> int:
-    """Return the first place from `at` where a credential may be, or a little before it; -1 if there is
-    none."""
+def places(text: bytes, at: int, stop: int, most: int) -> list[int]:
+    """Return the places from `at` to before `stop`, in order and at most so many of them."""
     if _FINDER is not None:
-        found, at = _compiled_first(_FINDER, text, at)
-        if found is not None:
-            return found
-    if len(text) - at < _SHORT_BYTES:
-        match = _MAYBE.search(text, at)
-        return -1 if match is None else match.start()
-    ends = pa.py_buffer(np.array([at, len(text)], np.int64))
-    column = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(text)])
-    place: int = pc.find_substring_regex(column, MAYBE)[0].as_py()
-    return place if place < 0 else at + place
+        return _FINDER.places(text, at, stop, most)
+    return list(islice(_plain_places(text, at, min(stop, len(text))), most))
 
 
-def _compiled_first(finder: _find.Finder, text: bytes, at: int) -> tuple[int | None, int]:
-    """Have the finder look for the texts that every match of MAYBE contains: that takes a sixth of RE2's
-    time. Return the place, and where to go on if it is None, in a text with many such texts."""
-    begin = at
-    for _ in range(_MOST_TRIES):
-        place = finder.first(text, at)
-        if place < 0:
-            return -1, at
-        before = _START_OF_NAME.search(text, max(begin, place - _BACK), place)
-        if before is not None and _MAYBE.match(text, before.start()):
-            return before.start(), at
-        if _MAYBE.match(text, place):
-            return place, at
-        at = place + 1
-    return None, max(begin, at - _BACK)
+def run_before(text: bytes, at: int) -> int:
+    """Return where the run of a name's characters starts that ends at `at`; `at` itself if it is too long."""
+    before = text[max(0, at - _LONGEST_BEFORE - 1) : at]
+    run = len(before) - len(before.rstrip(NAME_CHARACTERS))
+    return at - run if run <= _LONGEST_BEFORE else at
+
+
+def _plain_places(text: bytes, at: int, stop: int) -> Iterator[int]:
+    while at < stop:
+        if stop - at >= _SHORT_BYTES:
+            at = _maybe(text, at, stop)
+        end = min(at + _WORTH_BYTES, stop)
+        part = text[at : end + _AHEAD_BYTES]
+        names = (
+            at + match.start()
+            for match in _NAME_START.finditer(part.lower())
+            if at + match.start() < end and _is_followed(text, at + match.start())
+        )
+        values = (at + match.start() for match in _VALUE_START.finditer(part) if at + match.start() < end)
+        last = -1
+        for place in merge(names, values):
+            if place != last:
+                yield place
+            last = place
+        at = end
+
+
+def _maybe(text: bytes, at: int, stop: int) -> int:
+    """Return a place with no other from `at` to before it; `stop` if there is none."""
+    while at < stop:
+        end = min(at + _WINDOW_BYTES, stop)
+        ends = pa.py_buffer(np.array([at, min(end + _AHEAD_BYTES, len(text))], np.int64))
+        column = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(text)])
+        found: int = pc.find_substring_regex(column, MAYBE)[0].as_py()
+        if 0 <= found < end - at:
+            return at + found
+        at = end
+    return stop
+
+
+def _is_followed(text: bytes, place: int) -> bool:
+    match = FOLLOWED.match(text, place)
+    if match is None or match["bare"] is None:
+        return match is not None
+    begin = run_before(text, place)
+    return text[begin - 1 : begin] == b"<" if match["bare"] == b">" else text[begin : begin + 1] == b"-"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from tb_gpudiag.trace.credentials.credentials import CredentialFilter
-from tb_gpudiag.vocabulary.recorded import Credential
+from tb_gpudiag.trace.credentials.credentials import PLACES_PER_MB, CredentialFilter
 
 MOST_COUNTED: Final = 10_000
 """With this many, a trace is not searched any further."""
@@ -21,7 +20,7 @@ class CredentialSearch:
     """Searches the blocks that pass through it."""
 
     def __init__(self) -> None:
-        self._filter = CredentialFilter()
+        self._filter = CredentialFilter(PLACES_PER_MB)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="gpudiag-search")
         self._pending: deque[Future[None]] = deque()
 
@@ -33,12 +32,12 @@ class CredentialSearch:
             self._pending.append(self._pool.submit(self._search, block))
             yield block
 
-    def found(self) -> Mapping[Credential, int]:
-        """Return how often each credential was found in the blocks so far, which are the last."""
+    def finish(self) -> CredentialFilter:
+        """Return what was found in the blocks so far, which are the last."""
         while self._pending:
             self._pending.popleft().result()
         self._filter.end()
-        return dict(self._filter.found)
+        return self._filter
 
     def close(self) -> None:
         """Drop what is not searched yet."""

@@ -11,20 +11,21 @@ import contextlib
 import functools
 import json
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from tb_gpudiag.trace.credentials.credential_places import WORTH_BYTES, first_place
+from tb_gpudiag.trace.credentials.credential_places import places, run_before
 from tb_gpudiag.vocabulary.credential_names import (
+    FORM,
     FORM_NAMES,
     MARK,
     Name,
     is_credential,
     kind_of_name,
 )
-from tb_gpudiag.vocabulary.credential_text import SITE
+from tb_gpudiag.vocabulary.credential_text import ASSIGNED, ENTRY, NAME_CHARACTERS, OPTION, URL
 from tb_gpudiag.vocabulary.recorded import Credential
 
 # What decides about a credential (its name, and the start of its value) is shorter.
@@ -32,7 +33,14 @@ _REACH: Final = 8 << 10
 # This much text before a name or value is kept, to see where it starts.
 _BACK: Final = 256
 # Of a value, this much is judged.
-_JUDGED: Final = 1 << 10
+_JUDGED: Final = 256
+# Of a value of a known form, this much is matched.
+_LONGEST_FORM: Final = 512
+# Places are found this many at a time.
+_PLACES_AT_ONCE: Final = 1_024
+PLACES_PER_MB: Final = 5_000
+"""Bound on the places that are judged in each MB of text, where others wait for the result. Judging one takes
+about 5 µs. Real traces have up to 1,000."""
 # More different names than this are counted together.
 _MOST_NAMES: Final = 1_000
 
@@ -44,14 +52,14 @@ _BACKSLASH: Final = ord("\\")
 _RUN_OF_VALUE: Final = re.compile(rb"""(?:[^\s"'\\&;,]|\\/)*""")
 _RUN_OF_FORM: Final = re.compile(rb"[A-Za-z0-9_.+/=\-]*")
 _RUN_OF_PRIVATE_KEY: Final = re.compile(rb"(?:\\+[nr]|[A-Za-z0-9+/=\s:,-])*")
-_RUN_OF_NAME: Final = re.compile(rb"[A-Za-z0-9_.\-]*\Z")
 # Backslashes at the end of the text may belong to what follows, if there are few.
 _MOST_PENDING: Final = 64
 _OPTION: Final = re.compile(r"--?[A-Za-z][\w.-]*")
 _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _VALUE_ENTRY: Final = re.compile(rb'\\*"value\\*"[ \t\r\n]*:[ \t\r\n]*')
 _COLON: Final = re.compile(rb'\\*"[ \t\r\n]*:')
-_ENTRY_BEFORE: Final = re.compile(rb'"([^"\\]{1,64})\\*"[ \t\r\n]*:[ \t\r\n]*\\*"[^"]*\Z')
+_ESCAPED_SPACES: Final = (rb"\n", rb"\r", rb"\t")
+_IN_WORD: Final = NAME_CHARACTERS.strip(b".-")
 _TOKEN: Final = re.compile(rb'["\[\]{},:]')
 # JSON below a credential's name is searched for this long: brackets that never close must not matter.
 _MOST_INSIDE_BYTES: Final = 1 << 20
@@ -112,15 +120,30 @@ class _Hit:
     rest: _Rest | None = None
 
 
+_REST_OF_FORM: Final = {"private key": _Rest(_RUN_OF_PRIVATE_KEY)}
+
+
+class _Form(NamedTuple):
+    start: int
+    end: int
+    name: str
+
+
 class CredentialFilter:
     """Passes text on without the credentials in it. `found` counts them."""
 
-    def __init__(self) -> None:
+    def __init__(self, places_per_mb: int = 0) -> None:
+        """places_per_mb: how many places are judged in each MB of text; 0 for all. Judging one takes some
+        microseconds, and a text can be made of nothing else."""
         self.found: Counter[Credential] = Counter()
+        self.skipped_bytes = 0  # text that was not searched because of that bound
+        self._per_mb = places_per_mb
+        self._seen_bytes = self._judged = 0
         self._text = b""
         self._at = 0  # everything before it has been passed on or dropped
         self._look = 0  # everything before it is settled
-        self._slow_until = 0
+        self._places: deque[int] = deque()
+        self._known = 0  # the places before it are found
         self._rest: _Rest | None = None
         self._inside: _Inside | None = None
 
@@ -129,17 +152,17 @@ class CredentialFilter:
         gone = max(0, self._at - _BACK)
         self._text = self._text[gone:] + block
         self._at, self._look = self._at - gone, self._look - gone
-        self._slow_until = max(0, self._slow_until - gone)
+        self._seen_bytes += len(block)
         return b"".join(self._pass_on(final=False))
 
     def search(self, block: bytes) -> None:
         """Take the next block, and do not pass it on. A block in which nothing can begin is not copied."""
         if self._rest is None and self._inside is None and len(block) >= _REACH:
-            before = self._text[max(0, self._look - _BACK) :]
-            if first_place(before + block[:_REACH], 0) < 0 and first_place(block, 0) < 0:
+            before = self._text[max(0, self._look - _BACK) :] + block[:_REACH]
+            if not places(before, 0, len(before), 1) and not places(block, 0, len(block), 1):
                 self._text = block[-_REACH - _BACK :]
                 self._at = self._look = len(self._text) - _REACH
-                self._slow_until = 0
+                self._seen_bytes += len(block)
                 return
         self.feed(block)
 
@@ -149,6 +172,8 @@ class CredentialFilter:
 
     def _pass_on(self, *, final: bool) -> Iterator[bytes]:
         text = self._text
+        self._places.clear()
+        self._known = 0
         while True:
             if self._rest is not None:
                 self._at, ended = self._rest.end(text, self._at, final)
@@ -168,76 +193,96 @@ class CredentialFilter:
 
     def _next(self, final: bool) -> _Hit | None:
         """Return the next credential; None if more text is needed, or at the end."""
-        text = self._text
         while True:
             if self._inside is not None:
                 hit = self._next_inside(self._inside, final)
                 if hit is not None or self._inside is not None:
                     return hit
             # What starts before this can be judged.
-            stop = len(text) if final else len(text) - _REACH
-            site = self._next_site(stop)
-            if site is None:
+            stop = len(self._text) if final else len(self._text) - _REACH
+            place = self._next_place(stop)
+            if place < 0:
                 self._look = max(self._look, stop)
                 return None
-            self._look = site.end()
-            hit = self._judge(site)
+            self._look = place + 1
+            hit = self._judge(place)
             if hit is not None:
                 return hit
 
-    def _next_site(self, stop: int) -> re.Match[bytes] | None:
-        text = self._text
-        while self._look < stop:
-            if self._look >= self._slow_until:
-                maybe = first_place(text, self._look)
-                if maybe < 0 or maybe >= stop:
-                    return None
-                self._look, self._slow_until = maybe, maybe + WORTH_BYTES
-            site = SITE.search(text, self._look, self._slow_until + _REACH)
-            if site is not None and site.start() < min(self._slow_until, stop):
-                return site
-            self._look = max(self._look, min(self._slow_until, stop))
-        return None
+    def _next_place(self, stop: int) -> int:
+        """Return the next place from `_look` to before `stop`, or -1."""
+        while True:
+            while self._places:
+                place = self._places.popleft()
+                if place >= self._look:
+                    self._judged += 1
+                    return place
+            at = max(self._look, self._known)
+            if at >= stop:
+                return -1
+            most = self._most_places()
+            if most <= 0:
+                self.skipped_bytes += stop - at
+                self._known = stop
+                return -1
+            found = places(self._text, at, stop, most)
+            self._known = found[-1] + 1 if len(found) == most else stop
+            self._places.extend(found)
 
-    def _judge(self, site: re.Match[bytes]) -> _Hit | None:
-        form = site.lastgroup or ""
-        if form.startswith("form"):
-            return self._hit(site.start(), FORM_NAMES[int(form[4:])], site.end(), _Rest(_RUN_OF_FORM))
-        if form == "private_key":
-            return self._hit(site.start(), "private key", site.end(), _Rest(_RUN_OF_PRIVATE_KEY))
-        if form == "password":
-            start, end = site.span("password")
-            known = is_credential(_text(site["password"]), Name.PASSWORD)
-            return self._hit(start, "password in a URL", end) if known else None
-        if form == "option":
-            name = _text(site.group()[2:].split()[0])
-            return self._judge_run(name, site.end())
-        if form == "assign":
-            run = _RUN_OF_NAME.search(self._text, max(0, site.start() - _BACK), site.start())
-            begin = site.start() if run is None else _after_escape(self._text, run.start())
-            return self._judge_run(_text(self._text[begin : site.start("assign")]), site.end())
-        return self._judge_entry(site)
+    def _most_places(self) -> int:
+        """Return how many places to find next."""
+        if not self._per_mb:
+            return _PLACES_AT_ONCE
+        return min(_PLACES_AT_ONCE, int(self._per_mb * (1 + self._seen_bytes / 1e6)) - self._judged)
+
+    def _judge(self, place: int) -> _Hit | None:
+        """Judge what starts at a place. It looks at a bounded part of the text."""
+        text = self._text
+        if text.startswith(b":", place):
+            return self._judge_url(place)
+        form = _form_at(text, place)
+        if form is not None:
+            rest = _REST_OF_FORM.get(form.name, _Rest(_RUN_OF_FORM))
+            return self._hit(form.start, form.name, form.end, rest)
+        assigned = ASSIGNED.match(text, place)
+        if assigned is not None:
+            begin = _after_escape(text, run_before(text, place))
+            return self._judge_run(_text(text[begin : assigned.end("name")]), assigned.end())
+        option = OPTION.match(text, place)
+        if option is not None:
+            begin = run_before(text, place)
+            return self._judge_run(_text(text[begin : option.end("name")]), option.end())
+        entry = ENTRY.match(text, place)
+        return None if entry is None else self._judge_entry(entry)
+
+    def _judge_url(self, place: int) -> _Hit | None:
+        url = URL.match(self._text, place)
+        if url is None or not is_credential(_text(url["password"]), Name.PASSWORD):
+            return None
+        return self._hit(url.start("password"), "password in a URL", url.end("password"))
 
     def _judge_run(self, name: str, start: int) -> _Hit | None:
         """Judge a value that ends at a quote, a space or a separator."""
-        value = _RUN_OF_VALUE.match(self._text, start, start + _JUDGED)
         kind = kind_of_name(name)
+        if kind is Name.NOT:
+            return None
+        value = _RUN_OF_VALUE.match(self._text, start, start + _JUDGED)
         if value is None or value.group().startswith(b"="):  # a comparison, or the version of a package
             return None
         if not is_credential(_text(value.group()), kind):
             return None
         return self._named_hit(name, _Hit(start, value.end(), _Rest(_RUN_OF_VALUE)), value.group())
 
-    def _judge_entry(self, site: re.Match[bytes]) -> _Hit | None:
+    def _judge_entry(self, entry: re.Match[bytes]) -> _Hit | None:
         """Judge what follows a string: its value if it is a key, or the next string of a list."""
         text = self._text
-        begin = text.rfind(b'"', max(0, site.start() - _BACK), site.start()) + 1
-        name = _unescaped(text[begin or site.start() : site.start("escape")])
+        begin = text.rfind(b'"', max(0, entry.start() - _BACK), entry.start()) + 1
+        name = _unescaped(text[begin or entry.start() : entry.start("escape")])
         kind = kind_of_name(name)
         if kind is Name.NOT:
             return None
-        escape, at = site["escape"], site.end()
-        listed = site["after"] == b","
+        escape, at = entry["escape"], entry.end()
+        listed = entry["after"] == b","
         if listed:
             if not (_OPTION.fullmatch(name) or _VARIABLE.fullmatch(name)):
                 return None
@@ -250,12 +295,11 @@ class CredentialFilter:
         if not text.startswith(escape + b'"', at):
             return None
         start = at + len(escape) + 1
-        end = _string_end(text, start, len(escape))
+        end = _string_end(text, start, len(escape), start + _JUDGED)
         if listed and end >= 0 and _COLON.match(text, end):
             return None
-        value = text[start : min(end if end >= 0 else len(text), start + _JUDGED)]
+        value = text[start : end if end >= 0 else start + _JUDGED]
         if not is_credential(_unescaped(value), kind):
-            self._look = start
             return None
         return self._named_hit(name, _Hit(start, start, _Rest(level=len(escape))), value)
 
@@ -293,22 +337,22 @@ class CredentialFilter:
             inside.entry = _unescaped(value)
         else:
             kind = max(inside.kind, kind_of_name(inside.entry))
-            if end < 0 or is_credential(_unescaped(value), kind) or SITE.search(text, start, end):
+            if end < 0 or is_credential(_unescaped(value), kind) or places(text, start, end, 1):
                 named = inside.entry if kind_of_name(inside.entry) is not Name.NOT else inside.name
                 return self._named_hit(named, _Hit(start, start, _Rest()), value)
         self._look = end + 1
         return None
 
     def _named_hit(self, name: str, hit: _Hit, value: bytes) -> _Hit:
-        site = SITE.search(value)
-        form = (site.lastgroup or "") if site is not None else ""
-        self._count(name.lstrip("-"), FORM_NAMES[int(form[4:])] if form.startswith("form") else "")
+        forms = (_form_at(value, place) for place in places(value, 0, len(value), _PLACES_AT_ONCE))
+        self._count(name.lstrip("-"), next((form.name for form in forms if form is not None), ""))
         return hit
 
     def _hit(self, start: int, form: str, seen: int, rest: _Rest | None = None) -> _Hit:
         """Count a value of a known form, with the name of the entry that it is in, if that is near."""
-        before = _ENTRY_BEFORE.search(self._text, max(0, start - _BACK), start)
-        self._count("" if before is None else _unescaped(before[1]), form)
+        parts = self._text[max(0, start - _BACK) : start].rsplit(b'"', 3)
+        is_entry = len(parts) == 4 and parts[2].strip(b" \t\r\n\\") == b":"
+        self._count(_unescaped(parts[1].rstrip(b"\\")) if is_entry else "", form)
         return _Hit(start, seen, rest)
 
     def _count(self, name: str, form: str) -> None:
@@ -319,11 +363,12 @@ class CredentialFilter:
 
 
 def without_credentials(text: bytes) -> bytes:
-    """Return a text without the credentials in it."""
-    if first_place(text, 0) < 0:
+    """Return a text without the credentials in it; only the mark, if there are too many places to look at."""
+    if not places(text, 0, len(text), 1):
         return text
-    found = CredentialFilter()
-    return found.feed(text) + found.end()
+    found = CredentialFilter(PLACES_PER_MB)
+    clean = found.feed(text) + found.end()
+    return MARK.encode("ascii") if found.skipped_bytes else clean
 
 
 def remove_credentials(texts: list[str]) -> None:
@@ -347,12 +392,23 @@ def _shown(name: str) -> str:
     return without_credentials(name.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def _string_end(text: bytes, at: int, level: int) -> int:
+def _form_at(text: bytes, place: int) -> _Form | None:
+    """Return the value of a known form that starts here, if it is not in the middle of a word."""
+    before = text[max(0, place - 2) : place]
+    if before and before[-1:] in _IN_WORD and before not in _ESCAPED_SPACES:
+        return None
+    match = FORM.match(text, place, place + _LONGEST_FORM)
+    if match is None or match.lastgroup is None:
+        return None
+    return _Form(*match.span(match.lastgroup), FORM_NAMES[int(match.lastgroup[4:])])
+
+
+def _string_end(text: bytes, at: int, level: int, stop: int | None = None) -> int:
     """Find where a string ends: its closing quote, or the backslashes of that. -1 if it goes on.
 
     level: number of backslashes before its quotes, for a string within a string.
     """
-    while (quote := text.find(b'"', at)) >= 0:
+    while (quote := text.find(b'"', at, stop)) >= 0:
         slashes = _slashes_before(text, quote, at)
         if not level and slashes % 2 == 0:
             return quote
@@ -371,7 +427,7 @@ def _slashes_before(text: bytes, end: int, begin: int) -> int:
 
 def _after_escape(text: bytes, begin: int) -> int:
     r"""Pass over the letter of an escape: `\nTOKEN` is `TOKEN` on a line of its own."""
-    return begin + (text[begin - 1 : begin + 1] in (rb"\n", rb"\r", rb"\t"))
+    return begin + (text[max(0, begin - 1) : begin + 1] in _ESCAPED_SPACES)
 
 
 def _text(data: bytes) -> str:

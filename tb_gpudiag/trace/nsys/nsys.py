@@ -114,6 +114,7 @@ def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
     events, allocations, counters, start_ns = assembly.finish()
     names = thread_names(database)
     events.threads[:] = [replace(t, name=names.get((t.pid, t.tid), t.name)) for t in events.threads]
+    search = credentials(database)
     report(1.0, "read")
     return Trace(
         events=events,
@@ -124,6 +125,7 @@ def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
         malformed_events=assembly.malformed,
         start_ns=start_ns,
         notes=[*notes(database), *([ranges.note] if ranges.note else []), *assembly.notes],
-        credentials=credentials(database),
+        credentials=search.found,
+        unsearched_bytes=search.skipped_bytes,
         counters=counters,
     )

@@ -8,12 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
-from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.credentials.credentials import PLACES_PER_MB, CredentialFilter
 from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 from tb_gpudiag.trace.nsys.nsys_gpu import Devices
 from tb_gpudiag.trace.nsys.nsys_parts import host_threads
-from tb_gpudiag.vocabulary.recorded import Credential
 
 _GPU: Final = {
     "smCount": "numSms",
@@ -93,10 +92,10 @@ def metadata(database: Database, listed: list[dict[str, Any]], *, shapes: bool) 
     )
 
 
-def credentials(database: Database) -> dict[Credential, int]:
-    """Return the credentials in the environments that Nsight Systems records: of the program, of the machine,
-    and of all processes, as blocks among the texts."""
-    search = CredentialFilter()
+def credentials(database: Database) -> CredentialFilter:
+    """Return a finished search of the environments that Nsight Systems records: of the program, of the
+    machine, and of all processes, as blocks among the texts."""
+    search = CredentialFilter(PLACES_PER_MB)
     for table in ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV", "StringIds"):
         for setting in database.settings(table):
             separator = b";" if table == "TARGET_INFO_SYSTEM_ENV" else b"\0"
@@ -104,7 +103,7 @@ def credentials(database: Database) -> dict[Credential, int]:
             if search.found.total() >= MOST_COUNTED:
                 break
     search.end()
-    return dict(search.found)
+    return search
 
 
 def notes(database: Database) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.report.wire import dump, to_dict
 from tb_gpudiag.rules.recording.secrets_recorded import RULE
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.rule import CannotTell, Severity
 from tests.builder import TraceBuilder
 from tests.real_traces import FILES, real_facts
 from tests.rules.stage import facts_of, finding, healthy, is_clear, without_gpu
@@ -59,6 +59,15 @@ def test_a_trace_without_credentials_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
     other = _with_environment(without_gpu(), TOKENIZERS_PARALLELISM="false", PWD="/root", HF_TOKEN="")
     assert is_clear(RULE.check(facts_of(other, tmp_path)))
+
+
+def test_text_that_was_not_searched_is_not_called_clear(tmp_path: Path) -> None:
+    hostile = {"COMMENT": "key=" * 20_000}
+    answer = RULE.check(facts_of(_with_environment(healthy(), **hostile), tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert "not searched" in answer.reason
+    facts = facts_of(_with_environment(healthy(), HF_TOKEN=TOKEN, **hostile), tmp_path)
+    assert "at least 1 place" in finding(RULE.check(facts)).summary
 
 
 @pytest.mark.parametrize("file", FILES)
