@@ -83,7 +83,13 @@ class JobReplay:
         self._usual_transfer_ns = _usual_transfers(work, group, self._transfer_ns)
         self._even = _even(work, group, peers)
         self._host = cut_host(work)
+        self._peers = peers
         self._usual = [PeerTimes(work, pieces, peers) for pieces in (self._pieces, self._host)]
+
+    def have_peers(self, members: frozenset[int]) -> bool:
+        """Whether ranks other than these run the same programs, and so show how long that takes."""
+        groups = [frozenset(some.members.tolist()) for some in self._peers]
+        return members <= frozenset().union(*(group for group in groups if not group <= members))
 
     def step_ns(self, changes: Sequence[JobChange]) -> Float64:
         """Return the step times with each change, mean over ranks, shape (changes, k).

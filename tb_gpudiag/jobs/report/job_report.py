@@ -104,8 +104,8 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
         answer = _ask(rule, facts)
         for one in answer if isinstance(answer, list) else [answer]:
             if isinstance(one, Finding):
-                severity = rule.severity_of(one, facts.job_ns)
-                found.append(RuleFinding(rule, _with_replayed_saving(facts, rule, one), severity))
+                replayed = _with_replayed_saving(facts, rule, one)
+                found.append(RuleFinding(rule, replayed, rule.severity_of(replayed, facts.job_ns)))
             elif isinstance(one, Clear):
                 clear.append((rule, one))
             else:
@@ -139,14 +139,29 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
     uneven = find_uneven(facts)
     if not uneven.found or uneven.once:  # the replay begins after the first step, which may be that one
         return finding
-    like_peers = JobChange(parts=None, members=frozenset(uneven.members.tolist()))
-    saved_ns = facts.saved_ns(EVEN_WORK if rule.id == "GD603" else like_peers)
-    # Stages of a pipeline without replicas have no peers that run the same program, so nothing changes.
-    if saved_ns is None or saved_ns < LEAST_SHARE * facts.job_ns:
+    members = frozenset(uneven.members.tolist())
+    change = EVEN_WORK if rule.id == "GD603" else JobChange(parts=None, members=members)
+    saved_ns = facts.saved_ns(change)
+    if saved_ns is None:
         return finding
+    if saved_ns < LEAST_SHARE * facts.job_ns:
+        # Stages of a pipeline without replicas have no peers that run the same program, so nothing changes.
+        shown = rule.id == "GD602" and facts.replay is not None and facts.replay.have_peers(members)
+        return _hardly_saving(finding, saved_ns) if shown and facts.on_gpu else finding
     # Ranks that share cores do not only wait for one another: the rule's low bound says so.
     low_ns = saved_ns if facts.on_gpu else min(saved_ns, finding.saving.low_ns)
     return replace(finding, saving=Saving(low_ns, saved_ns, "replayed"))
+
+
+def _hardly_saving(finding: Finding, saved_ns: int) -> Finding:
+    """The finding if a replay shows that other ranks are as late: a hint, however long the others wait."""
+    return replace(
+        finding,
+        summary=f"{finding.summary} A replay of all ranks without this is hardly shorter, because others are "
+        "late, too.",
+        saving=Saving(0, saved_ns, "replayed"),
+        severity=Severity.INFO,
+    )
 
 
 def _slowdown(facts: JobFacts) -> pb.Slowdown | None:

@@ -58,19 +58,21 @@ def job(
     host: Callable[[int], str] = lambda rank: "node0",
     start_ms: Callable[[int], float] = lambda rank: 0.0,
     collectives: int = 2,
+    later_ms: Callable[[int, int], float] = lambda rank, step: 1.0,
     transfer_ms: float = 1.0,
     sequence: bool = True,
     group: str = "0",
     about: Callable[[int], Mapping[str, Any]] = lambda rank: {},
 ) -> list[Digest]:
-    """Make a job in which each step of each rank takes `own_ms` before the first of its collectives; more
-    than 10 ms is of `cause`. The rank that is last starts the transfer. start_ms: true time of the start."""
+    """Make a job in which each step of each rank takes `own_ms` before the first of its collectives, and
+    `later_ms` before each other one; more than 10 ms is of `cause`. The rank that is last starts the
+    transfer. start_ms: true time of the start."""
     clock = {rank: start_ms(rank) for rank in range(ranks)}
     since = dict(clock)
     rows: dict[int, list[dict[str, Any]]] = {rank: [] for rank in clock}
     ends: list[dict[int, float]] = []
     for counted, (step, number) in enumerate(product(range(steps), range(collectives))):
-        arrival = {r: at + (1.0 if number else own_ms(r, step)) for r, at in clock.items()}
+        arrival = {r: at + (later_ms if number else own_ms)(r, step) for r, at in clock.items()}
         over = max(arrival.values()) + transfer_ms
         of_all = {"group": group, "sequence": counted if sequence else -1, "step": step, **_ALL_REDUCE}
         for r, at in arrival.items():

@@ -50,6 +50,25 @@ def test_a_report_has_the_figures_of_the_contract() -> None:
     assert data["findings"][0]["saving"]["basis"] == "replayed"
 
 
+def test_a_late_rank_is_a_hint_where_another_is_as_late_at_the_same_collective() -> None:
+    """Rank 2 is late there, too, but not over the step. By a replay, fixing rank 1 saves 0.1 ms."""
+    first, later = {1: 13.0, 2: 12.9}, {2: 1.1}
+    ranks = job(
+        4,
+        5,
+        own_ms=lambda rank, step: first.get(rank, 10.0),
+        later_ms=lambda rank, step: later.get(rank, 4.0),
+        cause="python",
+        about=lambda rank: {"devices": 1},
+    )
+    (report,) = build_jobs(ranks).reports
+    (finding,) = (one for one in report.findings if one.rule == "GD602")
+    assert (finding.severity, finding.saving.basis) == (pb.Finding.INFO, "replayed")
+    assert finding.saving.high_us <= 5 * 110
+    assert "because others are late, too" in finding.summary
+    assert not report.verdict.sentence.startswith("Rank 1 takes")
+
+
 @pytest.mark.parametrize(
     ("own_ms", "sentence"),
     [
