@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.transfers.pageable_copies import RULE
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
@@ -61,6 +62,19 @@ def test_says_which_way_the_copies_go(direction: Direction, said: str, tmp_path:
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_copying(19), tmp_path)))
+
+
+def test_in_recordings_without_operators_the_gpus_busy_time_counts(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=50)
+    main.copy("HtoD", at=115, us=20, runs_at=120, runs_us=10, bytes=8 * MIB)
+    main.launch("long after", at=20_000, us=5, runs_at=20_010, runs_us=35)
+    found = finding(RULE.check(facts_of(trace, tmp_path / "gpu")))
+    assert "10.5% of the GPU's busy time" in found.title  # 10 us of 95
+    assert found.severity is Severity.INFO
+    main.op("aten::copy_", at=110, us=30)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path / "host")))
 
 
 def test_pinned_memory_is_clear(tmp_path: Path) -> None:
