@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
 VERSION: Final = 4
@@ -205,6 +206,12 @@ class Digest:
     def steady_steps(self) -> pa.Table:
         """STEPS of the step window."""
         return self.steps.filter(self.steps.column("steady"))
+
+    @property
+    def step_time(self) -> StepTime:
+        """How long a step takes, in ns; zeros if no steps are known."""
+        steps = self.steady_steps if self.about.steps_basis != "none" else self.steps[:0]
+        return step_time(numbers(steps, "end_ns") - numbers(steps, "start_ns"))
 
 
 def numbers(table: pa.Table, column: str) -> Int64:

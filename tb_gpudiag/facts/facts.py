@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.busy import communication_kernels
+from tb_gpudiag.facts.core.borders import step_borders
+from tb_gpudiag.facts.core.busy import Busy, communication_kernels, find_busy
 from tb_gpudiag.facts.core.captures import Captures, find_captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
@@ -33,9 +34,8 @@ from tb_gpudiag.facts.core.recording import (
     find_recorded,
     find_steps,
     recording_window,
-    step_window,
 )
-from tb_gpudiag.facts.core.steady import Steady, steady_part
+from tb_gpudiag.facts.core.steady import Steady, all_of, steady_part
 from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
@@ -54,7 +54,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, m
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
-from tb_gpudiag.facts.stepping.variance import MeasuredSteps, find_step_times
+from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device, measure_on_host
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
@@ -64,6 +64,7 @@ from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, 
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
 from tb_gpudiag.facts.waiting.training_mode import TrainingMode, training_mode
 from tb_gpudiag.facts.waiting.without_gradients import without_gradients
+from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.kernel_names import amd_architecture
@@ -77,7 +78,7 @@ class Facts:
         self.events = trace.events
         self._hotspots: dict[HotspotKind, list[Hotspot]] = {}
 
-    # core: steps and windows
+    # core: work, steps and windows
 
     @cached_property
     def recording(self) -> Window:
@@ -96,10 +97,38 @@ class Facts:
         return join_launches(self.events)
 
     @cached_property
+    def inferred_steps(self) -> InferredSteps | None:
+        """The repetition of the busiest device's launches, where no steps were recorded; None where there are
+        steps, or no clear repetition."""
+        if not self.busy or len(self.recorded_steps):
+            return None
+        return infer_steps(self.work, self.transfers, self.host, self.busy[0], self.recording)
+
+    @cached_property
+    def all_steps(self) -> Steps:
+        """The recorded steps, or else the inferred ones, each one until the next one starts."""
+        inferred = self.inferred_steps
+        if inferred is not None and inferred.are_steps:
+            return inferred.steps
+        return self.recorded_steps.in_a_row()
+
+    @cached_property
     def recorded_window(self) -> Window:
-        """All recorded steps with the GPU work that they launched: see step_window."""
-        work = self.work
-        return step_window(self.recorded_steps, self.recording, work.launch_start_ns, work.end_ns)
+        """All recorded steps with the GPU work that they launched; without marks, the whole recording."""
+        if not len(self.recorded_steps):
+            return self.recording
+        steps = self.all_steps
+        return Window(int(steps.start_ns[0]), int(step_borders(steps, self.work)[-1]))
+
+    @cached_property
+    def communication(self) -> Bool:
+        """Mask of communication kernels, shape (n,)."""
+        return communication_kernels(self.events)
+
+    @cached_property
+    def busy(self) -> list[Busy]:
+        """When each device with work of some duration worked, the busiest first."""
+        return find_busy(self.work, self.communication)
 
     @cached_property
     def transfers(self) -> Transfers:
@@ -123,7 +152,7 @@ class Facts:
 
     @cached_property
     def host_time(self) -> HostTime:
-        found = first_run(self.host, self.work, self.recorded_steps)
+        found = first_run(self.host, self.work, self.all_steps)
         return HostTime(self.host, self.work, self.main_thread, found, self.captures)
 
     @cached_property
@@ -135,13 +164,6 @@ class Facts:
     def links(self) -> Links:
         """Pairs of events of which the first leads to the second."""
         return find_links(self.host, self.work, self.host_time.blocking)
-
-    # core: GPUs
-
-    @cached_property
-    def communication(self) -> Bool:
-        """Mask of communication kernels, shape (n,)."""
-        return communication_kernels(self.events)
 
     @cached_property
     def unrecorded_graphs(self) -> UnrecordedGraphs:
@@ -163,37 +185,31 @@ class Facts:
     @cached_property
     def gpu_times(self) -> list[GpuTime]:
         """Busy and idle time of every device with work of some duration, the busiest first."""
-        window = self.recorded_window
         lost = merged(self.unrecorded_graphs.holes, self.lost_work.holes)
-        return find_gpu_times(self.work, self.communication, window, self.host_time, lost)
-
-    # stepping
-
-    @cached_property
-    def inferred_steps(self) -> InferredSteps | None:
-        """The repetition of the busiest device's launches, where no steps were recorded; None where there are
-        steps, or no clear repetition."""
-        if not self.gpu_times or len(self.recorded_steps):
-            return None
-        window = self.recorded_window
-        return infer_steps(self.work, self.transfers, self.host, self.gpu_times[0], window)
+        return find_gpu_times(self.busy, self.work, self.recorded_window, self.host_time, lost)
 
     @cached_property
     def steady(self) -> Steady:
         """The part of the recorded window that verdict, costs and savings are over."""
+        window, steps = self._whole
         if not self.gpu_times:
-            return Steady(self.recorded_window, self.recorded_steps)
-        repeats = self.inferred_steps is not None and self.inferred_steps.are_steps
-        return steady_part(*self._whole, repeats, self.work, self.gpu_times[0].ledger)
+            return all_of(window, steps, self.borders_ns)
+        busy_until = int(self.work.end_ns.max(initial=window.start_ns))
+        return steady_part(window, steps, self.borders_ns, busy_until, self.gpu_times[0].ledger)
+
+    @cached_property
+    def borders_ns(self) -> Int64:
+        """Borders of all whole steps, shape (k + 1,); none without steps."""
+        steps = self._whole[1]
+        return step_borders(steps, self.work) if len(steps) else np.zeros(0, np.int64)
 
     @cached_property
     def _whole(self) -> tuple[Window, Steps]:
         """The recorded window and steps, without those at both ends whose kernels were lost."""
-        if not self.gpu_times:
-            return self.recorded_window, self.recorded_steps
-        ledger = self.gpu_times[0].ledger
-        window, steps = self.recorded_window, self.recorded_steps
-        return without_lost_ends(window, steps, self.lost_work, ledger, self.work)
+        window, steps = self.recorded_window, self.all_steps
+        if not self.gpu_times or self.inferred_steps is not None:
+            return window, steps
+        return without_lost_ends(window, steps, self.lost_work, self.gpu_times[0].ledger, self.work)
 
     @property
     def window(self) -> Window:
@@ -202,14 +218,27 @@ class Facts:
 
     @property
     def steps(self) -> Steps:
-        """The recorded steps in the step window."""
+        """The steps in the step window, marked or inferred."""
         return self.steady.steps
 
     @cached_property
+    def host_window(self) -> Window:
+        """When the host ran the steps of the step window, which it may do ahead of the GPU; without steps,
+        the step window itself."""
+        if not len(self.steps):
+            return self.window
+        return Window(int(self.steps.start_ns[0]), int(self.steps.end_ns[-1]))
+
+    @property
+    def step_time(self) -> StepTime:
+        """How long a step takes, in ns."""
+        return step_time(np.diff(self.steady.borders_ns))
+
+    @cached_property
     def main_thread_spans(self) -> CauseSpans:
-        """What the main thread did in the step window: spans in order of time that cover it exactly."""
+        """What the main thread did in the host window: spans in order of time that cover it exactly."""
         # The marks of a memory snapshot say when a step ran, and nothing about what a thread did.
-        return self.main_thread_over(self.window if self.trace.kind == "trace" else Window(0, 0))
+        return self.main_thread_over(self.host_window if self.trace.kind == "trace" else Window(0, 0))
 
     def main_thread_over(self, window: Window) -> CauseSpans:
         """What the main thread did in a window: spans in order of time that cover it exactly."""
@@ -218,10 +247,23 @@ class Facts:
 
     @cached_property
     def step_times(self) -> MeasuredSteps | None:
-        """The recorded steps, or the inferred ones, made comparable; None without either."""
-        time = self.gpu_times[0] if self.gpu_times else None
-        steps, inferred = self._whole[1], self.inferred_steps
-        return find_step_times(steps, inferred, self.work, time, self.main_thread_spans)
+        """All whole steps, marked or inferred, with what they consist of; None without either."""
+        steps = self._whole[1]
+        if not len(steps):
+            return None
+        if not self.gpu_times:
+            return measure_on_host(steps, self.main_thread_spans)
+        return measure_on_device(steps, self.borders_ns, self.work, self.gpu_times[0])
+
+    def repetitions(self, device: DeviceFacts) -> TimeAccount:
+        """The device's time in each inferred step of the window, or in each repetition that may be a part
+        of one."""
+        if len(self.steps):
+            return self.account(device)
+        inferred = self.inferred_steps
+        assert inferred is not None
+        borders_ns = step_borders(inferred.steps, self.work)
+        return device.time.account(inferred.steps.names, borders_ns[:-1], borders_ns[1:])
 
     # devices in the step window
 
@@ -252,8 +294,9 @@ class Facts:
         return of_architecture(found, amd_architecture(events.names[i] for i in used))
 
     def account(self, device: DeviceFacts) -> TimeAccount:
-        """The device's time step by step."""
-        return device.time.of_steps(self.steps, self.window)
+        """The device's time step by step, in the step window."""
+        borders_ns = self.steady.borders_ns
+        return device.time.account(self.steps.names, borders_ns[:-1], borders_ns[1:])
 
     # launching
 
@@ -273,13 +316,13 @@ class Facts:
     @cached_property
     def launched(self) -> Bool:
         """Mask of the work whose launch belongs to the step window, shape (g,)."""
-        return launched_in(self.work, self.window, by_steps=len(self.steps) > 0)
+        return launched_in(self.work, self.host_window, by_steps=len(self.steps) > 0)
 
     @cached_property
     def launch_modes(self) -> LaunchModes:
         """Compiled code and CUDA graphs in the step window."""
         blocking = self.host_time.blocking
-        return launch_modes(self.host, self.work, self.launched, blocking, self.steps, self.window)
+        return launch_modes(self.host, self.work, self.launched, blocking, self.steps, self.host_window)
 
     @cached_property
     def compiled_kernels(self) -> Bool:
@@ -293,7 +336,8 @@ class Facts:
         """Launch costs of all devices over the step window."""
         ledgers = [device.ledger for device in self.devices]
         spans = self.main_thread_spans
-        return launch_costs(self.work, self.launched, self.host_time, spans, ledgers, self.window)
+        windows = self.window, self.host_window
+        return launch_costs(self.work, self.launched, self.host_time, spans, ledgers, *windows)
 
     def node_gaps(self, gap: Int64, length_ns: Int64) -> NodeGaps:
         """Describe idle time of the busiest device between the nodes of graphs, in these gaps."""
@@ -368,7 +412,7 @@ class Facts:
     @cached_property
     def allocator_calls(self) -> AllocatorCalls:
         """Calls that get device memory from the driver and return it, in the step window."""
-        return allocator_calls(self.host, self.window)
+        return allocator_calls(self.host, self.host_window)
 
     @cached_property
     def lost_lead(self) -> LostLead | None:
@@ -394,7 +438,11 @@ class Facts:
     @cached_property
     def replay(self) -> Replay:
         blocking, full_queue = self.host_time.blocking, self.host_time.full_queue.call
-        return Replay(self.work, self.communication, blocking, full_queue, self.steps, self.window)
+        steps, borders_ns = self.steps, self.steady.borders_ns
+        if not len(steps):
+            borders_ns = np.array([self.window.start_ns, self.window.end_ns])
+            steps = Steps([""], borders_ns[:1], borders_ns[1:])
+        return Replay(self.work, self.communication, blocking, full_queue, steps, borders_ns)
 
     # operators
 

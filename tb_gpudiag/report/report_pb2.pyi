@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "better_recording")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Report(_message.Message):
     LAUNCH_QUEUES_FIELD_NUMBER: _ClassVar[int]
     RECORDING_COST_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    STEP_TIME_FIELD_NUMBER: _ClassVar[int]
     BETTER_RECORDING_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
@@ -47,8 +48,9 @@ class Report(_message.Message):
     launch_queues: _containers.RepeatedCompositeFieldContainer[LaunchQueue]
     recording_cost: RecordingCost
     counters: _containers.RepeatedCompositeFieldContainer[Counter]
+    step_time: StepTime
     better_recording: BetterRecording
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ...) -> None: ...
 
 class BetterRecording(_message.Message):
     __slots__ = ("sentence", "code")
@@ -57,6 +59,20 @@ class BetterRecording(_message.Message):
     sentence: str
     code: str
     def __init__(self, sentence: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
+
+class StepTime(_message.Message):
+    __slots__ = ("median_us", "low_us", "high_us", "steps", "inferred")
+    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
+    LOW_US_FIELD_NUMBER: _ClassVar[int]
+    HIGH_US_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    INFERRED_FIELD_NUMBER: _ClassVar[int]
+    median_us: float
+    low_us: float
+    high_us: float
+    steps: int
+    inferred: bool
+    def __init__(self, median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., steps: _Optional[int] = ..., inferred: bool = ...) -> None: ...
 
 class TraceInfo(_message.Message):
     __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind", "recorder", "pid")
@@ -313,11 +329,13 @@ class InferredSteps(_message.Message):
         input: _ClassVar[InferredSteps.Sign]
         threads: _ClassVar[InferredSteps.Sign]
         one_call: _ClassVar[InferredSteps.Sign]
+        part: _ClassVar[InferredSteps.Sign]
     none: InferredSteps.Sign
     module: InferredSteps.Sign
     input: InferredSteps.Sign
     threads: InferredSteps.Sign
     one_call: InferredSteps.Sign
+    part: InferredSteps.Sign
     SIGN_FIELD_NUMBER: _ClassVar[int]
     ARE_STEPS_FIELD_NUMBER: _ClassVar[int]
     INSIDE_FIELD_NUMBER: _ClassVar[int]

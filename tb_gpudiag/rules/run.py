@@ -48,8 +48,8 @@ ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
 ABOUT_A_JOB = ABOUT_TIME - {"kernels"}
 """Families that say nothing about a handful of kernels. A kernel problem shows even in a single kernel."""
 
-ONLY_FIRST_RUN = CannotTell(
-    "only first-run work was recorded",
+MOSTLY_FIRST_RUN = CannotTell(
+    "first-run work takes most of the recording",
     "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=6).",
 )
 
@@ -172,8 +172,8 @@ def _no_time_to_judge(facts: Facts) -> CannotTell | None:
     """Why no rule about time can say anything about this trace; None if they can."""
     if capture_ns(facts):
         return ONLY_CAPTURE
-    if facts.steady.only_first_run:
-        return ONLY_FIRST_RUN
+    if facts.steady.mostly_first_run:
+        return MOSTLY_FIRST_RUN
     accelerator = facts.recorded.unread_accelerator
     if accelerator and facts.device is None:
         return CannotTell(f"the job runs on {accelerator}, whose activity is not read")

@@ -40,6 +40,9 @@ MOSTLY_COMPUTING = 0.5
 # A smaller part is not worth calling a limiter: removing it would hardly be noticed.
 LEAST_SHARE = 0.10
 
+# If more than half as much is left out of the step window as is in it, that is the first thing to know.
+LEADS_SHARE = 0.5
+
 _ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
 
 _MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
@@ -164,7 +167,8 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
     if facts.device is not None:
         parts = _parts(facts, facts.device, lost)
-        return _gpu(parts, facts.steady, unseen_ns, ranked, facts.lost_lead)
+        inferred = bool(len(facts.steps)) and not facts.recorded.steps
+        return _gpu(parts, facts.steady, unseen_ns, ranked, facts.lost_lead, inferred=inferred)
     if facts.recorded.unread_accelerator:
         return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
     if facts.gpu_use.possible:
@@ -177,12 +181,20 @@ def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
 
 
 def _gpu(
-    parts: WindowParts, steady: Steady, unseen_ns: int, ranked: Sequence[str], lead: LostLead | None
+    parts: WindowParts,
+    steady: Steady,
+    unseen_ns: int,
+    ranked: Sequence[str],
+    lead: LostLead | None,
+    *,
+    inferred: bool,
 ) -> Verdict:
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
-    start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
-    if steady.only_first_run:
-        return Verdict("initialization", f"{start} {_FIRST_RUN.format(**_figures(parts))}", busy)
+    steps = f": {count(len(steady.steps), 'inferred step')}" if inferred else ""
+    start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)}){steps}."
+    if steady.mostly_first_run:
+        said = _SENTENCES["initialization"].format(**_figures(parts))
+        return Verdict("initialization", f"{start} {said}", busy)
     limiter, said = _limiter(parts, ranked)
     if limiter in {"launch", "python"} and unseen_ns >= MOSTLY_UNSEEN * parts.by_limiter["host"]:
         known = parts.computing_ns >= MOSTLY_COMPUTING * window_ns
@@ -196,7 +208,10 @@ def _gpu(
         said = f"{said} {slowed_sentence(lead)} {MEASURE}"
     if parts.lost_ns >= LEAST_SHARE * window_ns:
         start += f" {_LOST.format(share(parts.lost_ns, window_ns))}"
-    return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
+    left_out = _left_out(steady, inferred=inferred)
+    first = steady.before_ns + steady.after_ns >= LEADS_SHARE * window_ns
+    sentences = [*left_out, start, said] if first else [start, said, *left_out]
+    return Verdict(limiter, " ".join(sentences), busy)
 
 
 def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_ns: int = 0) -> WindowParts:
@@ -263,18 +278,24 @@ def _noun(part: str) -> str:
     return names.get(part) or LIMITERS[part].noun
 
 
-def _left_out(steady: Steady) -> list[str]:
-    """What the step window leaves out of the recording, where it is worth a sentence."""
+def _left_out(steady: Steady, *, inferred: bool) -> list[str]:
+    """What the step window leaves out of the recording, and why, where it is worth a sentence: the verdict is
+    about the rest."""
     worth_ns = LEAST_SHARE * steady.window.duration_ns
-    said = []
-    if steady.first_run_ns >= worth_ns:
-        said.append(f"First-run work before it ({time_ns(steady.first_run_ns)} idle) is left out.")
-    if steady.unrecorded_ns >= worth_ns:
-        said.append(
-            f"The {time_ns(steady.unrecorded_ns)} before it are left out: the GPU was still running work "
-            "from before the recording."
-        )
-    return said
+    parts = (("first", steady.before_ns), ("last", steady.after_ns))
+    said = " and ".join(f"the {which} {time_ns(ns)}" for which, ns in parts if ns >= worth_ns)
+    if not said:
+        return []
+    reasons = (
+        (steady.first_run_ns, "first-run work ({} idle)"),
+        (steady.unrecorded_ns, "the GPU may have been running work from before the recording ({})"),
+        (steady.earlier_ns, "the GPU was still running work from before these steps ({})"),
+    )
+    least_ns = LEAST_SHARE * (steady.before_ns + steady.after_ns)
+    told = [text.format(time_ns(ns)) for ns, text in reasons if ns >= least_ns]
+    rest = "they are outside of the inferred steps" if inferred else "steps that took longer than the others"
+    reason = ", and ".join(told) or rest
+    return [f"{said[0].upper()}{said[1:]} of the recording are left out: {reason}."]
 
 
 def _host_limiter(parts: WindowParts, ranked: Sequence[str]) -> str:
@@ -330,11 +351,6 @@ _UNSEEN_SENTENCE = (
 )
 
 _LOST = "For another {} of it, kernels may have run that were not recorded."
-
-_FIRST_RUN = (
-    "Nothing but first-run work was recorded: {initialization} of the time went into creating the context "
-    "and loading libraries and GPU code. Record again after a few warm-up steps."
-)
 
 
 def _memory_file(kind: FileKind, memory: DeviceMemory | None) -> Verdict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -43,6 +42,7 @@ def record_of(report: pb.Report, steps: Sequence[pb.Step]) -> bytes:
         verdict=report.verdict,
         devices=report.devices,
         steps=steps[:_STEPS],
+        step_time=report.step_time if report.HasField("step_time") else None,
         findings=report.findings,
         unchecked=report.unchecked,
         memory=report.memory,
@@ -123,7 +123,7 @@ _SHORTER: Final[tuple[Callable[[pb.Report], None], ...]] = (
 )
 
 
-def figures_of(report: pb.Report, steps: Sequence[pb.Step]) -> dict[str, float]:
+def figures_of(report: pb.Report) -> dict[str, float]:
     """Return the figures to plot over the training, by tag. Without a GPU or steps, there are fewer.
 
     gpudiag/busy_share and gpudiag/idle/CAUSE are shares of the step window on the busiest device.
@@ -134,8 +134,8 @@ def figures_of(report: pb.Report, steps: Sequence[pb.Step]) -> dict[str, float]:
         figures["gpudiag/busy_share"] = 1 - device.window_idle_us / device.window_us
         for cause in device.window_idle_by_cause:
             figures[f"gpudiag/idle/{pb.CauseTime.Cause.Name(cause.cause)}"] = cause.us / device.window_us
-    if steps:
-        figures["gpudiag/step_ms"] = statistics.median(step.duration_us for step in steps) / 1e3
+    if report.step_time.steps:
+        figures["gpudiag/step_ms"] = report.step_time.median_us / 1e3
     memory = [one for one in report.memory if one.device >= 0 and not one.relative]
     if memory:
         largest = max(memory, key=lambda one: one.peak_allocated_bytes)

@@ -57,9 +57,7 @@ def diagnose_recording(path: str, wanted: Mapping[str, Any]) -> HelperAnswer:
     text = _two_lines(name, report.verdict.sentence, report.findings)
     steps = compared_steps(digest)
     events, with_record = wanted["events"], wanted["record"]
-    record, figures = (
-        (record_of(report, steps), figures_of(report, steps)) if with_record or events else (b"", {})
-    )
+    record, figures = (record_of(report, steps), figures_of(report)) if with_record or events else (b"", {})
     note = ""
     if events:
         try:

@@ -142,6 +142,11 @@ STEP_SIGNS = table(
         "All repetitions are inside one call of {inside}. They are parts of a step, such as layers.",
     ),
     Term(
+        "part",
+        "Part of the work",
+        "Most of the GPU's work is outside of them. They are parts of a step, such as batches of one image.",
+    ),
+    Term(
         "none",
         "No evidence",
         "The trace does not show whether a repetition is a step or a part of one, such as a layer.",

@@ -39,7 +39,7 @@ def test_an_unknown_rule_exits_with_2_and_lists_close_matches(
 @pytest.mark.parametrize("key", ["step window", "Step-Window", "step_window"])
 def test_a_term_however_it_is_written(key: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", key]) == 0
-    assert capsys.readouterr().out.startswith("# Step window\n\nAll recorded steps, ")
+    assert capsys.readouterr().out.startswith("# Step window\n\nThe steady steps, ")
 
 
 def test_an_id_that_stands_for_several_things(capsys: pytest.CaptureFixture[str]) -> None:

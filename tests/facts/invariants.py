@@ -26,7 +26,7 @@ def assert_invariants(facts: Facts) -> None:
         _assert_memory(facts, memory)
     spans = facts.main_thread_spans
     if len(spans.start_ns):
-        assert int((spans.end_ns - spans.start_ns).sum()) == facts.window.duration_ns
+        assert int((spans.end_ns - spans.start_ns).sum()) == facts.host_window.duration_ns
         assert (spans.start_ns[1:] == spans.end_ns[:-1]).all()
 
 

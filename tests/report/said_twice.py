@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.hints import without_hints
@@ -38,7 +39,7 @@ ABOUT = {
 
 def contradictions(report: pb.Report) -> list[str]:
     """Return what the report says in two ways, each as a sentence."""
-    checks = (_savings, _plan, _order, _severities, _busy, _limited_by, _text)
+    checks = (_steps, _savings, _plan, _order, _severities, _busy, _limited_by, _text)
     return [said for check in checks for said in check(report)]
 
 
@@ -51,6 +52,7 @@ def contradictions_of_row(row: pb.RunRow, report: pb.Report) -> list[str]:
         "busy share": (row.busy_share, report.verdict.busy_share),
         "first finding": (row.first_title, first.title),
         "saving": (row.saving_share, first.saving.high_share),
+        "step": (row.step_us, report.step_time.median_us),
     }
     return [f"{name}: {a} in the table, {b} in the report" for name, (a, b) in figures.items() if a != b]
 
@@ -58,6 +60,25 @@ def contradictions_of_row(row: pb.RunRow, report: pb.Report) -> list[str]:
 def window_us(report: pb.Report) -> float:
     """Length of the step window; 0 without a GPU."""
     return report.devices[0].window_us if report.devices else 0.0
+
+
+def _steps(report: pb.Report) -> Iterator[str]:
+    """The steps add up to the window, and a saving per step is the same share of the step time."""
+    step = report.step_time
+    for device in report.devices:
+        lengths = [account.duration_us for account in device.step_accounts]
+        if not lengths:
+            continue
+        if abs(sum(lengths) - device.window_us) > EXACT_US * len(lengths):
+            yield f"steps of {sum(lengths)} us in a window of {device.window_us} us"
+        if len(lengths) != step.steps or abs(median(lengths) - step.median_us) > EXACT_US:
+            yield f"{len(lengths)} steps of {median(lengths)} us, or {step.steps} of {step.median_us} us"
+    if step.inferred and abs(report.inferred_steps.median_us - step.median_us) > EXACT_US:
+        yield f"an inferred step takes {report.inferred_steps.median_us} us, or {step.median_us} us"
+    for finding in report.findings:
+        saving = finding.saving
+        if abs(saving.high_per_step_us - saving.high_share * step.median_us) > EXACT_US:
+            yield f"{_name(finding)} saves {saving.high_per_step_us} us of {step.median_us} us per step"
 
 
 def _savings(report: pb.Report) -> Iterator[str]:

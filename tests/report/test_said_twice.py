@@ -54,6 +54,10 @@ def _saves_more(report: pb.Report) -> None:
     report.findings[0].saving.high_us *= 1.5
 
 
+def _a_mean_step(report: pb.Report) -> None:
+    report.step_time.median_us *= 1.01
+
+
 def _plan_saves_more(report: pb.Report) -> None:
     report.plan.fixes[0].saving_us += 1
 
@@ -71,7 +75,7 @@ def _an_error(report: pb.Report) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [_saves_more, _plan_saves_more, _another_limiter, _another_window, _an_error]
+    "change", [_a_mean_step, _saves_more, _plan_saves_more, _another_limiter, _another_window, _an_error]
 )
 def test_a_contradiction_is_found(change: Callable[[pb.Report], None], tmp_path: Path) -> None:
     report = report_of(slow_loader(), tmp_path)

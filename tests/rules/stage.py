@@ -32,8 +32,8 @@ def one_gap(act: Act, idle_us: float) -> TraceBuilder:
     """
     trace = TraceBuilder()
     main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=GAP_AT - 60)
     main.step(0, at=STEP_AT, us=STEP_US)
+    main.launch("before", at=STEP_AT, us=5, runs_at=STEP_AT, runs_us=GAP_AT - STEP_AT)
     main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
     act(main, HOST_AT, GAP_AT + idle_us - HOST_AT)
     launch_at = GAP_AT + idle_us
@@ -48,7 +48,7 @@ def healthy() -> TraceBuilder:
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
     main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=60)
+    main.launch("before", at=STEP_AT, us=5, runs_at=STEP_AT, runs_us=20)
     for i in range(10):
         main.op("aten::mm", at=STEP_AT + i * 20, us=15)
         main.launch("gemm", at=STEP_AT + i * 20 + 5, us=5, runs_at=120 + i * 98, runs_us=98)

@@ -22,7 +22,8 @@ from tests.simulator.memory_truth import MemoryTruth, find_memory
 
 @dataclass(frozen=True)
 class StepTruth:
-    """One step's slice of the step window: from its start to the next one's start."""
+    """One step's slice of the step window: from when the host has begun it and the GPU has done all work from
+    before it, until the same is true of the next one."""
 
     name: str
     start_ns: int
@@ -83,12 +84,9 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]], job: Job | N
 
     steps: (name, start, end) on the host; without any, the window is the whole recording.
     """
-    if steps:
-        begin, last = steps[0][1], steps[-1][2]
-        launched = [work.end_ns for work in machine.work if begin <= work.called_ns < last]
-        end = max([last, *launched])
-    else:
-        begin, end = 0, machine.recording.last_ns()
+    on_host = [*(start for _, start, _ in steps), *(end for _, _, end in steps[-1:])]
+    borders = [_reached(machine, at) for at in on_host]
+    begin, end = (borders[0], borders[-1]) if steps else (0, machine.recording.last_ns())
     busy = _union([(work.start_ns, work.end_ns) for work in machine.work])
     segments: list[tuple[int, int, str]] = []
     with_drained: list[Segment] = []
@@ -98,7 +96,6 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]], job: Job | N
         segments += explained
         with_drained += _with_drained(gap, explained, machine)
         triggers[_trigger(gap, machine)] += gap.end_ns - gap.start_ns
-    borders = [start for _, start, _ in steps] + [end]
     return Truth(
         steps=[
             StepTruth(name, *span, _inside(busy, *span), _by_cause(segments, *span))
@@ -109,10 +106,15 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]], job: Job | N
         busy_ns=_inside(busy, begin, end),
         idle_ns=_by_cause(segments, begin, end),
         trigger_ns=dict(triggers),
-        memory=find_memory(machine, job, borders) if job else [],
+        memory=find_memory(machine, job, [*on_host[:-1], end]) if job else [],
         segments=with_drained,
         gpu=find_gpu_truth(machine, steps, begin, end),
     )
+
+
+def _reached(machine: Machine, at: int) -> int:
+    """Return when the host is there and the GPU has done everything that was launched before."""
+    return max([at, *(work.end_ns for work in machine.work if work.called_ns < at)])
 
 
 def _by_cause(segments: list[tuple[int, int, str]], start: int, end: int) -> dict[str, int]:

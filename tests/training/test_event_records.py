@@ -53,7 +53,7 @@ def test_both_data_servers_read_appended_records(tmp_path: Path, provider: Calla
     log = tmp_path / "log"
     path = log / "train" / "events.out.tfevents.1700000000.host.1"
     for step in (6, 12, 18):
-        append_to(str(path), record_of(report, report.steps), figures_of(report, report.steps), step)
+        append_to(str(path), record_of(report, report.steps), figures_of(report), step)
     opened = provider(log)
     found = expect(opened, "train", [6, 12, 18])
     assert [one.verdict.limiter for one in found] == [pb.Verdict.input] * 3

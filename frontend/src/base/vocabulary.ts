@@ -740,7 +740,7 @@ export const EVENT_KINDS: Readonly<Record<"other" | "cpu_op" | "user_annotation"
   }
 };
 
-export const STEP_SIGNS: Readonly<Record<"module" | "input" | "threads" | "one_call" | "none", Term>> = {
+export const STEP_SIGNS: Readonly<Record<"module" | "input" | "threads" | "one_call" | "part" | "none", Term>> = {
   "module": {
     "word": "Own module call",
     "noun": "own module call",
@@ -760,6 +760,11 @@ export const STEP_SIGNS: Readonly<Record<"module" | "input" | "threads" | "one_c
     "word": "Inside one call",
     "noun": "inside one call",
     "explanation": "All repetitions are inside one call of {inside}. They are parts of a step, such as layers."
+  },
+  "part": {
+    "word": "Part of the work",
+    "noun": "part of the work",
+    "explanation": "Most of the GPU's work is outside of them. They are parts of a step, such as batches of one image."
   },
   "none": {
     "word": "No evidence",
@@ -1144,6 +1149,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "gpu span": "From the start of the first GPU event to the end of the last one.",
   "hotspot": "An operator, module, line or kernel that many launches come from, with the idle time they cause.",
   "idle": "A GPU is idle while nothing runs on it.",
+  "inferred steps": "The repetition of a job's launches, where the job marks no steps.",
   "kernel": "A program that runs on the GPU. Operators launch one kernel or several.",
   "kernel family": "What a kernel does, judging by its name: matmul, attention, elementwise and so on.",
   "launch": "A call on the host that starts work on the GPU: a kernel, a copy, a memset or a whole graph.",
@@ -1170,7 +1176,8 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "span": "In a log directory: one recording of one worker.",
   "starved": "A gap whose trigger is \"starved\" begins because the host was never ahead of the GPU.",
   "steady state": "The part of a job in which every step does the same.",
-  "step window": "All recorded steps, extended to the end of the GPU work that they launched.",
+  "step time": "How long a step takes: the median of the whole steps in the step window.",
+  "step window": "The steady steps, marked or inferred, until the GPU has done the work that they launched.",
   "straggler": "A rank that arrives last at collectives, so that all the others wait for it.",
   "stream": "A queue of GPU work that runs in order.",
   "synchronization": "A call that blocks the host until the GPU has finished: .item(), .cpu(), torch.cuda.synchronize() and others.",

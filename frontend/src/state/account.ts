@@ -39,11 +39,11 @@ interface Steps {
   readonly inferred: InferredSteps | null;
 }
 
-/** The recorded steps of a device, or else the inferred ones. */
-export function stepsOf({ steps, inferred_steps: inferred }: Report, device: Device): Steps {
-  if (steps.length > 0 || inferred?.device !== device.id)
-    return { accounts: device.step_accounts, inferred: null };
-  return { accounts: inferred.accounts, inferred };
+/** The steps of a device in the step window, or else the repetitions that may be parts of one. */
+export function stepsOf({ inferred_steps: inferred }: Report, device: Device): Steps {
+  if (inferred && (inferred.are_steps || inferred.device === device.id))
+    return { accounts: inferred.are_steps ? device.step_accounts : inferred.accounts, inferred };
+  return { accounts: device.step_accounts, inferred: null };
 }
 
 /** Why the repetition is, or is not, taken for steps. */
@@ -59,13 +59,6 @@ export function window_us(report: Report): number {
   const last = report.steps.at(-1);
   if (first && last) return last.start_us + last.duration_us - first.start_us;
   return report.trace?.duration_us ?? 0;
-}
-
-/** Mean duration of the steps that the bars show, or of the recorded steps if there is no GPU. */
-export function meanStep_us(report: Report): number {
-  const accounts = report.devices[0]?.step_accounts ?? [];
-  const steps = accounts.length > 0 ? accounts : report.steps;
-  return steps.reduce((sum, { duration_us }) => sum + duration_us, 0) / steps.length;
 }
 
 export function deviceLabel(device: Device): string {

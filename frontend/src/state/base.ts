@@ -4,7 +4,6 @@
 import { useMemo } from "react";
 import { isEmbedded } from "../wire/client";
 import type { Comparison, Finding, Report, TraceEntry } from "../wire/report";
-import { stepsOf } from "./account";
 import { hasEvents } from "./kinds";
 import { useComparison, useReport, useTraces } from "./queries";
 import { usePage } from "./store";
@@ -72,22 +71,15 @@ export interface BaseFigures {
 
 export function figuresOf(report: Report): BaseFigures {
   const [device] = report.devices;
-  const steps = device ? stepsOf(report, device).accounts : report.steps;
   // From the device with the most memory, as in the history.
   const memory = report.memory.filter((one) => one.device >= 0);
   const floors = memory.map(({ floors: all }) => Math.min(...all.map(({ bytes }) => bytes), Infinity));
   return {
-    step_us: median(steps.map(({ duration_us }) => duration_us)),
+    step_us: report.step_time?.median_us ?? 0,
     busy_share: device ? (report.verdict?.busy_share ?? 0) : 0,
     peak_bytes: Math.max(0, ...memory.map(({ peak_allocated_bytes: peak }) => peak)),
     floor_bytes: Math.max(0, ...floors.filter(Number.isFinite)),
   };
-}
-
-function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted.length / 2;
-  return ((sorted[Math.ceil(middle) - 1] ?? 0) + (sorted[Math.floor(middle)] ?? 0)) / 2;
 }
 
 /** Return the figures of the pinned base, once its report is there. */

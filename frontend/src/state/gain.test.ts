@@ -94,7 +94,8 @@ it("gives the step after each planned fix, per step if steps are known", () => {
     fixes: [{ finding: 2, rule: "", name: "", saving_us: 1, window_us: 50_000 }],
     ...{ window_us: 100_000, saving_us: 60_000, error_share: 0 },
   };
-  const report = { plan, findings: [finding({ saving: replayed })] } as unknown as Report;
+  const devices = [{ window_us: 100_000 }];
+  const report = { plan, devices, steps: [], step_time: { median_us: 10_000 } } as unknown as Report;
   expect(plain(stepAfter(report).get(2))).toBe("5 ms");
   expect(plain(stepBefore(report))).toBe("10 ms");
   expect(plain(stepAfterAll(plan, report))).toBe("4 ms");

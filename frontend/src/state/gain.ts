@@ -15,10 +15,10 @@ import {
 import { window_us } from "./account";
 import { costsMemory, isHint } from "./findings";
 
-/** Number of steps that savings are divided by; null if the trace has no steps. */
-export function stepsOfSavings(report: Report): number | null {
-  const known = report.findings.find(({ saving }) => (saving?.high_per_step_us ?? 0) > 0)?.saving;
-  return known ? Math.max(1, Math.round(known.high_us / known.high_per_step_us)) : null;
+/** How many times the step takes the step window is long, to divide its figures by; null if no steps are known. */
+export function stepsInWindow(report: Report): number | null {
+  const step_us = report.step_time?.median_us ?? 0;
+  return step_us > 0 ? window_us(report) / step_us : null;
 }
 
 /** "1 ms", "1 ms to 2 ms": two figures, or one if they read the same. */
@@ -110,19 +110,19 @@ export function firstBlock(code: string): string {
 
 /** For each finding, the step (or step window) once it and the fixes before it are made; undefined without a replay. */
 export function stepAfter(report: Report): ReadonlyMap<number, string> {
-  const steps = stepsOfSavings(report) ?? 1;
+  const steps = stepsInWindow(report) ?? 1;
   const fixes = report.plan?.fixes ?? [];
   return new Map(fixes.map((fix) => [fix.finding, time(fix.window_us / steps)]));
 }
 
-/** The mean step as recorded, on the same basis as `stepAfter`. */
+/** The step (or step window) as recorded. */
 export function stepBefore(report: Report): string {
-  return time((report.plan?.window_us ?? window_us(report)) / (stepsOfSavings(report) ?? 1));
+  return time(window_us(report) / (stepsInWindow(report) ?? 1));
 }
 
 /** The least that the step can take once all fixes are made, on the same basis. */
 export function stepAfterAll({ window_us: whole_us, saving_us }: Plan, report: Report): string {
-  return time((whole_us - saving_us) / (stepsOfSavings(report) ?? 1));
+  return time((whole_us - saving_us) / (stepsInWindow(report) ?? 1));
 }
 
 /** The finding to fix first; null if none costs time or memory. */

@@ -210,15 +210,15 @@ describe("accounts", () => {
     expect(accountParts(step).map((part) => part.us)).toEqual([1, 2]);
   });
 
-  it("use inferred steps if the job marked none, on their device only", () => {
-    const repeats = { device: 0, accounts: [{ name: "1" }, { name: "2" }] };
-    const unmarked = { steps: [], inferred_steps: repeats } as unknown as Report;
-    const recorded = { steps: [{}], inferred_steps: repeats } as unknown as Report;
+  it("are of the steps, marked or inferred, or of repetitions that may be parts, on their device only", () => {
+    const repeats = { device: 0, are_steps: false, accounts: [{ name: "1" }, { name: "2" }] };
+    const parts = { inferred_steps: repeats } as unknown as Report;
+    const inferred = { inferred_steps: { ...repeats, are_steps: true } } as unknown as Report;
     const on = (id: number) => ({ id, step_accounts: [{ name: "whole" }] }) as unknown as Device;
-    expect(stepsOf(unmarked, on(0)).accounts).toHaveLength(2);
-    expect(stepsOf(unmarked, on(0)).inferred).toBe(repeats);
-    expect(stepsOf(unmarked, on(1))).toMatchObject({ accounts: [{ name: "whole" }], inferred: null });
-    expect(stepsOf(recorded, on(0)).inferred).toBeNull();
+    expect(stepsOf(parts, on(0))).toEqual({ accounts: repeats.accounts, inferred: repeats });
+    expect(stepsOf(parts, on(1))).toMatchObject({ accounts: [{ name: "whole" }], inferred: null });
+    expect(stepsOf(inferred, on(1)).accounts).toEqual([{ name: "whole" }]);
+    expect(stepsOf({} as Report, on(0)).inferred).toBeNull();
   });
 
   it("take shares of the step window, or of the steps if there is no GPU", () => {

@@ -24,7 +24,7 @@ export interface Report {
   generator: string;
   trace: TraceInfo | undefined;
   devices: Device[];
-  /** all recorded steps, bounded; step_accounts has those in the step window */
+  /** all recorded steps on the host, bounded; step_accounts has those in the step window */
   steps: Step[];
   verdict: Verdict | undefined;
   findings: Finding[];
@@ -52,6 +52,10 @@ export interface Report {
     | undefined;
   /** most samples first; bounded */
   counters: Counter[];
+  /** absent without steps */
+  step_time:
+    | StepTime
+    | undefined;
   /** absent if the recording lacks nothing */
   better_recording: BetterRecording | undefined;
 }
@@ -61,6 +65,18 @@ export interface BetterRecording {
   sentence: string;
   /** records all of it; empty if no recording does */
   code: string;
+}
+
+/** How long a step takes. Whatever says it says this. */
+export interface StepTime {
+  /** of the steps in the step window */
+  median_us: number;
+  /** quartiles */
+  low_us: number;
+  high_us: number;
+  steps: number;
+  /** the job marked no steps: see InferredSteps */
+  inferred: boolean;
 }
 
 export interface TraceInfo {
@@ -245,15 +261,15 @@ export interface InferredSteps {
   /** one_call only: the call */
   inside: string;
   device: number;
-  /** number of all repetitions; steps and accounts are bounded */
+  /** number of all repetitions */
   repetitions: number;
   period_launches: number;
-  /** time in the recording before the first repetition */
+  /** The following are about the steps of the step window; about all repetitions, if they are not steps. */
   setup_us: number;
-  /** time in the recording after the last repetition */
+  /** time in the recording after the last one */
   tail_us: number;
   median_us: number;
-  /** one per step */
+  /** bounded */
   accounts: StepAccount[];
 }
 
@@ -269,6 +285,8 @@ export const InferredSteps_Sign = {
   threads: "threads",
   /** one_call - all repetitions are inside one call, so they are parts of a step */
   one_call: "one_call",
+  /** part - most of the GPU's work is outside of the repetitions, so they are parts of a step */
+  part: "part",
 } as const;
 
 export type InferredSteps_Sign = typeof InferredSteps_Sign[keyof typeof InferredSteps_Sign];

@@ -47,7 +47,7 @@ def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
         steps=steps,
         collectives=collectives,
         kernels=kernels,
-        operators=operator_table(facts.host, facts.work, window, paths),
+        operators=operator_table(facts.host, facts.work, facts.host_window, paths),
     )
 
 
@@ -58,7 +58,8 @@ def _steps(facts: Facts, left_out: list[str]) -> tuple[pa.Table, str]:
         names, steady, basis = [""], np.ones(1, np.bool_), "none"
     else:
         names, start, end = found.times.names, found.times.start_ns, found.times.end_ns
-        steady = found.on_host.start_ns >= window.start_ns
+        place = np.arange(len(found)) - facts.steady.first
+        steady = (place >= 0) & (place < len(facts.steps))
         basis = "recorded" if len(facts.recorded_steps) else "inferred"
     if len(start) > MOST_STEPS:
         left_out.append(f"{len(start) - MOST_STEPS:,} of {len(start):,} steps")

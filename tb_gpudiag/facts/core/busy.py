@@ -9,6 +9,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import Intervals, Window, subtract, union
+from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_names import COMMUNICATION_KERNEL
@@ -24,6 +25,7 @@ class Busy:
     communicating and copying are disjoint, and their union is `all`.
     """
 
+    device: int
     events: Events
     work: Int64
     communication: Bool  # mask of communication kernels, shape (n,)
@@ -54,6 +56,14 @@ class Busy:
     def span(self) -> Window:
         """The GPU span: the first GPU event's start to the last one's end."""
         return Window(int(self.all.start[0]), int(self.all.end[-1])) if len(self.all.start) else Window(0, 0)
+
+
+def find_busy(work: Work, communication: Bool) -> list[Busy]:
+    """Find the devices with work of some duration, the busiest first. communication: mask of communication
+    kernels, shape (n,)."""
+    devices = np.unique(work.device).tolist()
+    found = [Busy(one, work.events, work.event[work.device == one], communication) for one in devices]
+    return sorted((busy for busy in found if busy.all.total), key=lambda busy: -busy.all.total)
 
 
 def communication_kernels(events: Events) -> Bool:

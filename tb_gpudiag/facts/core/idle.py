@@ -8,6 +8,7 @@ it. The segments of a device never overlap, and they add up to its idle time to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,23 +39,13 @@ _REFILL = np.array([Cause.SYNC, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Caus
 
 
 def find_gpu_times(
-    work: Work,
-    communication: Bool,
-    window: Window,
-    host_time: HostTime,
-    lost: Intervals,
+    devices: Sequence[Busy], work: Work, window: Window, host_time: HostTime, lost: Intervals
 ) -> list[GpuTime]:
-    """Find the devices with work of some duration, the busiest first.
+    """Explain the idle time of each device, in the same order.
 
-    communication: mask of communication kernels, shape (n,). window: idle time is found in it and in the GPU
-    span. lost: when work may have run that the trace has only the launch of."""
-    found = []
-    for device in np.unique(work.device).tolist():
-        busy = Busy(work.events, work.event[work.device == device], communication)
-        if busy.all.total:
-            ledger = _build_ledger(work, busy, window, host_time, lost)
-            found.append(GpuTime(device, busy, ledger))
-    return sorted(found, key=lambda time: -time.busy.all.total)
+    window: idle time is found in it and in the GPU span. lost: when work may have run that the trace has only
+    the launch of."""
+    return [GpuTime(busy, _build_ledger(work, busy, window, host_time, lost)) for busy in devices]
 
 
 def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, lost: Intervals) -> Ledger:

@@ -13,7 +13,6 @@ from tb_gpudiag.arrays import Bool, Int64, UInt8
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, Trigger, time_by_cause
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
-from tb_gpudiag.facts.core.recording import Steps
 
 
 @dataclass(frozen=True)
@@ -80,10 +79,9 @@ class Ledger:
 
 @dataclass(frozen=True)
 class TimeAccount:
-    """Slices of the step window, one per step. Shape (k,) each; idle_ns has shape (k, causes).
+    """Stretches of time, such as one per step. Shape (k,) each; idle_ns has shape (k, causes).
 
-    A slice runs from its step's start to the next one's. The last one ends with the window and so includes
-    the GPU work that the steps launched. computing + communicating + copying + idle = end - start, exactly.
+    computing + communicating + copying + idle = end - start, exactly.
     """
 
     names: list[str]
@@ -99,9 +97,12 @@ class TimeAccount:
 class GpuTime:
     """Busy and idle time of one device over the recorded window."""
 
-    device: int
     busy: Busy
     ledger: Ledger
+
+    @property
+    def device(self) -> int:
+        return self.busy.device
 
     def account(self, names: list[str], start_ns: Int64, end_ns: Int64) -> TimeAccount:
         """Account for any stretches [start, end), each with its name."""
@@ -119,10 +120,3 @@ class GpuTime:
     def of_window(self, window: Window) -> TimeAccount:
         """Account for the window as one slice."""
         return self.account([""], np.array([window.start_ns]), np.array([window.end_ns]))
-
-    def of_steps(self, steps: Steps, window: Window) -> TimeAccount:
-        """Split the window into its steps; no slices without steps."""
-        order = np.argsort(steps.start_ns, kind="stable")
-        start_ns = steps.start_ns[order]
-        end_ns = np.r_[start_ns[1:], np.int64(window.end_ns)][: len(order)]
-        return self.account([steps.names[i] for i in order], start_ns, end_ns)

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.core.borders import step_borders
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, coverage, union
 from tb_gpudiag.facts.core.launches import LOADING_CALL_NS, Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.links import CLOCK_NS
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.core.recording import Steps, step_window
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES
@@ -148,7 +149,7 @@ def without_lost_ends(
     recorded: Window, steps: Steps, found: LostWork, ledger: Ledger, work: Work
 ) -> tuple[Window, Steps]:
     """Return the recording without the steps at its beginning and end whose kernels were lost; without steps,
-    without the time before the first recorded work, if kernels were lost then."""
+    without the time before the first recorded work, if kernels were lost then. steps: in a row."""
     lost = Intervals(ledger.start_ns[ledger.lost], ledger.end_ns[ledger.lost])
     if not len(found.lost) or not lost.total:
         return recorded, steps
@@ -156,20 +157,16 @@ def without_lost_ends(
         first = int(work.start_ns.min())
         cut = 2 * _within(lost, recorded.start_ns, first) > first - recorded.start_ns
         return (Window(first, recorded.end_ns) if cut else recorded), steps
-    order = np.argsort(steps.start_ns, kind="stable")
-    start = steps.start_ns[order]
+    start = steps.start_ns
     end = np.r_[start[1:], np.int64(recorded.end_ns)]
     spoiled = coverage(lost, start, end) >= LOST_SHARE * (end - start)
     masks = np.stack([*found.lost_in(start, end), spoiled])
     head, tail = _at_the_end(*masks), _at_the_end(*masks[:, ::-1])
     if head + tail >= len(steps) or not head + tail:
         return recorded, steps
-    kept = order[head : len(order) - tail]
-    whole = Steps([steps.names[i] for i in kept], steps.start_ns[kept], steps.end_ns[kept])
-    if not tail:
-        return Window(int(start[head]), recorded.end_ns), whole
-    window = step_window(whole, recorded, work.launch_start_ns, work.end_ns)
-    return Window(window.start_ns, max(window.end_ns, int(start[len(order) - tail]))), whole
+    whole = steps.take(slice(head, len(steps) - tail))
+    ends_ns = int(step_borders(whole, work)[-1]) if tail else recorded.end_ns
+    return Window(int(start[head]), ends_ns), whole
 
 
 def _within(times: Intervals, start_ns: int, end_ns: int) -> int:

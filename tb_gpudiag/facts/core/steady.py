@@ -3,14 +3,13 @@ job."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
-from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage, union
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.recording import Steps
 
@@ -25,8 +24,8 @@ FEWEST_STEPS = 3
 # change by no more than this.
 SPOILED_SHARE = 0.10
 
-# Where no steps are known, what follows the first-run work counts as steady only if it is most of the
-# recording.
+# Whole steps speak for a job, however long the recording is. Where no steps are known, a part of a recording
+# that is shorter than the rest of it may be anything: the recording is judged as a whole.
 MOST = 0.5
 
 NOT_STEADY = (Cause.INITIALIZATION, Cause.UNRECORDED)
@@ -34,17 +33,35 @@ NOT_STEADY = (Cause.INITIALIZATION, Cause.UNRECORDED)
 
 @dataclass(frozen=True)
 class Steady:
-    """The window that verdict, costs and savings are over, and the steps in it.
+    """The window that verdict, costs and savings are over, and the steps in it, marked or inferred.
 
-    only_first_run: nothing but first-run work was recorded; then the window is the whole recording.
-    first_run_ns, unrecorded_ns: idle time of these causes before the window."""
+    recorded: of which it is the steady part: all marked steps, or the whole recording.
+    borders_ns: of the steps, see borders.step_borders; they begin and end with the window. Shape (k + 1,).
+    first: how many steps there are before those in the window; left_out: before and after.
+    first_run_ns, unrecorded_ns: idle time of these causes outside of the window. earlier_ns: how long the GPU
+    was seen to run work from before all steps, while the host ran the first one.
+    mostly_first_run: there is no steady part, and most of the window is first-run work.
+    """
 
+    recorded: Window
     window: Window
     steps: Steps
-    only_first_run: bool = False
+    borders_ns: Int64
+    first: int = 0
+    left_out: int = 0
     first_run_ns: int = 0
     unrecorded_ns: int = 0
-    steps_left_out: int = 0
+    earlier_ns: int = 0
+    mostly_first_run: bool = False
+
+    @property
+    def before_ns(self) -> int:
+        """How much of the recording is left out before the window."""
+        return self.window.start_ns - self.recorded.start_ns
+
+    @property
+    def after_ns(self) -> int:
+        return self.recorded.end_ns - self.window.end_ns
 
 
 def leading_slow_steps(length_ns: Int64) -> tuple[int, int]:
@@ -56,97 +73,87 @@ def leading_slow_steps(length_ns: Int64) -> tuple[int, int]:
     return 0, int(np.median(length_ns))
 
 
-def steady_part(recorded: Window, steps: Steps, repeats: bool, work: Work, ledger: Ledger) -> Steady:
+def all_of(recorded: Window, steps: Steps, borders_ns: Int64) -> Steady:
+    """Return all steps, or the whole recording, without a judgement of what is steady."""
+    if not len(steps):
+        return Steady(recorded, recorded, steps, borders_ns)
+    window = Window(int(borders_ns[0]), int(borders_ns[-1]))
+    return Steady(recorded, window, steps, borders_ns, earlier_ns=window.start_ns - int(steps.start_ns[0]))
+
+
+def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, busy_until: int, ledger: Ledger) -> Steady:
     """Find the steady part of one device's recording.
 
-    recorded: the step window of all steps, or the whole recording. repeats: whether steps were inferred from
-    repetition. ledger: the device's idle time over `recorded`.
+    recorded: all marked steps, or the whole recording. steps, borders_ns: of all of them, marked or inferred.
+    busy_until: when the GPU's last work ended. ledger: the device's idle time.
     """
+    whole = all_of(recorded, steps, borders_ns)
     if len(steps):
-        return _of_steps(recorded, steps, work, ledger)
-    return _without_steps(recorded, steps, repeats, work, ledger)
-
-
-def _of_steps(recorded: Window, steps: Steps, work: Work, ledger: Ledger) -> Steady:
-    order = np.argsort(steps.start_ns, kind="stable")
-    start = steps.start_ns[order]
-    end = np.r_[start[1:], np.int64(recorded.end_ns)]
-    spoiled = _spoiled(ledger, start, end)
-    if spoiled.all():
-        only = _idle(ledger, recorded, Cause.INITIALIZATION) >= SPOILED_SHARE * recorded.duration_ns
-        return Steady(recorded, steps, only_first_run=only)
-    first = int(np.argmin(spoiled))  # the first step that is not
-    if len(start) - first >= FEWEST_STEPS:
-        done = _completed(start[first:], recorded.end_ns, work)
-        first += leading_slow_steps(np.diff(done))[0]
-    if not first:
-        return Steady(recorded, steps)
-    window = Window(int(start[first]), recorded.end_ns)
-    kept = order[first:]
-    return _left_out(
-        recorded,
-        ledger,
-        window,
-        Steps([steps.names[i] for i in kept], steps.start_ns[kept], steps.end_ns[kept]),
-        steps_left_out=first,
+        first, after = _steady_steps(borders_ns, ledger)
+        inside = slice(first, after)
+        window = Window(int(borders_ns[first]), int(borders_ns[after]))
+    else:
+        inside, first = slice(0), 0
+        window = _steady_stretch(recorded, busy_until, ledger)
+    if not window.duration_ns:
+        mostly = _idle(ledger, whole.window, Cause.INITIALIZATION) >= max(1, MOST * whole.window.duration_ns)
+        return replace(whole, mostly_first_run=mostly)
+    return replace(
+        whole,
+        window=window,
+        steps=steps.take(inside),
+        borders_ns=borders_ns[first : after + 1] if len(steps) else borders_ns,
+        first=first,
+        left_out=len(steps) - len(steps.take(inside)),
+        first_run_ns=_outside(ledger, recorded, window, Cause.INITIALIZATION),
+        unrecorded_ns=_outside(ledger, recorded, window, Cause.UNRECORDED),
     )
 
 
-def _completed(start: Int64, end_ns: int, work: Work) -> Int64:
-    """Return when the GPU had finished the work launched before each step began, and before the last one
-    ended, shape (k + 1,)."""
-    linked = work.by_launch
-    done = np.r_[start[0], np.maximum.accumulate(np.maximum(work.end_ns[linked], start[0]))]
-    borders = np.r_[start, np.int64(end_ns)]
-    found: Int64 = np.maximum(done[np.searchsorted(work.launch_start_ns[linked], borders)], borders[0])
-    return found
+def _steady_steps(borders_ns: Int64, ledger: Ledger) -> tuple[int, int]:
+    """Return the first steady step and the first one after it that is not steady; the same if none is.
 
-
-def _without_steps(recorded: Window, steps: Steps, repeats: bool, work: Work, ledger: Ledger) -> Steady:
-    last_ns = int(work.end_ns.max(initial=recorded.start_ns))
-    end_ns = last_ns if recorded.start_ns < last_ns < recorded.end_ns else recorded.end_ns
-    begins_ns = _spoiled_until(ledger, Window(recorded.start_ns, end_ns))
-    first_run_ns = _idle(ledger, recorded, Cause.INITIALIZATION)
-    cold = first_run_ns >= SPOILED_SHARE * recorded.duration_ns
-    if cold and not repeats and end_ns - begins_ns < MOST * recorded.duration_ns:
-        return Steady(recorded, steps, only_first_run=True, first_run_ns=first_run_ns)
-    if begins_ns >= end_ns:  # no part of it is steady: it is judged as it is
-        return Steady(recorded, steps)
-    return _left_out(recorded, ledger, Window(begins_ns, end_ns), steps)
-
-
-def _spoiled_until(ledger: Ledger, recorded: Window) -> int:
-    """Return the end of the last long stretch of first-run or unrecorded idle time."""
+    They are the longest run of steps without much first-run or unrecorded work, without slow ones at its
+    beginning: one-off work, such as starting a loader's workers, may lie in the middle of a recording."""
+    start, end = borders_ns[:-1], borders_ns[1:]
     chosen = _not_steady(ledger)
-    length = np.where(chosen, ledger.inside(recorded), 0)
+    spent = coverage(Intervals(ledger.start_ns[chosen], ledger.end_ns[chosen]), start, end)
+    clean = spent < np.maximum(SPOILED_SHARE * (end - start), 1)
+    edges = np.flatnonzero(np.diff(np.r_[False, clean, False].astype(np.int8)))
+    if not len(edges):
+        return 0, 0
+    longest = 2 * int(np.argmax((edges[1::2] - edges[::2])[::-1]))  # of equally long ones the last
+    first, after = edges[len(edges) - 2 - longest], edges[len(edges) - 1 - longest]
+    if after - first >= FEWEST_STEPS:
+        first += leading_slow_steps((end - start)[first:after])[0]
+    return int(first), int(after)
+
+
+def _steady_stretch(recorded: Window, busy_until: int, ledger: Ledger) -> Window:
+    """Return the longest stretch of a recording without steps between long first-run or unrecorded idle time;
+    an empty one if it is too short to speak for the recording."""
+    inside = recorded.start_ns < busy_until < recorded.end_ns
+    whole = Window(recorded.start_ns, busy_until if inside else recorded.end_ns)
+    length = np.where(_not_steady(ledger), ledger.inside(whole), 0)
     if length.sum() < SPOILED_SHARE * recorded.duration_ns:
-        return recorded.start_ns
-    return int(ledger.end_ns[chosen & (length >= SPOILED_SHARE * length.max(initial=0))].max())
+        return whole
+    long = length >= SPOILED_SHARE * length.max()
+    rest = complement(union(ledger.start_ns[long], ledger.end_ns[long]), whole.start_ns, whole.end_ns)
+    if not len(rest.start):
+        return Window(whole.start_ns, whole.start_ns)
+    at = int(np.argmax(rest.end - rest.start))
+    found = Window(int(rest.start[at]), int(rest.end[at]))
+    speaks = found.duration_ns >= MOST * recorded.duration_ns
+    return found if speaks else Window(whole.start_ns, whole.start_ns)
 
 
 def _not_steady(ledger: Ledger) -> Bool:
     return np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8)) & ~ledger.lost
 
 
-def _spoiled(ledger: Ledger, start: Int64, end: Int64) -> Bool:
-    chosen = _not_steady(ledger)
-    spent = coverage(Intervals(ledger.start_ns[chosen], ledger.end_ns[chosen]), start, end)
-    spoiled: Bool = spent >= np.maximum(SPOILED_SHARE * (end - start), 1)
-    return spoiled
-
-
 def _idle(ledger: Ledger, window: Window, cause: Cause) -> int:
     return int(ledger.inside(window)[(ledger.cause == cause) & ~ledger.lost].sum())
 
 
-def _left_out(
-    recorded: Window, ledger: Ledger, window: Window, steps: Steps, steps_left_out: int = 0
-) -> Steady:
-    before = Window(recorded.start_ns, window.start_ns)
-    return Steady(
-        window,
-        steps,
-        first_run_ns=_idle(ledger, before, Cause.INITIALIZATION),
-        unrecorded_ns=_idle(ledger, before, Cause.UNRECORDED),
-        steps_left_out=steps_left_out,
-    )
+def _outside(ledger: Ledger, recorded: Window, window: Window, cause: Cause) -> int:
+    return _idle(ledger, recorded, cause) - _idle(ledger, window, cause)

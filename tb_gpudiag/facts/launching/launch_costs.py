@@ -94,11 +94,12 @@ def launch_costs(
     spans: CauseSpans,
     ledgers: list[Ledger],
     window: Window,
+    host_window: Window,
 ) -> LaunchCosts:
     """Compute the costs of the window's launch calls.
 
     launched: mask of the work that they launched, shape (g,) (Facts.launched). spans: what the main thread
-    did in the window, in order (Facts.main_thread_spans). ledgers: of all devices.
+    did in the host window, in order (Facts.main_thread_spans). ledgers: of all devices.
     """
     events, full = work.events, host_time.full_queue
     linked = np.flatnonzero(launched)
@@ -106,7 +107,7 @@ def launch_costs(
     first = linked[first]
     kernel_ns = np.zeros(len(calls), np.int64)
     np.add.at(kernel_ns, of_call, events.duration_ns[work.event[linked]])
-    dispatch_ns, python_ns = _on_the_way(work, host_time, spans, calls, window)
+    dispatch_ns, python_ns = _on_the_way(work, host_time, spans, calls, host_window.start_ns)
     waited = np.zeros(len(events), np.int64)
     waited[full.call] = full.waited_ns
     idle, start, end = _idle_by_call(ledgers, window, calls)
@@ -127,9 +128,9 @@ def launch_costs(
 
 
 def _on_the_way(
-    work: Work, host_time: HostTime, spans: CauseSpans, calls: Int64, window: Window
+    work: Work, host_time: HostTime, spans: CauseSpans, calls: Int64, since_ns: int
 ) -> tuple[Int64, Int64]:
-    """Return the dispatch and the Python time before each call, shape of `calls` each."""
+    """Return the dispatch and the Python time before each call since this time, shape of `calls` each."""
     events, host = work.events, host_time.host
     every = distinct(work.launch[work.linked])
     every = every[np.argsort(events.start_ns[every], kind="stable")]
@@ -141,7 +142,7 @@ def _on_the_way(
             continue
         own = every[places]
         called = events.start_ns[own]
-        returned = np.maximum.accumulate(np.r_[window.start_ns, events.end_ns[own][:-1]])
+        returned = np.maximum.accumulate(np.r_[since_ns, events.end_ns[own][:-1]])
         free_from = np.minimum(returned, called)
         start, end, event, cause = _timeline(host_time, spans, thread)
         operator = np.zeros(len(event), np.bool_)

@@ -71,7 +71,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Times of one replay. step_ns: of each step's slice of the step window, shape (k,)."""
+    """Times of one replay. step_ns: of each step, between its borders, shape (k,)."""
 
     step_ns: Int64
 
@@ -90,28 +90,27 @@ class Replay:
         blocking: Int64,
         full_queue: Int64,
         steps: Steps,
-        window: Window,
+        borders_ns: Int64,
     ) -> None:
         """Build the model.
 
         communication: mask of communication kernels, shape (n,).
         blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
         full_queue: event indices of the calls that blocked on a full queue (queue_depth.full_queue).
+        steps, borders_ns: of the step window, see borders.step_borders; without steps, the window as one.
         """
-        marks = np.sort(steps.start_ns) if len(steps) else np.array([window.start_ns])
-        host_end = int(steps.end_ns.max()) if len(steps) else window.end_ns
-        self._window = window
+        self._measured_ns = borders_ns
+        self._window = Window(int(borders_ns[0]), int(borders_ns[-1]))
         self._work = work
         self._communication = communication
-        self._marks = np.r_[marks, host_end]
+        self._marks = np.r_[steps.start_ns, steps.end_ns[-1:]]
         self._calls: Calls = calls_of(work, blocking, full_queue, self._marks)
         self._streams: Streams = streams_of(work, self._calls)
-        self._in_steps = self._calls.start_ns[self._streams.call] < host_end
 
     @property
     def measured(self) -> Replayed:
-        """Times of the steps' slices as they were recorded."""
-        return Replayed(np.diff(np.r_[self._marks[:-1], self._window.end_ns]))
+        """Times of the steps as they were recorded."""
+        return Replayed(np.diff(self._measured_ns))
 
     @cached_property
     def unchanged(self) -> Replayed:
@@ -176,14 +175,18 @@ class Replay:
     def _progress(self, begun: Int64, ends: Int64) -> Int64:
         """Return when host and GPU were done with what the recording launched before each border, shape
         (parts + 1,). begun: of each call; ends: of each work."""
-        calls = self._calls
-        by_call = np.argsort(self._streams.call, kind="stable")
-        done = np.r_[NEVER, np.maximum.accumulate(ends[by_call])]
-        at = np.searchsorted(calls.start_ns, self._borders)
-        on_gpu = done[np.searchsorted(self._streams.call[by_call], at)]
+        at = np.searchsorted(self._calls.start_ns, self._borders)
         on_host = begun[np.minimum(at, len(begun) - 1)]
-        done_at: Int64 = np.r_[on_host[0], np.maximum(on_host, on_gpu)[1:]]
+        done_at: Int64 = np.r_[on_host[0], np.maximum(on_host, self._done(ends, at))[1:]]
         return done_at
+
+    def _done(self, ends: Int64, at: Int64) -> Int64:
+        """Return when the GPU had done what was launched before these places in the line of calls."""
+        linked = np.flatnonzero(self._work.linked)
+        by_call = linked[np.argsort(self._streams.call[linked], kind="stable")]
+        done = np.r_[NEVER, np.maximum.accumulate(ends[by_call])]
+        found: Int64 = done[np.searchsorted(self._streams.call[by_call], at)]
+        return found
 
     def run(self, *changes: Removal) -> Replayed:
         """Return the step times after these changes together."""
@@ -205,10 +208,12 @@ class Replay:
         if len(closed):
             streams = _at_once(streams, np.isin(self._work.start_ns, closed))
         begun, ends = simulate(calls, streams, between, inside, target)
-        marks = begun[calls.event == NONE]
-        last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
-        last = max(last, int(marks[0]) + self._copying_beside_ns(changes))
-        return Replayed(np.diff(np.r_[marks[:-1], last]))
+        marks = np.flatnonzero(calls.event == NONE)
+        borders = np.maximum(begun[marks], self._done(ends, marks))
+        # What the first step waited for was launched before it.
+        borders[0] = self._window.start_ns
+        borders[-1] = max(borders[-1], borders[0] + self._copying_beside_ns(changes))
+        return Replayed(np.diff(np.maximum.accumulate(borders)))
 
     def most_saved(self, *changes: Removal) -> int:
         """Return what changes save at most together, whatever the work waits for and the model does not know.
@@ -217,10 +222,10 @@ class Replay:
         the window is at least as long as the busiest stream's work, and as the copies beside it.
         """
         calls, work = self._calls, self._work
-        removed_ns = sum(share * self._inside(host.start, host.end) for host, share in _host_time(changes))
+        removed_ns = sum(share * self._on_host(host.start, host.end) for host, share in _host_time(changes))
         waits = [event for change in changes for event in change.unblocked]
         unblocked = np.isin(calls.event, np.array(waits, np.int64)) & (calls.event != NONE)
-        removed_ns += self._inside(calls.start_ns[unblocked], calls.end_ns[unblocked])
+        removed_ns += self._on_host(calls.start_ns[unblocked], calls.end_ns[unblocked])
         start, end = work.start_ns, work.end_ns
         gone = self._dropped(changes) | self._among(_beside(changes).both)
         # With the work, the turnaround before it vanishes.
@@ -261,6 +266,11 @@ class Replay:
             np.multiply.at(left, place, 1 - change.shorter.share)
         duration_ns = self._work.end_ns - self._work.start_ns
         return np.where(left < 1, np.rint(left * duration_ns), duration_ns).astype(np.int64)
+
+    def _on_host(self, start: Int64, end: Int64) -> int:
+        """Return how much of the steps on the host and of the window these stretches cover together."""
+        first_ns = min(int(self._marks[0]), self._window.start_ns)
+        return clip(union(start, end), first_ns, self._window.end_ns).total
 
     def _inside(self, start: Int64, end: Int64) -> int:
         """Return how much of the window these stretches cover together."""

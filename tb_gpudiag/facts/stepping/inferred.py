@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.intervals import Window, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.transfers import Transfers
-from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
+from tb_gpudiag.facts.stepping.repetition import FEWEST, Repetition, find_repetition
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL
 from tb_gpudiag.vocabulary.marks import MODULE
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
+
+# Between two steps, a job may launch something else, such as the kernels of a log line. With more launches
+# than this share of a step's, it does something else, such as an evaluation.
+MOST_BETWEEN = 0.5
+
+# A step is what a job repeats. Repetitions with less than this share of the GPU's work are parts of something
+# larger, such as the batches of one image.
+MOST_WORK = 0.5
 
 
 class StepEvidence(Enum):
@@ -28,27 +37,27 @@ class StepEvidence(Enum):
     INPUT = "input"  # each copies from the host to the device
     THREADS = "threads"  # several host threads launch each, as forward and backward do
     ONE_CALL = "one_call"  # all are inside one call of an operator or a module: parts, not steps
+    PART = "part"  # most of the GPU's work is outside of them
     NONE = "none"  # no evidence
 
 
 @dataclass(frozen=True)
 class InferredSteps:
-    """Repetitions of the device's launches. Shape (k,) each.
+    """Repetitions of the device's launches, as the host ran them: those that follow each other without
+    anything else of length.
 
     A repetition begins when the host is done with the launch before its first one and with waiting for the
-    GPU. It ends where the next one begins. Where something else follows, it ends with its own GPU work or at
-    the next launch, whichever is earlier.
+    GPU. It ends where the next one begins; the last one, with its last launch call.
     """
 
+    device: int
     period_launches: int
-    start_ns: Int64
-    end_ns: Int64
-    account: TimeAccount  # time of each, as for recorded steps
+    steps: Steps
     evidence: StepEvidence
     inside: str  # the call that they are all inside, "" for none
 
     def __len__(self) -> int:
-        return len(self.start_ns)
+        return len(self.steps)
 
     @property
     def are_steps(self) -> bool:
@@ -63,27 +72,32 @@ class _Calls:
     event: Int64
     start_ns: Int64
     end_ns: Int64
-    work_end_ns: Int64  # of the last work that it launched
     kind: Int64  # equal for calls that launch the same
     copies_in: Bool  # copies from the host to the device
 
 
 def infer_steps(
-    work: Work, transfers: Transfers, host: Host, time: GpuTime, window: Window
+    work: Work, transfers: Transfers, host: Host, busy: Busy, recording: Window
 ) -> InferredSteps | None:
-    """Infer the steps in the window of a device; None if its launches do not clearly repeat."""
-    events = work.events
-    calls = _calls(work, transfers, time.device)
+    """Infer the steps of a device; None if its launches do not clearly repeat. busy: the device's."""
+    device = busy.device
+    calls = _calls(work, transfers, device)
     if calls is None:
         return None
     pause = np.r_[0, calls.start_ns[1:] - calls.end_ns[:-1]]
     found = find_repetition(calls.kind, calls.copies_in, pause)
+    found = _in_a_row(found) if found is not None else None
     if found is None:
         return None
-    start, end = (np.clip(at, window.start_ns, window.end_ns) for at in _in_time(events, calls, found))
-    evidence, inside = _evidence(events, host, calls, found)
-    account = time.account([f"inferred {i}" for i in range(1, len(start) + 1)], start, end)
-    return InferredSteps(found.period, start, end, account, evidence, inside)
+    start, end = (
+        np.clip(at, recording.start_ns, recording.end_ns) for at in _in_time(work.events, calls, found)
+    )
+    steps = Steps([f"inferred {i}" for i in range(1, len(start) + 1)], start, end)
+    evidence, inside = _evidence(work.events, host, calls, found)
+    inferred = InferredSteps(device, found.period, steps, evidence, inside)
+    if inferred.are_steps and _work_ns(work, steps, device) < MOST_WORK * busy.all.total:
+        return replace(inferred, evidence=StepEvidence.PART)
+    return inferred
 
 
 def _calls(work: Work, transfers: Transfers, device: int) -> _Calls | None:
@@ -103,16 +117,23 @@ def _calls(work: Work, transfers: Transfers, device: int) -> _Calls | None:
         call[first],
         events.start_ns[call[first]],
         events.end_ns[call[first]],
-        np.maximum.reduceat(events.end_ns[work_event], first),
         np.add.reduceat(value[events.name[work_event]], first),
         np.logical_or.reduceat(copies_in[work_event], first),
     )
 
 
+def _in_a_row(found: Repetition) -> Repetition | None:
+    """Return the longest run of repetitions between which little else is launched; None if it is short."""
+    between = found.start[1:] - found.start[:-1] - found.period
+    breaks = np.flatnonzero(between > MOST_BETWEEN * found.period) + 1
+    first, after = np.r_[0, breaks], np.r_[breaks, len(found)]
+    longest = int(np.argmax(after - first))
+    run = found.start[first[longest] : after[longest]]
+    return Repetition(found.period, run) if len(run) >= FEWEST else None
+
+
 def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, Int64]:
-    """Return the start and end of each repetition."""
-    after = found.start + found.period
-    touches = np.r_[False, after[:-1] == found.start[1:]]
+    """Return the start and end of each repetition on the host."""
     # What the host does before the first launch (such as loading a batch) belongs to the repetition. Waiting
     # before that belongs to earlier launches.
     launch = calls.start_ns[found.start]
@@ -124,14 +145,20 @@ def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, I
     ]
     ends = np.r_[np.int64(0), np.sort(events.end_ns[waits])]
     begins = np.minimum(np.maximum(begins, ends[np.searchsorted(ends, launch, side="right") - 1]), launch)
-    # Where no other repetition precedes, the host may have done something else: the usual time before the
-    # launch counts.
-    usual = int(np.median((launch - begins)[touches])) if touches.any() else 0
-    start = np.where(touches, begins, np.maximum(begins, launch - usual))
-    own_end = np.maximum(calls.end_ns, calls.work_end_ns)[found.members].max(axis=1)
-    following = np.r_[calls.start_ns, np.iinfo(np.int64).max][after]
-    end = np.where(np.r_[touches[1:], False], np.r_[start[1:], 0], np.minimum(own_end, following))
-    return start, end
+    # Before the first one, the host may have done something else: the usual time before the launch counts.
+    begins[0] = max(begins[0], launch[0] - int(np.median((launch - begins)[1:])))
+    between = found.start[1:] - found.start[:-1] - found.period
+    if np.median(between) > 0:  # each one has some more launches, and it is not known which the last one has
+        return begins[:-1], begins[1:]
+    return begins, np.r_[begins[1:], calls.end_ns[found.start[-1] + found.period - 1]]
+
+
+def _work_ns(work: Work, steps: Steps, device: int) -> int:
+    """Return how long the device works on what is launched in these steps."""
+    own = (work.device == device) & Window(int(steps.start_ns[0]), int(steps.end_ns[-1])).contains(
+        work.launch_start_ns
+    )
+    return union(work.start_ns[own], work.end_ns[own]).total
 
 
 def _evidence(events: Events, host: Host, calls: _Calls, found: Repetition) -> tuple[StepEvidence, str]:

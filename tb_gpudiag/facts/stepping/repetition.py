@@ -171,7 +171,7 @@ def _all_like(numbers: Numbers, period: int, first: int) -> Repetition | None:
     them."""
     pattern = numbers[first : first + period]
     _, kinds, often = np.unique(_grams(numbers), return_inverse=True, return_counts=True)
-    own = kinds[first : first + period]
+    own = kinds[first : first + max(1, period - _GRAM + 1)]  # those that do not reach into what follows
     if not len(own):  # it begins with the sequence's last elements
         return None
     rarest = int(np.argmin(often[own]))

@@ -1,5 +1,4 @@
-"""Step times: each step from the end of the previous step's GPU work to the end of its own, and how steps
-differ."""
+"""What each step consists of, and how steps differ."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import HostTree
-from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.frames import parse_frame, place_frame, with_any_numbers
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP
@@ -24,13 +22,11 @@ from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP
 
 @dataclass(frozen=True)
 class MeasuredSteps:
-    """Steps in order of time. Shape (k,) each.
+    """All steps of the recording, marked or inferred, in order of time. Shape (k,) each.
 
-    times: with a GPU from completion to completion, because a host that runs ahead does not show how long
-    steps take. The first one begins when work queued before the recording is done, as far as the trace shows
-    it.
+    times: between the steps' borders, see core/borders.py.
     on_host: the steps as the host ran them.
-    work: how many pieces of GPU work each launched.
+    work: how many pieces of GPU work each launched on the busiest device.
     """
 
     times: TimeAccount
@@ -40,61 +36,19 @@ class MeasuredSteps:
     def __len__(self) -> int:
         return len(self.on_host)
 
-
-def find_step_times(
-    steps: Steps,
-    inferred: InferredSteps | None,
-    work: Work,
-    time: GpuTime | None,
-    main_thread: CauseSpans,
-) -> MeasuredSteps | None:
-    """Return the recorded steps, or the inferred ones if they are steps; None without either.
-
-    time: the busiest device's; None without a GPU. main_thread: what the main thread did.
-    """
-    if len(steps):
-        order = np.argsort(steps.start_ns, kind="stable")
-        start = steps.start_ns[order]
-        end = np.r_[start[1:], steps.end_ns[order][-1:]]
-        steps = Steps([steps.names[i] for i in order], start, end)
-    elif inferred is not None and inferred.are_steps:
-        steps = Steps(inferred.account.names, inferred.start_ns, inferred.end_ns)
-    else:
-        return None
-    return _on_host(steps, main_thread) if time is None else _on_device(steps, work, time)
+    @property
+    def length_ns(self) -> Int64:
+        return self.times.end_ns - self.times.start_ns
 
 
-def _on_device(steps: Steps, work: Work, time: GpuTime) -> MeasuredSteps:
-    """Measure the steps that the host ran, in order and disjoint, on this device."""
-    start, end = steps.start_ns, steps.end_ns
+def measure_on_device(steps: Steps, borders_ns: Int64, work: Work, time: GpuTime) -> MeasuredSteps:
+    """Measure the steps on the busiest device."""
     own = work.by_launch[work.device[work.by_launch] == time.device]
-    launched = work.launch_start_ns[own]
-    done = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(work.end_ns[own])]
-    first, after = np.searchsorted(launched, start), np.searchsorted(launched, end)
-    before = done[first]
-    # If there is something else between two steps, the second one begins no earlier than on the host.
-    before = np.where(np.r_[True, start[1:] > end[:-1]], np.maximum(before, start), before)
-    before[0] = max(before[0], _queued_before(work, time.device, own[first[0] : after[0]]))
-    times = time.account(steps.names, before, np.maximum(done[after], before))
-    return MeasuredSteps(times, steps, after - first)
+    launched = np.searchsorted(work.launch_start_ns[own], np.r_[steps.start_ns, steps.end_ns[-1:]])
+    return MeasuredSteps(time.account(steps.names, borders_ns[:-1], borders_ns[1:]), steps, np.diff(launched))
 
 
-def _queued_before(work: Work, device: int, own: Int64) -> int:
-    """Return when the work from before the recording was done that precedes this work on its stream: other
-    streams may run ahead."""
-    events = work.events
-    queued, ours = work.event[(work.device == device) & ~work.linked], work.event[own]
-    streams, of_ours = np.unique(events.stream[ours], return_inverse=True)
-    if not len(streams):
-        return 0
-    begins = np.full(len(streams), np.iinfo(np.int64).max)
-    np.minimum.at(begins, of_ours, events.start_ns[ours])
-    at = np.minimum(np.searchsorted(streams, events.stream[queued]), len(streams) - 1)
-    before = (streams[at] == events.stream[queued]) & (events.start_ns[queued] < begins[at])
-    return int(events.end_ns[queued[before]].max(initial=0))
-
-
-def _on_host(steps: Steps, spans: CauseSpans) -> MeasuredSteps:
+def measure_on_host(steps: Steps, spans: CauseSpans) -> MeasuredSteps:
     """Measure the steps of a trace without a GPU: the main thread's time by cause."""
     start, end, zero = steps.start_ns, steps.end_ns, np.zeros(len(steps), np.int64)
     spent = time_by_cause(Intervals(spans.start_ns, spans.end_ns), spans.cause, start, end)

@@ -10,7 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, coverage, longest, union
-from tb_gpudiag.facts.core.ledger import Ledger
+from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.vocabulary import api_calls, operators, torch_frames
@@ -85,16 +85,15 @@ def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
 
 
 def sync_sites(
-    host: Host, transfers: Transfers, blocking: Int64, device: int, ledger: Ledger, window: Window
+    host: Host, transfers: Transfers, blocking: Int64, time: GpuTime, window: Window, host_window: Window
 ) -> list[SyncSite]:
-    """Group the waits that begin in the window, the site that costs the device most first.
+    """Group the waits that begin in the host window, the site that costs the device most first.
 
     blocking: the calls that wait (handover.HostTime.blocking). Calls inside one operator are one wait, such
-    as a copy that blocks and the synchronization after it. ledger: the device's.
+    as a copy that blocks and the synchronization after it. time: the device's.
     """
-    events = host.events
-    starts = events.start_ns[blocking]
-    calls = blocking[window.contains(starts)]
+    events, ledger = host.events, time.ledger
+    calls = blocking[host_window.contains(events.start_ns[blocking])]
     if not len(calls):
         return []
     drained_in = ledger.gaps.blocked_in[ledger.gap]
@@ -111,7 +110,7 @@ def sync_sites(
     refill_ns = np.bincount(member, weights=refill[calls])
     pairs, part = np.unique(np.stack([member, wait]), axis=1, return_inverse=True)
     count = np.bincount(pairs[0])
-    begins, ends = np.full(pairs.shape[1], window.end_ns), np.full(pairs.shape[1], window.start_ns)
+    begins, ends = np.full(pairs.shape[1], host_window.end_ns), np.full(pairs.shape[1], host_window.start_ns)
     np.minimum.at(begins, part.reshape(-1), events.start_ns[calls])
     np.maximum.at(ends, part.reshape(-1), events.end_ns[calls])
     stop = np.cumsum(count)
@@ -123,7 +122,7 @@ def sync_sites(
             int(count[i]),
             int(held_ns[i]),
             int(refill_ns[i]),
-            longest(begins[stop[i] - count[i] : stop[i]], ends[stop[i] - count[i] : stop[i]], device),
+            longest(begins[stop[i] - count[i] : stop[i]], ends[stop[i] - count[i] : stop[i]], time.device),
         )
         for i in np.lexsort((-held_ns, -refill_ns))
     ]

@@ -15,6 +15,7 @@ from tb_gpudiag.digest.digest import WORK, Digest, numbers, texts, time_parts
 from tb_gpudiag.errors import NothingToRead, UsageError
 from tb_gpudiag.jobs.part_words import OTHER
 from tb_gpudiag.jobs.ranks.members import find_sets
+from tb_gpudiag.step_time import step_time
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Side:
         """Median step of each recording, shape (recordings,); 0 without steps."""
         causes: list[str] = []
         each = [self._steps_of(recording, causes).duration_ns for recording in self.recordings]
-        return np.array([float(np.median(ns.mean(axis=0))) if ns.size else 0.0 for ns in each])
+        return np.array([step_time(ns.mean(axis=0)).median if ns.size else 0.0 for ns in each])
 
     @property
     def mean_step_ns(self) -> float:

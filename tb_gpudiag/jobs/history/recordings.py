@@ -12,6 +12,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks
 from tb_gpudiag.jobs.compare.side import Side, floors
+from tb_gpudiag.step_time import StepTime, step_time
 
 # Clocks that were never set count from 1970, or from when the machine started.
 _EARLIEST_NS: Final = 1_000_000_000 * 10**9  # September 2001
@@ -45,9 +46,13 @@ class RunRecording:
         return self.digest.about.steps_basis != "none" and len(self.side.samples_ns) > 0
 
     @cached_property
+    def step_time(self) -> StepTime:
+        """How long a step takes; zeros without steps."""
+        return step_time(self.side.samples_ns if self.has_steps else [])
+
+    @property
     def step_ns(self) -> float:
-        """Median step; 0 without steps."""
-        return float(np.median(self.side.samples_ns)) if self.has_steps else 0.0
+        return self.step_time.median
 
     @property
     def rules(self) -> list[str]:

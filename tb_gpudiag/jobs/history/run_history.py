@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-import numpy as np
-
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.history.changes import describe_change, find_changes
 from tb_gpudiag.jobs.history.drift import MemoryGrowth, find_growth
@@ -67,8 +65,6 @@ def _growth(recordings: Sequence[RunRecording], device: str) -> MemoryGrowth | N
 
 def _point(series: RankSeries, recording: RunRecording) -> pb.HistoryPoint:
     about, side = recording.digest.about, recording.side
-    samples = side.samples_ns if recording.has_steps else np.zeros(0)
-    low, high = np.quantile(samples, [0.25, 0.75]) if len(samples) else (0.0, 0.0)
     device = series.devices[0] if series.devices else ""
     memory = recording.memory(device)
     findings = recording.digest.findings
@@ -80,9 +76,9 @@ def _point(series: RankSeries, recording: RunRecording) -> pb.HistoryPoint:
         time_s=recording.time_ns * _NS_S,
         rank=about.rank,
         step_us=recording.step_ns * _NS_US,
-        low_step_us=float(low) * _NS_US,
-        high_step_us=float(high) * _NS_US,
-        steps=len(samples),
+        low_step_us=recording.step_time.low * _NS_US,
+        high_step_us=recording.step_time.high * _NS_US,
+        steps=len(recording.side.samples_ns) if recording.has_steps else 0,
         busy_share=about.busy_share,
         shares=[
             pb.CauseTime(cause=part, us=time_ns * _NS_US)

@@ -55,7 +55,6 @@ def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
 
 def _rank(member: Digest, **figures: float | int) -> pb.JobRank:
     about, steps, on_gpu = member.about, member.steady_steps, member.about.devices > 0
-    length = numbers(steps, "end_ns") - numbers(steps, "start_ns")
     parts = time_parts(steps, about, about.causes, on_gpu=on_gpu).sum(axis=0)
     computing, copying, communicating, *by_cause = parts.tolist()
     waited = dict(zip(about.causes, by_cause, strict=True)).get(IN_COLLECTIVE, 0)
@@ -64,7 +63,7 @@ def _rank(member: Digest, **figures: float | int) -> pb.JobRank:
         worker=one_line(about.worker),
         host=one_line(about.host),
         id=about.id,
-        step_us=us(np.median(length)) if len(length) else 0.0,
+        step_us=us(member.step_time.median),
         busy_us=us(about.busy_share * (about.window_end_ns - about.window_start_ns)),
         exposed_communication_us=us(communicating if on_gpu else waited),
         computing_us=us(computing),

@@ -65,6 +65,7 @@ def build_job_report(
     found = facts.set
     window = Window(0, facts.job_ns)
     residual = facts.clocks.residual_ns
+    step_ns = max(member.step_time.median for member in found.members)
     return pb.JobReport(
         schema_version=SCHEMA_VERSION,
         generator=f"tb-gpudiag {__version__}",
@@ -81,7 +82,7 @@ def build_job_report(
         ),
         collectives=collectives_message(facts),
         verdict=pb.JobVerdict(limiter=verdict.limiter, sentence=one_line(verdict.sentence, SENTENCE_LIMIT)),
-        findings=[finding_message(one, window, len(facts.own_time.steps)) for one in outcome.findings],
+        findings=[finding_message(one, window, step_ns) for one in outcome.findings],
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),
         notes=[one_line(note) for note in [*found.notes, *notes][:NOTES_LIMIT]],

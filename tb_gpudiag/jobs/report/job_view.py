@@ -295,8 +295,9 @@ def _slowdown(found: pb.Slowdown) -> Lines:
     if not found.s:
         return lines("slowdown", "Without stragglers", [])
     said = [
-        f"The job takes {found.s:.3f} times as long as without stragglers: {time_us(found.step_us)} per step "
-        f"instead of {time_us(found.ideal_step_us)}. Replayed, with an error of {share(found.error_share)}."
+        f"The job takes {found.s:.3f} times as long as without stragglers: the mean step takes "
+        f"{time_us(found.step_us)} instead of {time_us(found.ideal_step_us)}. Replayed, with an error of "
+        f"{share(found.error_share)}."
     ]
     by_rank = sorted(found.by_rank.items(), key=lambda one: -one[1])[:3]
     said += [f"Fixing only rank {rank}: {s:.3f} times as fast." for rank, s in by_rank if s > 1.001]

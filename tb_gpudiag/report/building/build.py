@@ -6,8 +6,14 @@ from __future__ import annotations
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_costs import HOTSPOT_KINDS
+from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.device_messages import device_message, inferred_message, step_messages
+from tb_gpudiag.report.building.device_messages import (
+    device_message,
+    inferred_message,
+    step_messages,
+    step_time_message,
+)
 from tb_gpudiag.report.building.finding_messages import (
     clear_messages,
     finding_message,
@@ -50,7 +56,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         devices=[device_message(device, facts.account(device)) for device in facts.devices],
         steps=step_messages(facts.recorded_steps),
         verdict=_verdict(find_verdict(facts, outcome.findings)),
-        findings=[finding_message(found, window, len(steps)) for found in outcome.findings],
+        findings=[finding_message(f, window, facts.step_time.median) for f in outcome.findings],
         plan=plan_message(outcome, window, facts.replay) if outcome.plan else None,
         inferred_steps=_inferred(facts, facts.device),
         launch_hotspots=hotspot_messages([facts.hotspots(kind) for kind in HOTSPOT_KINDS], len(steps)),
@@ -64,6 +70,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         recording_cost=recording_cost_message(facts.recorder_cost, window),
         counters=counter_messages(facts.trace.counters),
         better_recording=_better_recording(better_recording(outcome, facts)),
+        step_time=step_time_message(facts.step_time, len(steps), marked=facts.recorded.steps),
     )
 
 
@@ -84,10 +91,18 @@ def _better_recording(advice: BetterRecording | None) -> pb.BetterRecording | No
 def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | None:
     if facts.inferred_steps is None or device is None:
         return None
-    return inferred_message(facts.inferred_steps, device.id, facts.recorded_window)
+    return inferred_message(facts.inferred_steps, facts.repetitions(device), facts.recording)
 
 
 def _sync_sites(facts: Facts, device: DeviceFacts | None) -> list[pb.SyncSite]:
     if device is None:
         return []
-    return sync_site_messages(device, facts.host, facts.transfers, facts.host_time.blocking, facts.window)
+    sites = sync_sites(
+        facts.host,
+        facts.transfers,
+        facts.host_time.blocking,
+        device.time,
+        facts.window,
+        facts.host_window,
+    )
+    return sync_site_messages(sites, facts.host)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.ledger import TimeAccount
@@ -12,6 +10,7 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import us
+from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.wording.format import one_line
 
 STEPS_LIMIT = 5_000
@@ -54,19 +53,32 @@ def device_message(device: DeviceFacts, by_step: TimeAccount) -> pb.Device:
     )
 
 
-def inferred_message(inferred: InferredSteps, device: int, recorded: Window) -> pb.InferredSteps:
-    """The repetition of a device's launches in the recorded window, for a trace without recorded steps."""
+def step_time_message(found: StepTime, steps: int, *, marked: bool) -> pb.StepTime | None:
+    """How long a step takes; None without steps."""
+    if not steps:
+        return None
+    return pb.StepTime(
+        median_us=us(found.median),
+        low_us=us(found.low),
+        high_us=us(found.high),
+        steps=steps,
+        inferred=not marked,
+    )
+
+
+def inferred_message(inferred: InferredSteps, account: TimeAccount, recording: Window) -> pb.InferredSteps:
+    """The repetition of a device's launches, for a trace without recorded steps."""
     return pb.InferredSteps(
         sign=inferred.evidence.value,
         are_steps=inferred.are_steps,
         inside=one_line(inferred.inside),
-        device=device,
+        device=inferred.device,
         repetitions=len(inferred),
         period_launches=inferred.period_launches,
-        setup_us=us(inferred.start_ns[0] - recorded.start_ns),
-        tail_us=us(recorded.end_ns - inferred.end_ns[-1]),
-        median_us=us(np.median(inferred.end_ns - inferred.start_ns)),
-        accounts=_step_accounts(inferred.account),
+        setup_us=us(account.start_ns[0] - recording.start_ns),
+        tail_us=us(max(0, recording.end_ns - account.end_ns[-1])),
+        median_us=us(step_time(account.end_ns - account.start_ns).median),
+        accounts=_step_accounts(account),
     )
 
 

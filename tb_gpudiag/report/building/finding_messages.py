@@ -22,8 +22,8 @@ CODE_LIMIT = 4_000
 SENTENCES_LIMIT = 2_000
 
 
-def finding_message(found: RuleFinding, window: Window, steps: int) -> pb.Finding:
-    """One finding. `steps` is the number of recorded steps in the window."""
+def finding_message(found: RuleFinding, window: Window, step_ns: float) -> pb.Finding:
+    """One finding. step_ns: how long a step takes; 0 without steps."""
     rule, finding = found.rule, found.finding
     about_memory = finding.cost_bytes or finding.cost_bytes_per_step
     return pb.Finding(
@@ -41,7 +41,7 @@ def finding_message(found: RuleFinding, window: Window, steps: int) -> pb.Findin
         places=[place(where) for where in finding.places[:PLACES_LIMIT]],
         fix=_fix(finding.fix),
         ranges=_longest_ranges(finding),
-        saving=_saving(finding.saving, window, steps) if finding.saving else None,
+        saving=_saving(finding.saving, window, step_ns) if finding.saving else None,
     )
 
 
@@ -67,7 +67,8 @@ def _longest_ranges(finding: Finding) -> list[pb.TimeRange]:
     ]
 
 
-def _saving(saving: Saving, window: Window, steps: int) -> pb.Saving:
+def _saving(saving: Saving, window: Window, step_ns: float) -> pb.Saving:
+    """Per step, a fix saves the same share as of the window."""
     window_ns = max(1, window.duration_ns)
     return pb.Saving(
         low_us=us(saving.low_ns),
@@ -75,8 +76,8 @@ def _saving(saving: Saving, window: Window, steps: int) -> pb.Saving:
         basis=saving.basis,
         low_share=saving.low_ns / window_ns,
         high_share=saving.high_ns / window_ns,
-        low_per_step_us=us(saving.low_ns / steps) if steps else 0.0,
-        high_per_step_us=us(saving.high_ns / steps) if steps else 0.0,
+        low_per_step_us=us(saving.low_ns / window_ns * step_ns),
+        high_per_step_us=us(saving.high_ns / window_ns * step_ns),
         beyond=saving.beyond,
     )
 

@@ -11,10 +11,9 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, longest, numbered
 from tb_gpudiag.facts.core.queue_depth import Queue
-from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.launching.launch_costs import Hotspot, LaunchCosts
-from tb_gpudiag.facts.waiting.sync_sites import SyncSite, sync_sites
+from tb_gpudiag.facts.waiting.sync_sites import SyncSite
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us
 from tb_gpudiag.rules.rule import place_at
@@ -168,14 +167,8 @@ def _queue(queue: Queue, costs: LaunchCosts, window: Window) -> pb.LaunchQueue:
 SITES_LIMIT = 20
 
 
-def sync_site_messages(
-    device: DeviceFacts, host: Host, transfers: Transfers, blocking: Int64, window: Window
-) -> list[pb.SyncSite]:
-    """Call sites that block the host in the step window, most idle time of the device first.
-
-    blocking: indices of the blocking calls.
-    """
-    sites = sync_sites(host, transfers, blocking, device.id, device.ledger, window)
+def sync_site_messages(sites: Sequence[SyncSite], host: Host) -> list[pb.SyncSite]:
+    """Call sites that block the host in the step window, in this order."""
     return [_site(site, host) for site in sites[:SITES_LIMIT]]
 
 

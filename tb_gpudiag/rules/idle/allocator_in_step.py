@@ -57,7 +57,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence.of_window("Idle during memory calls", cost_ns, lost.window_ns),
             *(
                 Evidence(name, number(calls, "call"), per_step(calls, steps) if calls >= steps else ())
-                for name, calls in facts.calls.count_by_name(ALLOCATOR_CALL, facts.window)[:MOST_CALLS]
+                for name, calls in facts.calls.count_by_name(ALLOCATOR_CALL, facts.host_window)[:MOST_CALLS]
             ),
             *_empty_cache_evidence(facts.allocator_calls, steps),
             *(_reserve_evidence(own) if own is not None else ()),

@@ -85,7 +85,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Finding:
     cost_ns = lost.total_ns(chosen)
-    functions = compiled_functions(facts.host, facts.steps, facts.window)
+    functions = compiled_functions(facts.host, facts.steps, facts.host_window)
     names = list(dict.fromkeys(f.step for f in functions if f.step))
     again = _recompiled(facts.steps, functions, names)
     waits = "while the steps wait for it" if lost.device == NO_DEVICE else "while the GPU waits"

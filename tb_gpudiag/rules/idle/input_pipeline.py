@@ -99,7 +99,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     cost_ns, steps = lost.total_ns(chosen), len(facts.steps)
     event, length_ns = lost.event[chosen], lost.length_ns[chosen]
-    fetched, tasks = batches(facts.host, facts.window), facts.host_tasks.time_ns(event, length_ns)
+    fetched, tasks = batches(facts.host, facts.host_window), facts.host_tasks.time_ns(event, length_ns)
     kind, parts = loader_kind(facts.host), load_parts(facts.host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
     anew = _fresh_batches(fetched)

@@ -96,7 +96,7 @@ class _Uneven:
     @cached_property
     def length_ns(self) -> Int64:
         """Length of every step, shape (k,)."""
-        return self.steps.times.end_ns - self.steps.times.start_ns
+        return self.steps.length_ns
 
     @cached_property
     def usual_ns(self) -> float:
@@ -125,7 +125,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         )
     if unknown := steps_not_comparable(facts):
         return unknown
-    length = steps.times.end_ns - steps.times.start_ns
+    length = steps.length_ns
     compared = np.arange(max(1, leading_slow_steps(length)[0]), len(steps))
     if len(compared) < FEWEST_STEPS - 1:
         return CannotTell(
@@ -133,9 +133,9 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             f"{len(compared)}",
             "Skip more steps before recording: raise wait and warmup in the schedule.",
         )
-    usual_ns = float(np.median(length[compared]))
-    if usual_ns <= 0:
+    if facts.device is not None and not np.median(steps.work[compared]):
         return CannotTell("most steps have no GPU work in the trace")
+    usual_ns = float(np.median(length[compared]))
     pattern = find_pattern(length, leading_slow_steps(length)[0])
     least_ns = LEAST_SHARE * facts.window.duration_ns
     uneven = _Uneven(steps, pattern) if pattern is not None else None

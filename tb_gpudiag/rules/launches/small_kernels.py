@@ -118,7 +118,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         facts.host,
         facts.work,
         device.id,
-        facts.window,
+        facts.host_window,
         least_turns=LEAST_TURNS,
         least_chain=LEAST_CHAIN,
     )

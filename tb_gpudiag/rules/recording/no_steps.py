@@ -20,10 +20,12 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         )
     return Finding(
         title="No steps are marked" + ("" if steps else ", so there are no figures per step"),
-        summary=(
-            "The trace contains no ProfilerStep marks. All figures are over the whole recording, including "
-            "whatever came before the first step and after the last one."
-            + (" The repetition in it is shown as inferred steps." if steps else "")
+        summary="The trace contains no ProfilerStep marks. "
+        + (
+            "Its launches repeat: the figures are over these inferred steps. Marks are more reliable."
+            if steps
+            else "All figures are over the whole recording, including whatever came before the first step "
+            "and after the last one."
         ),
         fix=record_again("Give the profiler a schedule, and call prof.step() at the end of each step."),
         evidence=[

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.steady import Steady, leading_slow_steps
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.steady import leading_slow_steps
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     CannotTell,
@@ -42,8 +43,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """
     if said := capture_sentence(facts):
         return _only_capture(said, facts)
-    if facts.steady.only_first_run:
-        return _only_first_run(facts.steady, facts.recorded_window)
+    if facts.steady.mostly_first_run:
+        return _mostly_first_run(facts.gpu)
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0
@@ -54,8 +55,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if unknown := steps_not_comparable(facts):
         return unknown
     start_ns, end_ns = steps.times.start_ns, steps.times.end_ns
-    length_ns = end_ns - start_ns
-    if np.median(length_ns) <= 0:
+    length_ns = steps.length_ns
+    if facts.device is not None and not np.median(steps.work):
         return CannotTell("the trace has no GPU work for most steps")
     slow, steady_ns = leading_slow_steps(length_ns)
     if not slow:
@@ -63,7 +64,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     slowdown = ratio(length_ns[0] / steady_ns, "the median")
     extra_ns = int(length_ns[:slow].sum() - slow * steady_ns)
     window_ns = facts.recorded_window.duration_ns
-    included = not facts.steady.steps_left_out
+    included = not facts.steady.first
     return Finding(
         title=f"The first step took {slowdown} of the later steps",
         summary=(
@@ -103,16 +104,17 @@ def _only_capture(said: str, facts: Facts) -> Finding:
     )
 
 
-def _only_first_run(steady: Steady, recorded: Window) -> Finding:
-    cold = share_of(steady.first_run_ns, recorded.duration_ns, "of the recording")
+def _mostly_first_run(device: DeviceFacts) -> Finding:
+    first_run_ns = device.ledger.by_cause(device.window)[Cause.INITIALIZATION]
+    cold = share_of(first_run_ns, device.window.duration_ns, "of the recording")
     return Finding(
-        title=f"Only first-run work was recorded: {cold}",
+        title=f"First-run work takes {cold}",
         summary=(
             "The GPU was idle while the process created its context and loaded libraries and GPU code. That "
             "happens once. Nothing here shows how fast the job is in its steady state."
         ),
         fix=record_again("Run a few steps before recording: increase wait and warmup in the schedule."),
-        evidence=[Evidence("Idle during first-run work", duration(steady.first_run_ns), (cold,))],
+        evidence=[Evidence("Idle during first-run work", duration(first_run_ns), (cold,))],
         severity=Severity.WARNING,
     )
 

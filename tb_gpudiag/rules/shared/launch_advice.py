@@ -217,7 +217,7 @@ def larger_batch_evidence(facts: Facts) -> list[Evidence]:
 
 def batch_evidence(facts: Facts) -> list[Evidence]:
     """Report items that go through the model one by one, if shapes show it."""
-    if not batch_of_one(facts.host, facts.window, FEWEST_LAYERS):
+    if not batch_of_one(facts.host, facts.host_window, FEWEST_LAYERS):
         return []
     advice = "in every linear layer; larger batches need hardly more launches"
     return [Evidence("Batch size", number(1), (advice,))]

@@ -23,7 +23,7 @@ from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.busiest import busiest
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.service.index.run_rows import memory_share, quartiles, row_with
+from tb_gpudiag.service.index.run_rows import memory_share, row_with
 from tb_gpudiag.trace.files.find import TraceFile
 
 # TensorBoard reads its event files every 5 s, or less often.
@@ -220,7 +220,6 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
 
 def _record_row(report: pb.Report) -> pb.RunRow:
     """Return the row of a recording in the table of runs."""
-    low, middle, high = quartiles([step.duration_us for step in report.steps])
     return row_with(
         report.findings,
         run=report.trace.run,
@@ -228,9 +227,9 @@ def _record_row(report: pb.Report) -> pb.RunRow:
         worker=report.trace.worker,
         ranks=1,
         recordings=1,
-        step_us=middle,
-        low_step_us=low,
-        high_step_us=high,
+        step_us=report.step_time.median_us,
+        low_step_us=report.step_time.low_us,
+        high_step_us=report.step_time.high_us,
         busy_share=report.verdict.busy_share,
         account=_account(report),
         limiter=report.verdict.limiter,

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, per_cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.hints import without_hints
@@ -16,7 +13,7 @@ from tb_gpudiag.report.hints import without_hints
 def run_row(digest: Digest) -> pb.RunRow:
     """Return the row of one recording."""
     about = digest.about
-    low, middle, high = quartiles(steady_steps_ns(digest))
+    step = digest.step_time
     return row_with(
         digest.findings,
         run=about.run,
@@ -25,9 +22,9 @@ def run_row(digest: Digest) -> pb.RunRow:
         ranks=1,
         recordings=1,
         time_s=about.origin_ns / 1e9,
-        step_us=middle / 1_000,
-        low_step_us=low / 1_000,
-        high_step_us=high / 1_000,
+        step_us=round(step.median) / 1_000,
+        low_step_us=round(step.low) / 1_000,
+        high_step_us=round(step.high) / 1_000,
         busy_share=about.busy_share,
         account=_account(digest),
         limiter=about.limiter,
@@ -67,23 +64,6 @@ def row_with(findings: Sequence[pb.Finding], **more: Any) -> pb.RunRow:
         severity=first.severity,
         **more,
     )
-
-
-def steady_steps_ns(digest: Digest) -> Int64:
-    """Return the durations of the steady steps; none if no steps are known."""
-    if digest.about.steps_basis == "none":
-        return np.zeros(0, np.int64)
-    steps = digest.steps
-    steady = np.asarray(steps.column("steady").to_numpy(zero_copy_only=False), np.bool_)
-    return (numbers(steps, "end_ns") - numbers(steps, "start_ns"))[steady]
-
-
-def quartiles(durations: Int64 | list[float]) -> tuple[float, float, float]:
-    """Return the quartiles of step times; zeros if there are no steps."""
-    if not len(durations):
-        return 0.0, 0.0, 0.0
-    low, middle, high = np.quantile(durations, [0.25, 0.5, 0.75]).tolist()
-    return low, middle, high
 
 
 def _account(digest: Digest) -> list[pb.CauseTime]:

@@ -38,7 +38,7 @@ def test_context_creation_is_first_run_work_and_outside_of_the_window() -> None:
     assert facts.window.start_ns == pytest.approx(30e6, abs=30e3)
     assert facts.window.end_ns == end * 1000
     assert find_verdict(facts).limiter == "compute"
-    assert "First-run work" in find_verdict(facts).sentence
+    assert "first-run work" in find_verdict(facts).sentence
 
 
 def test_a_recording_of_first_run_work_alone_is_marked_as_one() -> None:
@@ -47,7 +47,7 @@ def test_a_recording_of_first_run_work_alone_is_marked_as_one() -> None:
     main.call("cudaStreamCreateWithFlags", at=0, us=300 * MS)
     main.launch("gemm", at=300 * MS, us=5, runs_at=300 * MS + 8, runs_us=MS)
     facts = facts_of(trace)
-    assert facts.steady.only_first_run
+    assert facts.steady.mostly_first_run
     assert find_verdict(facts).limiter == "initialization"
 
 
@@ -75,7 +75,7 @@ def load_in_steps(steps: range) -> TraceBuilder:
 def test_loading_in_the_first_step_alone_is_first_run_work() -> None:
     facts = facts_of(load_in_steps(range(1)))
     assert causes(facts)[Cause.INITIALIZATION] == pytest.approx(5 * MS, abs=10)
-    assert facts.steady.steps_left_out == 1
+    assert facts.steady.first == 1
     assert facts.steps.names == [f"ProfilerStep#{i}" for i in range(1, 6)]
     assert facts.recorded_steps.names == [f"ProfilerStep#{i}" for i in range(6)]
 
@@ -102,7 +102,7 @@ def unmarked_passes(loading: range) -> TraceBuilder:
 def test_loading_that_goes_on_without_step_marks_is_the_jobs_own_cost() -> None:
     facts = facts_of(unmarked_passes(range(12)))
     assert Cause.INITIALIZATION not in causes(facts)
-    assert not facts.steady.only_first_run
+    assert not facts.steady.mostly_first_run
 
 
 def test_loading_that_ends_without_step_marks_is_first_run_work() -> None:

@@ -99,7 +99,7 @@ def free_from(facts: Facts, call: int) -> int:
     events, work = facts.events, facts.work
     launches = [c for c in set(work.launch.tolist()) if c != NONE and events.thread[c] == events.thread[call]]
     before = [c for c in launches if (events.start_ns[c], c) < (events.start_ns[call], call)]
-    return max([facts.window.start_ns, *(int(events.end_ns[c]) for c in before)])
+    return max([facts.host_window.start_ns, *(int(events.end_ns[c]) for c in before)])
 
 
 def walked(facts: Facts, call: int) -> tuple[int, int]:
@@ -129,7 +129,7 @@ def assert_costs(facts: Facts) -> None:
     for thread in np.unique(events.thread[costs.event]).tolist():
         own = costs.event[events.thread[costs.event] == thread]
         on_the_way = (costs.dispatch_ns + costs.python_ns)[events.thread[costs.event] == thread]
-        assert on_the_way.sum() <= max(0, events.start_ns[own].max() - window.start_ns)
+        assert on_the_way.sum() <= max(0, events.start_ns[own].max() - facts.host_window.start_ns)
     idle = 0
     for device in facts.devices:
         ledger = device.ledger
@@ -228,8 +228,8 @@ def test_work_in_a_window_without_steps_brings_its_launch_along() -> None:
     whose launch was earlier."""
     trace = TraceBuilder()
     main = trace.thread()
-    main.launch("gemm", at=0, us=5, runs_at=5_000, runs_us=1_000)
-    main.launch("next", at=20, us=5, runs_at=6_001, runs_us=1_000)
+    main.launch("gemm", at=0, us=5, runs_at=5_000, runs_us=3_000)
+    main.launch("next", at=20, us=5, runs_at=8_001, runs_us=3_000)
     facts = facts_of(trace)
     assert facts.window.start_ns == 5_000 * US
     assert len(facts.launch_costs) == 2

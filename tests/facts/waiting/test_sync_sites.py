@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, SyncSite, sync_sites
 from tests.builder import HostThread
 from tests.rules.stage import facts_of, healthy, one_gap
@@ -17,10 +18,12 @@ Wait = Callable[[HostThread], object]
 def _sites(wait: Wait, folder: Path) -> list[SyncSite]:
     """Return the sites of a job whose host waits from 200 to 300 µs, and whose GPU is then idle for 46 µs."""
     facts = facts_of(one_gap(lambda main, at, us: wait(main), 40), folder)
-    assert facts.device is not None
-    return sync_sites(
-        facts.host, facts.transfers, facts.host_time.blocking, 0, facts.device.ledger, facts.window
-    )
+    return _all_sites(facts)
+
+
+def _all_sites(facts: Facts) -> list[SyncSite]:
+    windows = facts.window, facts.host_window
+    return sync_sites(facts.host, facts.transfers, facts.host_time.blocking, facts.gpu.time, *windows)
 
 
 def _in_operators(*operators: str) -> Wait:
@@ -75,11 +78,7 @@ def test_frames_and_operators_determine_the_kind_of_a_wait(
 def test_a_wait_that_drains_nothing_has_no_refill(tmp_path: Path) -> None:
     trace = healthy()
     HostThread(trace, trace.recording.host[0].thread).sync("cudaEventSynchronize", at=400, us=200)
-    facts = facts_of(trace, tmp_path)
-    assert facts.device is not None
-    (site,) = sync_sites(
-        facts.host, facts.transfers, facts.host_time.blocking, 0, facts.device.ledger, facts.window
-    )
+    (site,) = _all_sites(facts_of(trace, tmp_path))
     assert (site.held_ns, site.refill_ns) == (200_000, 0)
 
 

@@ -137,16 +137,17 @@ def test_without_recorded_steps_the_report_has_inferred_steps(tmp_path: Path) ->
     report = report_of(_batches(4), tmp_path)
     found = report.inferred_steps
     assert not report.steps
-    assert report.devices[0].window_us == report.trace.duration_us
+    assert (report.step_time.steps, report.step_time.inferred) == (4, True)
+    assert report.devices[0].window_us == sum(s.duration_us for s in report.devices[0].step_accounts)
     assert (found.repetitions, found.period_launches, found.sign, found.are_steps) == (
         4,
         6,
         pb.InferredSteps.input,
         True,
     )
-    assert [s.duration_us for s in found.accounts[:3]] == [100, 100, 100]
+    assert [s.duration_us for s in found.accounts[1:3]] == [100, 100]
     assert found.setup_us + sum(s.duration_us for s in found.accounts) + found.tail_us == pytest.approx(
-        report.devices[0].window_us
+        report.trace.duration_us
     )
     for step in found.accounts:
         worked = step.computing_us + step.copying_us + step.communicating_us

@@ -23,11 +23,11 @@ from tests.report.reports import report_of, slow_loader
 WINDOW = Window(0, 1_000_000)
 
 
-def message(steps: int = 2, code: str = "", **finding: object) -> pb.Finding:
+def message(step_ns: float = 0, code: str = "", **finding: object) -> pb.Finding:
     rule = find_any_rule("GD101")
     assert rule is not None
     found = Finding("title", "summary", Fix("fix", code), **finding)  # type: ignore[arg-type]
-    return finding_message(RuleFinding(rule, found, Severity.WARNING), WINDOW, steps)
+    return finding_message(RuleFinding(rule, found, Severity.WARNING), WINDOW, step_ns)
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_evidence_of_a_real_finding_agrees_with_its_text(tmp_path: Path) -> None
 
 
 def test_savings_are_also_shares_and_times_per_step() -> None:
-    saving = message(steps=2, saving=Saving(100_000, 300_000)).saving
+    saving = message(step_ns=450_000, saving=Saving(100_000, 300_000)).saving
     assert (saving.low_us, saving.high_us, saving.basis) == (100, 300, "at most")
     assert (saving.low_share, saving.high_share) == (0.1, 0.3)
-    assert (saving.low_per_step_us, saving.high_per_step_us) == (50, 150)
-    assert message(steps=0, saving=Saving(100_000, 300_000)).saving.high_per_step_us == 0
+    assert (saving.low_per_step_us, saving.high_per_step_us) == (45, 135)
+    assert message(saving=Saving(100_000, 300_000)).saving.high_per_step_us == 0
     assert not message().HasField("saving")
 
 

@@ -23,8 +23,8 @@ def _queued(idle_us: float) -> TraceBuilder:
     """Launch both kernels before the gap; the second one still starts late."""
     trace = TraceBuilder()
     main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
     main.step(0, at=100, us=1000)
+    main.launch("before", at=100, us=5, runs_at=100, runs_us=200)
     main.op("aten::all_reduce", at=110, us=20)
     main.launch("after", at=115, us=5, runs_at=300 + idle_us, runs_us=800 - idle_us)
     return trace

@@ -46,7 +46,6 @@ def test_earlier_work_that_leaves_idle_time_asks_for_a_synchronization(tmp_path:
     main = trace.thread()
     for i in range(5):
         trace.kernel("queued", at=20 + 30 * i, us=10)
-    main.step(0, at=0, us=400)
     main.launch("gemm", at=10, us=5, runs_at=170, runs_us=230)
     fix = finding(RULE.check(facts_of(trace, tmp_path))).fix
     assert "torch.cuda.synchronize()" in fix.code

@@ -41,7 +41,7 @@ def _tiny(copies: int, *, idle_us: float = 10, step_us: float = 1000, bytes: int
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=step_us)
-    main.launch("gemm", at=1, us=5, runs_at=0, runs_us=100)
+    main.launch("gemm", at=0, us=5, runs_at=0, runs_us=100)
     for i in range(copies):
         at = 100 + i * (idle_us + 2)
         main.op("aten::to", at=at, us=idle_us + 1)

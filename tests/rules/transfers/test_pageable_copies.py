@@ -20,8 +20,8 @@ def _copying(
     """Build a step of 1,000 µs: a kernel, a copy that overlaps with nothing, and a kernel right after it."""
     trace = TraceBuilder()
     main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
     main.step(0, at=100, us=1000)
+    main.launch("before", at=100, us=5, runs_at=100, runs_us=200)
     main.frame("train.py(30): to_device", at=100, us=1000)
     main.op("aten::copy_", at=110, us=190 + copy_us)
     main.copy(direction, at=115, us=185 + copy_us, runs_at=300, runs_us=copy_us, bytes=bytes, pinned=pinned)

@@ -1,7 +1,7 @@
 import { percent, plural } from "../../base/format";
 import { findingChanges, findingName, type Against } from "../../state/base";
 import { findingKeys, isHint } from "../../state/findings";
-import { stepAfter, stepAfterAll, stepBefore, stepsOfSavings } from "../../state/gain";
+import { stepAfter, stepAfterAll, stepBefore, stepsInWindow } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -21,7 +21,7 @@ export function Findings({ report, against }: { report: Report; against: Against
   const comparison = against?.comparison ?? null;
   const changes = findingChanges(comparison);
   const after = planned ? stepAfter(report) : null;
-  const unit = stepsOfSavings(report) !== null ? "Step" : "Step window";
+  const unit = stepsInWindow(report) !== null ? "Step" : "Step window";
   return (
     <Section
       title={planned ? "Fix in this order" : "Findings"}

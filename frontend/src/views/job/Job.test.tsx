@@ -176,7 +176,7 @@ it("shows why collectives wait, as text, and how fast they transfer", async () =
 it("shows the slowdown, and the ranks and kinds of work behind it", async () => {
   shown({ state: "ready", job });
   const text = plain((await screen.findByText(/The job takes 1.25 times as long/)).textContent);
-  expect(text).toContain("1 ms per step instead of 800 µs");
+  expect(text).toContain("the mean step takes 1 ms instead of 800 µs");
   expect(screen.getByText("Rank 1")).toBeTruthy();
   expect(screen.queryByText("Rank 0")).toBeNull();
   expect(screen.getByText("Forward compute")).toBeTruthy();

@@ -32,14 +32,6 @@ function arranged(
   return folded ? groupedRuns(inOrder, folded) : inOrder;
 }
 
-/** The base's step time: from its own row, if it has one. A report's median is over other steps than a row's. */
-function useBaseStep(rows: readonly RunRow[]): number {
-  const base = usePage((page) => page.base);
-  const figures = useBaseFigures();
-  if (!figures) return 0;
-  return rows.find(({ trace_id }) => trace_id === base)?.step_us ?? figures.step_us;
-}
-
 /** All runs of the log directory, those with the largest possible saving first. */
 export default function Runs() {
   const { data, error } = useRuns();
@@ -49,7 +41,7 @@ export default function Runs() {
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
   const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
-  const base_us = useBaseStep(data?.rows ?? NONE);
+  const base_us = useBaseFigures()?.step_us ?? 0;
   const columns = useMemo(() => runColumns(base_us), [base_us]);
   const shown = useMemo(() => lineColumns(columns), [columns]);
   const lines = useMemo(

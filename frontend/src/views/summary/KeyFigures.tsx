@@ -1,6 +1,5 @@
 import { count, percent, plural, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
-import { meanStep_us } from "../../state/account";
 import type { Against } from "../../state/base";
 import { deltaOf, shareDelta, type Delta } from "../../state/delta";
 import type { Recorded, Report } from "../../wire/report";
@@ -14,10 +13,10 @@ interface Props {
 
 /** Figures about the recording: how busy the GPU was, how many steps, on which GPU, and what was recorded. */
 export function KeyFigures({ report, against }: Props) {
-  const { trace, verdict, steps, devices } = report;
+  const { trace, verdict, step_time: step, devices } = report;
   const base = against?.report;
-  const mean = against?.comparison?.mean_step_us;
-  const hasMean = mean && mean.base_steps > 0 && mean.candidate_steps > 0;
+  const compared = against?.comparison?.step_us;
+  const differs = compared && compared.base_steps > 0 && compared.candidate_steps > 0;
   return (
     <div className="gd-figures">
       <dl className="gd-facts">
@@ -34,11 +33,12 @@ export function KeyFigures({ report, against }: Props) {
           />
         )}
         <Fact name="Steps" value={stepCount(report)} />
-        {steps.length > 0 && (
+        {step && (
           <Fact
-            name="Mean step"
-            value={time(meanStep_us(report))}
-            delta={hasMean ? deltaOf(mean.candidate, mean.base, time) : null}
+            name="Step"
+            about="step time"
+            value={time(step.median_us)}
+            delta={differs ? deltaOf(compared.candidate, compared.base, time) : null}
           />
         )}
         <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
@@ -49,9 +49,12 @@ export function KeyFigures({ report, against }: Props) {
   );
 }
 
-function stepCount({ steps, inferred_steps: inferred }: Report): string {
-  if (steps.length > 0) return count(steps.length);
-  return inferred?.are_steps ? `${count(inferred.repetitions)} inferred` : "none marked";
+/** The steps in the step window, of all that are marked or inferred. */
+function stepCount({ steps, step_time: step, inferred_steps: inferred }: Report): string {
+  if (!step) return steps.length > 0 ? count(steps.length) : "none marked";
+  const known = step.inferred ? (inferred?.repetitions ?? 0) : steps.length;
+  const all = step.steps < known ? `${count(step.steps)} of ${count(known)}` : count(step.steps);
+  return step.inferred ? `${all} inferred` : all;
 }
 
 interface FactProps {

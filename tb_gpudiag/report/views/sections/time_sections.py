@@ -39,9 +39,11 @@ def accounts(report: pb.Report) -> list[Account]:
 
 
 def _window(report: pb.Report, device: pb.Device) -> str:
-    if report.steps:
-        steady, recorded = len(device.step_accounts), count(len(report.steps), "step")
-        return f"{count(steady)} of {recorded}" if 0 < steady < len(report.steps) else recorded
+    steady = len(device.step_accounts)
+    if steady:
+        known = len(report.steps) or report.inferred_steps.repetitions
+        steps = count(known, "step" if report.steps else "inferred step")
+        return f"{count(steady)} of {steps}" if steady < known else steps
     whole = device.window_us >= report.trace.duration_us - NS_US
     return "the whole recording" if whole else "the steady part of the recording"
 
@@ -97,8 +99,9 @@ def inferred_steps(report: pb.Report) -> Lines:
         f"{count(found.repetitions, 'time')}, after {time_us(found.setup_us)} of setup and before "
         f"{time_us(found.tail_us)} of other work.",
         STEP_SIGNS[pb.InferredSteps.Sign.Name(found.sign)].explanation.format(inside=found.inside),
-        f"One repetition takes {time_us(found.median_us)} (median; {shortest} to {longest}). "
-        f"Over all repetitions: {_largest_parts(found.accounts, sum(lengths))}.",
+        f"One {'step' if found.are_steps else 'repetition'} takes {time_us(found.median_us)} (median of "
+        f"{count(len(lengths))}; {shortest} to {longest}). Over them: "
+        f"{_largest_parts(found.accounts, sum(lengths))}.",
     ]
     return lines("inferred_steps", title, sentences)
 
@@ -196,7 +199,7 @@ def launch_hotspots(report: pb.Report) -> Table:
             duration(spot.kernel_us * 1e3),
             share_of(spot.empty_queue_share, 1),
             duration(spot.idle_us * 1e3),
-            duration(spot.idle_per_step_us * 1e3) if report.steps else "",
+            duration(spot.idle_per_step_us * 1e3) if report.step_time.steps else "",
         )
         for spot in operators[:ROWS_SHOWN]
     ]
