@@ -175,10 +175,7 @@ def _server_code(server: Server, *, graphs: bool) -> str:
 
 def _server_text(server: Server, *, graphs: bool) -> str:
     if graphs:
-        return (
-            f"{server.value} replays CUDA graphs: let it prepare the next step while the GPU works, and "
-            "batch more requests."
-        )
+        return f"Let {server.value} prepare the next step while the GPU works, and batch more requests."
     return f"Let {server.value} replay CUDA graphs: these steps launch kernel by kernel."
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
@@ -43,6 +44,9 @@ KEPT_STEPS_SHARE = 0.5
 # hour.
 LEAST_SECONDS = 10.0
 
+# Where the job's own loop allocates: in the other phases torch runs through layers and parameters.
+_OWN_CODE = (Phase.UNKNOWN, Phase.INPUT, Phase.FORWARD)
+
 FloorState = Literal["rising", "level", "plateau", "falling", "unclear"]
 
 
@@ -61,7 +65,8 @@ def state_of(memory: DeviceMemory) -> FloorState | None:
 
 def repeats(memory: DeviceMemory) -> bool:
     """Whether the recording shows that what grows repeats: it has steps, or lines outside of the model keep
-    most of it. The layers of a single forward pass keep more and more, too."""
+    most of it. The layers of a single forward pass keep more and more, too, and so does a single backward
+    pass: one gradient after the other."""
     trend = memory.trend
     if trend is None or trend.unit == "step":
         return True
@@ -71,6 +76,7 @@ def repeats(memory: DeviceMemory) -> bool:
         if memory.has_modules
         and site.frame is not None
         and not site.module
+        and site.phase in _OWN_CODE
         and not MODULE_FRAME.search(site.stack)
     )
     return outside >= EXPLAINED_SHARE * trend.per_unit

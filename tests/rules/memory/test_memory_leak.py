@@ -201,7 +201,7 @@ def test_steps_that_are_not_marked_are_inferred(tmp_path: Path) -> None:
     assert "inferred" in str(figures(found)["Growth per step"][-1])
 
 
-def _one_long_step(line: str, folder: Path) -> RuleAnswer:
+def _one_long_step(line: str, folder: Path, *, operator: str = "aten::relu") -> RuleAnswer:
     """A sawtooth that rises for 64 ms and repeats nothing: this line keeps 64 tensors of 1 MiB."""
     trace, draw = TraceBuilder(), random.Random(3)
     main = trace.thread()
@@ -211,18 +211,30 @@ def _one_long_step(line: str, folder: Path) -> RuleAnswer:
     for tooth in range(64):
         at = 2 + 999.0 * tooth
         for part in range(3):
-            name = draw.choice(["aten::mm", "aten::conv2d", "aten::cat", "aten::mul", "aten::softmax"])
-            main.op(name, at=at + 100 * part, us=80)
+            name = draw.choice(["mm", "conv2d", "cat", "mul", "softmax"])
+            backward = operator.startswith("autograd::")
+            main.op(
+                f"{operator.split()[0]} {name}Backward0" if backward else f"aten::{name}",
+                at=at + 100 * part,
+                us=80,
+            )
             taken = main.alloc(draw.randrange(8, 64) * MIB, at=at + 100 * part + 10)
             main.free(taken, at=at + 100 * part + 60)
         main.frame(line, at=at + 500, us=100)
-        main.op("aten::relu", at=at + 510, us=50)
+        main.op(operator, at=at + 510, us=50)
         main.alloc(MIB, at=at + 520)
     return RULE.check(facts_of(trace, folder))
 
 
-def test_what_one_forward_pass_keeps_is_no_leak(tmp_path: Path) -> None:
-    answer = _one_long_step("nn.Module: Block_0", tmp_path)
+@pytest.mark.parametrize(
+    ("line", "operator"),
+    [
+        ("nn.Module: Block_0", "aten::relu"),
+        ("train.py(9): fit", "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"),
+    ],
+)
+def test_what_one_forward_or_backward_pass_keeps_is_no_leak(line: str, operator: str, tmp_path: Path) -> None:
+    answer = _one_long_step(line, tmp_path, operator=operator)
     assert isinstance(answer, CannotTell)
     assert "three repetitions" in answer.reason
 
