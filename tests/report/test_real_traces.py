@@ -54,6 +54,7 @@ def test_the_healthy_job_gets_no_finding_above_info(shared_traces: Path) -> None
         ("v100_resnet50_workers0", "GD101"),
         ("h100_timesformer", "GD102"),
         ("a100_recsys_queued", "GD105"),
+        ("a4000_gpu_only_one_step", "GD302"),
         ("rtx5080_without_cuda_graph", "GD201"),
         ("a100_launches_without_kernels", "GD905"),
     ],
