@@ -103,9 +103,10 @@ class Work:
 
     @cached_property
     def loads_module(self) -> Bool:
-        """Mask of the long calls that launched a kernel for the first time, shape (n,) over all events."""
+        """Mask of the long calls that launched a kernel for the first time, shape (n,) over all events. A
+        graph's kernels were loaded when it was made: its launch is as long as its nodes are many."""
         found = np.zeros(len(self.events), np.bool_)
-        found[self.launch[self.first_use & self.linked]] = True
+        found[self.launch[self.first_use & self.linked & ~self.in_graph]] = True
         return found & (self.events.duration_ns >= LOADING_CALL_NS)
 
     @cached_property

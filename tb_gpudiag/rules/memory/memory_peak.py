@@ -129,7 +129,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
         return gpu_memory_not_recorded(facts)
-    found = [_finding(memory, facts) for memory in of_gpus if _is_short(memory)]
+    fills = facts.job.server is not None
+    found = [_finding(memory, facts) for memory in of_gpus if _is_short(memory, fills=fills)]
     if found:
         return found
     known = [memory for memory in of_gpus if _has_room_known(memory)]
@@ -157,13 +158,14 @@ def _free_share(memory: DeviceMemory) -> Quantity:
     return share_of(_room(memory), memory.capacity_bytes)
 
 
-def _is_short(memory: DeviceMemory) -> bool:
+def _is_short(memory: DeviceMemory, *, fills: bool) -> bool:
+    """fills: the job fills the GPU's memory on purpose, as an inference server does with its cache."""
     reserve, capacity = memory.reserve, memory.capacity_bytes
     if reserve.out_of_memory:
         return True
     if reserve.retries and memory.peak_reserved_bytes >= REFUSED_SHARE * capacity:
         return True
-    return _has_little_room(memory)
+    return _has_little_room(memory) and not fills
 
 
 def _has_little_room(memory: DeviceMemory) -> bool:

@@ -152,6 +152,19 @@ def test_while_the_call_hands_over_nodes_one_by_one_gaps_are_the_hosts(call: str
     assert causes(facts_of(a_graph(("a", 20, 10), ("b", 34, 10), us=100, call=call))) == {cause: 4}
 
 
+def test_a_long_launch_of_a_graph_loads_nothing() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("copy", at=0, us=10, runs_at=15, runs_us=5)
+    main.graph_launch([("a", 4_130, 10), ("b", 4_142, 10)], at=120, us=4_000)
+    assert causes(facts_of(trace)) == {
+        Cause.PYTHON: 100,
+        Cause.LAUNCH: 4_000,
+        Cause.LATENCY: 10,
+        Cause.GRAPH: 2,
+    }
+
+
 def test_a_turnaround_between_two_graphs_is_launch_latency() -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -98,6 +98,12 @@ def test_memory_from_before_the_recording_is_sharded_only_in_a_training(tmp_path
     assert ["fully_shard" in code for code in codes] == [False, True]
 
 
+def test_a_server_fills_the_memory_on_purpose(tmp_path: Path) -> None:
+    trace = job([0] * 5, start=92 * MIB, device_bytes=100 * MIB)
+    trace.thread().op("vllm::moe_forward", at=95, us=2)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
 def test_a_healthy_job_has_room(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(job([0] * 5), tmp_path)))
 
