@@ -13,7 +13,7 @@ from tb_gpudiag.vocabulary.patterns import any_of
 BLOCKING_CALL = any_of(
     r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize",
     r"cu(Stream|Ctx|Event)Synchronize",
-    r"(cuda|hip)Memcpy(2D|3D|(To|From)\w+(?<!Async)|DtoH|HtoD|DtoD|WithStream)?",
+    r"(cuda|hip)Memcpy(2D|3D|(To|From)(Symbol|Array)(_\w+)?|DtoH|HtoD|DtoD|WithStream)?",
     r"cuMemcpy(DtoH|HtoD|DtoD)?(_v2)?",
     r"(ur|pi)(Queue(Finish|Synchronize)|Events?Wait)",
     r"ze(Event|Fence|CommandList)HostSynchronize",

@@ -49,7 +49,7 @@ _USERS_OWN = frozenset(
     {"test", "code", "profile", "trace", "main", "this", "statistics", "token", "select", "types"}
 )
 _SITE = re.compile(r".*[/\\](site-packages|dist-packages)[/\\]|.*[/\\]lib[/\\]python\d\.\d+[/\\]")
-_GENERATED = re.compile(r"[/\\]torchinductor_\w+[/\\]")  # written by torch.compile
+_GENERATED = re.compile(r"[/\\]torchinductor_\w+[/\\]", re.A)  # written by torch.compile
 
 _NUMBER = r"(0x[0-9a-fA-F]+|\d+)"
 
@@ -102,7 +102,8 @@ def place_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame |
     frame = parse_frame(name, line_kind)
     if frame is None:
         return None
-    file = _SITE.sub("", frame.file)
+    site = _SITE.match(frame.file)
+    file = frame.file if site is None else frame.file[site.end() :]
     head, rest = _head(file)
     if not head or head.startswith(("<", "??")) or head in _PLUMBING_FOLDERS or _GENERATED.search(file):
         return None

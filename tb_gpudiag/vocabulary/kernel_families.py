@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from tb_gpudiag.vocabulary.patterns import not_after, not_before
+
 
 class Family(IntEnum):
     """What a kernel does, in the order in which families are shown."""
@@ -36,15 +38,19 @@ MATRIX_FAMILIES = (Family.GEMM, Family.CONVOLUTION, Family.ATTENTION)
 
 class FamilyRow(NamedTuple):
     """A kernel is of this family if `function` is found in its name without template arguments and
-    parameters, and `within`, where given, in the whole name."""
+    parameters, `but_not` is not, and `within`, where given, is found in the whole name."""
 
     family: Family
     function: str
     within: str = ""
+    but_not: str = ""
 
 
 _GENERIC = r"elementwise_kernel|multi_tensor_apply_kernel|pointwise_kernel|\bindex_kernel"
 """PyTorch's launchers of any function. Their template arguments say what they do."""
+
+_LOSS = r"softmax\w*loss"
+"""What computes a loss from a softmax is no softmax."""
 
 _CUTLASS = r"cutlass\w*::(kernel2?|device_kernel)$|^device_kernel$"
 """CUTLASS's launchers, whose template arguments also say what they do."""
@@ -60,7 +66,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
         r"slice|expand|stack|t|index|embedding)_)+\d+$",
     ),
     FamilyRow(Family.ELEMENTWISE, r"^triton_(poi|for)_"),
-    FamilyRow(Family.SOFTMAX, r"^triton_(red|per|mix)_\w*softmax(?!\w*loss)"),
+    FamilyRow(Family.SOFTMAX, r"^triton_(red|per|mix)_\w*softmax", but_not=_LOSS),
     FamilyRow(Family.NORMALIZATION, r"^triton_(red|per|mix)_\w*(norm|rsqrt)"),
     FamilyRow(Family.REDUCTION, r"^triton_(red|per|mix)_"),
     # Fused attention, before other families whose patterns its names also match.
@@ -86,28 +92,29 @@ FAMILIES: tuple[FamilyRow, ...] = (
         r"index(Select|Func)|page_indices|indexing_backward|bounds_check_indices|linearize_(cache_)?ind|jagged|"
         r"l[xrf]u_cache",
     ),
-    FamilyRow(Family.SOFTMAX, r"softmax(?!\w*loss)"),
+    FamilyRow(Family.SOFTMAX, r"softmax", but_not=_LOSS),
     FamilyRow(
         Family.NORMALIZATION,
-        r"(layer|batch|group|instance|rms|weight)_?norm(?!alize)|(^|[_:])(bn|ln)_(fw|bw)|RowwiseMoments|"
-        r"GammaBeta|InternalGradients|welford",
+        rf"(layer|batch|group|instance|rms|weight)_?norm{not_before('alize')}|(^|[_:])(bn|ln)_(fw|bw)|"
+        r"RowwiseMoments|GammaBeta|InternalGradients|welford",
     ),
     FamilyRow(Family.CONVOLUTION, _CUTLASS, r"fprop|dgrad|wgrad|conv2d|conv3d|implicit_?gemm"),
     FamilyRow(
         Family.CONVOLUTION,
-        r"conv(?!ert)|fprop|dgrad|wgrad|bwd_weight|scudnn|\d{3,6}cudnn|winograd|im2col|col2im|"
+        rf"conv{not_before('ert')}|fprop|dgrad|wgrad|bwd_weight|scudnn|\d{{3,6}}cudnn|winograd|im2col|col2im|"
         r"implicit_gemm|igemm_(fwd|bwd|wrw)|compute\w*OffsetsKernel|cudnn::cnn::",
     ),
     FamilyRow(Family.REDUCTION, r"finalize"),  # of a mixture of experts: adds up the experts' outputs
     FamilyRow(Family.GEMM, _CUTLASS),
     FamilyRow(
         Family.GEMM,
-        r"(?<!fb)gemm|gemv|nvjet|cublas|Cijk_|(^|_)b?mm_|matmul|\bdot_kernel|reduce_1Block|splitKreduce|"
-        r"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin(?!_repack)|fused_moe|moe_kernel|cutlass3x|xmma|"
-        r"f8f8bf16|f4f4bf16|bf16i4bf16|scaled_mm|linear_relu|(^|_)x(xt|tx)_kernel|ba_plus_caa",
+        rf"{not_after('fb')}gemm|gemv|nvjet|cublas|Cijk_|(^|_)b?mm_|matmul|\bdot_kernel|reduce_1Block|splitKreduce|"
+        rf"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin{not_before('_repack')}|fused_moe|"
+        r"moe_kernel|cutlass3x|xmma|f8f8bf16|f4f4bf16|bf16i4bf16|scaled_mm|linear_relu|(^|_)x(xt|tx)_kernel|ba_plus_caa",
     ),
     FamilyRow(Family.GEMM, r"(^|[ :])scal_kernel", r"cublas"),  # scales what parts are added to
-    FamilyRow(Family.REDUCTION, r"(?<!rotary_)embedding"),  # rows looked up and added, in backward scattered
+    # Rows looked up and added, in backward scattered.
+    FamilyRow(Family.REDUCTION, not_after("rotary_") + "embedding"),
     FamilyRow(
         Family.ELEMENTWISE,
         r"elementwise|pointwise|(^|[_:])(fused_?)?(adam|lamb|sgd|adagrad)|dropout|upsample|activation|act_and_mul|"
@@ -152,7 +159,7 @@ OPTIMIZER = r"multi_tensor_apply|adam|lamb|sgd|adagrad|optimizer"
 
 TENSOR_CORES = (
     r"tensorop|wmma|[hiqw]mma_|utcmma|nvjet|tensor\d+x\d+x\d+|tf32|"
-    r"(?<![a-z0-9])[shid](884|1688|16816|16832|161616)(?=[a-z_])|"
+    r"(^|[^a-z0-9])[shid](884|1688|16816|16832|161616)[a-z_]|"
     r"flash_(fwd|bwd)|FlashAttn|flash_(fprop|bprop)|fmhaSm\d|fmha_cutlass[FB]_(bf16|f16)|"
     r"xmma_\w*gemm_(bf16|f16|e4m3|e5m2|i8|s8)|cutlass3x_sm(90|1\d\d)|MainloopSm\d|GMMA|UMMA|deep_gemm|^bmm_\w*sm1\d\d|warpgroupsize|"
     r"(^|[ :])marlin\w*(<|$)|machete::|"
@@ -166,19 +173,24 @@ TF32 = r"tf32|tensorop_s1688|nvjet_(sm\d+_)?sss_"
 """Names of kernels among these that round FP32 to TF32. Triton's do not say."""
 
 FP32_CORES = (
-    r"(?<![a-z])sgemm(?!_bf16)|simt_\w*gemm|scudnn|ffma|convolve_sgemm|(wgrad_alg0|dgrad|wgrad)_engine<float|"
-    r"fmha_cutlass[FB]_f32_\w*sm(50|70|75)|winograd\w*<float|^Cijk_[a-z]+_[a-z]+_S_?B_(?!.*_MI\d)"
+    rf"(^|[^a-z])sgemm{not_before('_bf16')}|simt_\w*gemm|scudnn|ffma|convolve_sgemm|"
+    r"(wgrad_alg0|dgrad|wgrad)_engine<float|fmha_cutlass[FB]_f32_\w*sm(50|70|75)|winograd\w*<float"
 )
 """Names of kernels that multiply matrices on the ordinary FP32 cores."""
 
+TENSILE_FP32 = r"^Cijk_[a-z]+_[a-z]+_S_?B_"
+TENSILE_MATRIX = r"_MI\d"
+"""Tensile's kernels for FP32, and those of them that use matrix cores after all."""
+
 FP64 = (
-    r"(?<![a-z])d(gemm|gemv|symm|syrk|trsm)|(?<![a-z0-9])d884|(?<![a-z0-9])f64f64|(?<!optional)<double\b|lambda\(double\b|"
+    r"(^|[^a-z])d(gemm|gemv|symm|syrk|trsm)|(^|[^a-z0-9])(d884|f64f64)|"
+    rf"{not_after('optional')}<double\b|lambda\(double\b|"
     r"(gemv|gemm|dot)\w*<int, int, double\b|^Cijk_[a-z]+_[a-z]+_D_?B_|_fp?64(_|$)"
 )
 """Names of kernels that compute with 64-bit numbers. Scalars of optimizers are `double` in kernels for FP32
 too, so the types of a function's later arguments say nothing."""
 
-TENSILE_UNALIGNED = r"^Cijk_.*_(ASEM|AF[01]EM)[124](?=_|$)"
+TENSILE_UNALIGNED = r"^Cijk_.*_(ASEM|AF[01]EM)[124](_|$)"
 """Tensile writes into the name which number divides the sizes that the kernel takes."""
 
 GRID_IN_THREADS = (
@@ -188,8 +200,8 @@ GRID_IN_THREADS = (
 """Beginnings of the names of Tensile's and MIOpen's kernels. `hipExtModuleLaunchKernel` launches them: it
 takes the grid in threads, not in blocks, and ROCm's recorders write what it takes."""
 
-AMD_ARCHITECTURE = r"(?:_ISA|gfx)(90a|942|950)(?![0-9a-z])"
+AMD_ARCHITECTURE = r"(?:_ISA|gfx)(90a|942|950)([^0-9a-z]|$)"
 """Tensile and others write the architecture into the names of kernels."""
 
-ALIGNMENT = r"_align(\d+)(?=[_:>(]|$)"
+ALIGNMENT = r"_align(\d+)([_:>(]|$)"
 """CUTLASS writes into the name how many elements it may load at once: this number divides every row."""

@@ -6,10 +6,12 @@ The tables of families and of arithmetic are in kernel_families.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.vocabulary.kernel_families import (
     ALIGNMENT,
     AMD_ARCHITECTURE,
@@ -20,41 +22,58 @@ from tb_gpudiag.vocabulary.kernel_families import (
     MATRIX_FAMILIES,
     OPTIMIZER,
     SHORT_NUMBERS,
+    TENSILE_FP32,
+    TENSILE_MATRIX,
     TENSILE_UNALIGNED,
     TENSOR_CORES,
     TF32,
     Arithmetic,
     Family,
 )
+from tb_gpudiag.vocabulary.name_matcher import NameMatcher
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
 
-# In front of what a kernel's name says that it does: anything but template arguments and parameters. Names of
-# Inductor's kernels list the operators around them.
-_OUTSIDE = r"(?:\(anonymous namespace\)|[^<(])*"
-_BEFORE = r"(?!triton_(?:poi|red|per|mix|for|tem)_)" + _OUTSIDE
-_COMPUTES = rf"(?!{_OUTSIDE}(?:gemm|matmul|attn|attention|flash_?(?:fwd|bwd|mla)))"
+# Types are far behind in names of CUTLASS's kernels. Longer names are cut when they are read.
+_LONGEST = 8_192
+
+# In front of what a kernel's name says that it does: anything but template arguments and parameters.
+_OUTSIDE = r"^(\(anonymous namespace\)|[^<(])*"
+# The same up to what is no letter.
+_WORD = r"^((\(anonymous namespace\)|[^<(])*([^a-z<(]|\(anonymous namespace\)))?"
+_REDUCES = r"(all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|all2all|send_?recv)"
+_FLAGS = re.I | re.S | re.A
 
 # Kernels that communicate between GPUs: NCCL, RCCL, MSCCL, NVSHMEM, DeepEP, MoRI, pplx, Transformer Engine's
-# user buffers, symmetric memory, and those of vLLM, SGLang, TensorRT-LLM, FlashInfer and AITER.
-COMMUNICATION_KERNEL = any_of(
-    r"(void )?(nccl|rccl|mscclpp|msccl|nvshmem|mori::|userbuffers_).*",
-    _BEFORE + r"(deep_ep|nvshmem|mscclpp|quickreduce::|pplx|(\b|_)ep::\w*(dispatch|combine|notify)).*",
-    _BEFORE + r"(symmetric_memory::|moe_?comm|moe_?a2a|(hybrid_ep|mori)::|EpDispatch|EpCombine).*",
-    _BEFORE + r"(?<![a-z])(internode|intranode)(_ll)?(\b|_|\d|(?=[A-Z])).*",
-    _BEFORE + r"cross_device_reduce.*",
-    _COMPUTES + _BEFORE + r"(?<!block)(?<!warp)(?<!block_)(?<!warp_)(all_?reduce|reduce_?scatter|all_?gather|"
-    r"all_?to_?all|all2all|send_?recv).*",
-    _COMPUTES + _BEFORE + r"(ulysses|(\b|_)ring_(send|recv|shift|exchange|p2p|comm)).*",
-    flags=re.I | re.S,
+# user buffers, symmetric memory, and those of vLLM, SGLang, TensorRT-LLM, FlashInfer and AITER. Each row: a
+# pattern, and one that must not be found. Names of Inductor's kernels list the operators around them.
+_INDUCTOR = r"^triton_(poi|red|per|mix|for|tem)_"
+_COMMUNICATES = tuple(
+    (re.compile(pattern, _FLAGS), re.compile(but_not, _FLAGS) if but_not else None)
+    for pattern, but_not in (
+        (r"^(void )?(nccl|rccl|mscclpp|msccl|nvshmem|mori::|userbuffers_)", ""),
+        (
+            rf"{_OUTSIDE}(deep_ep|nvshmem|mscclpp|quickreduce::|pplx|(\b|_)ep::\w*(dispatch|combine|notify)|"
+            r"symmetric_memory::|moe_?comm|moe_?a2a|(hybrid_ep|mori)::|EpDispatch|EpCombine|cross_device_reduce)|"
+            rf"{_WORD}(internode|intranode)",
+            _INDUCTOR,
+        ),
+        (
+            rf"{_OUTSIDE}({_REDUCES}|ulysses|(\b|_)ring_(send|recv|shift|exchange|p2p|comm))",
+            rf"{_INDUCTOR}|{_OUTSIDE}((block|warp)_?{_REDUCES}|gemm|matmul|attn|attention|flash_?(fwd|bwd|mla))",
+        ),
+    )
 )
 _COLLECTIVE_KIND = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|cross_device_reduce|"
-    r"dispatch|combine|ulysses|(?<![a-z])reduce(?=_)",
+    r"dispatch|combine|ulysses",
     re.I,
 )
+_REDUCE = re.compile(r"(?:^|[^a-z])(reduce)_", re.I)
 
 # Kernels of a backward pass or an optimizer.
-TRAINING_KERNEL = any_of(r".*(backward|_bwd|bwd_|wgrad|adamw?(?![a-z])|FusedSgd).*", flags=re.I | re.S)
+TRAINING_KERNEL = any_of(
+    r".*(backward|_bwd|bwd_|wgrad|FusedSgd).*", r".*adamw?([^a-z].*)?", flags=re.I | re.S
+)
 
 # BatchNorm in training mode: kernels that compute the statistics of a batch.
 BATCH_STATISTICS = any_of(
@@ -69,19 +88,28 @@ _WIDE_HALF = 8
 _WIDE_TF32 = 4
 
 _FAMILIES = [
-    (row.family, re.compile(row.function, re.I), re.compile(row.within, re.I | re.S)) for row in FAMILIES
+    (
+        row.family,
+        re.compile(row.function, re.I | re.A),
+        re.compile(row.within, re.I | re.S | re.A),
+        re.compile(row.but_not, re.I | re.A) if row.but_not else None,
+    )
+    for row in FAMILIES
 ]
 _BRACKET = re.compile(r"[<>()]")
-_HALF = re.compile(HALF, re.I)
-_KEEPS_PRECISION = re.compile(f"{SHORT_NUMBERS}|{OPTIMIZER}", re.I)
-_TENSOR_CORES = re.compile(TENSOR_CORES, re.I)
-_TF32 = re.compile(TF32, re.I)
-_FP32_CORES = re.compile(FP32_CORES, re.I)
-_FP64 = re.compile(FP64, re.I)
-_ALIGNMENT = re.compile(ALIGNMENT)
+_HALF = re.compile(HALF, re.I | re.A)
+_KEEPS_PRECISION = re.compile(f"{SHORT_NUMBERS}|{OPTIMIZER}", re.I | re.A)
+_TENSOR_CORES = re.compile(TENSOR_CORES, re.I | re.A)
+_TF32 = re.compile(TF32, re.I | re.A)
+_FP32_CORES = re.compile(FP32_CORES, re.I | re.A)
+_FP64 = re.compile(FP64, re.I | re.A)
+_ALIGNMENT = re.compile(ALIGNMENT, re.A)
 _AMD_ARCHITECTURE = re.compile(AMD_ARCHITECTURE)
 _TENSILE_UNALIGNED = re.compile(TENSILE_UNALIGNED)
-_SOFTMAX = re.compile(r"softmax(?!.*loss)", re.I | re.S)
+_SOFTMAX = re.compile(r"softmax", re.I)
+_LOSS = re.compile(r"softmax.*loss", re.I | re.S)
+_TENSILE_FP32 = re.compile(TENSILE_FP32, re.I | re.A)
+_TENSILE_MATRIX = re.compile(TENSILE_MATRIX, re.A)
 
 
 class KernelName(NamedTuple):
@@ -103,33 +131,65 @@ class KernelName(NamedTuple):
     shortens: bool = False
 
 
-@lru_cache(maxsize=65_536)
+_MOST_KEPT = 65_536
+_read: dict[str, KernelName] = {}
+
+
 def read_name(name: str) -> KernelName:
     """Parse a kernel's name. Unknown names are OTHER and UNKNOWN."""
-    family = _family(name)
-    shortens = family != Family.COLLECTIVE and _KEEPS_PRECISION.search(name) is None
-    double = family != Family.COLLECTIVE and _FP64.search(name) is not None
-    if family not in MATRIX_FAMILIES:
-        arithmetic = Arithmetic.FP64 if double else Arithmetic.UNKNOWN
-        softmax = _SOFTMAX.search(name) is not None
-        return KernelName(family, arithmetic, softmax=softmax, shortens=shortens)
-    half = _HALF.search(name) is not None
-    if double:
-        arithmetic = Arithmetic.FP64
-    elif _TENSOR_CORES.search(name):
-        arithmetic = Arithmetic.TENSOR_CORES
-    elif _FP32_CORES.search(name):
-        arithmetic = Arithmetic.HALF_ON_FP32_CORES if half else Arithmetic.FP32_CORES
-    else:
-        arithmetic = Arithmetic.UNKNOWN
-    alignment = _ALIGNMENT.search(name)
-    wide = _WIDE_HALF if half else _WIDE_TF32
-    unaligned = (
-        arithmetic == Arithmetic.TENSOR_CORES and alignment is not None and int(alignment[1][:9]) < wide
+    return read_names([name])[0]
+
+
+def read_names(names: Sequence[str]) -> list[KernelName]:
+    """Parse the names of kernels. Of many names, each costs much less."""
+    unknown = list(dict.fromkeys(name for name in names if name not in _read))
+    if len(_read) + len(unknown) > _MOST_KEPT:
+        _read.clear()
+        unknown = list(dict.fromkeys(names))
+    _read.update(zip(unknown, _parsed(unknown), strict=True))
+    return [_read[name] for name in names]
+
+
+def _parsed(names: list[str]) -> Iterator[KernelName]:
+    whole, every = NameMatcher(names, _LONGEST), np.arange(len(names))
+    family = _families(names, whole)
+    alone = np.flatnonzero(family != Family.COLLECTIVE)
+    matrix = np.flatnonzero(np.isin(family, MATRIX_FAMILIES))
+
+    def mask(some: Int64, pattern: re.Pattern[str], but_not: re.Pattern[str] | None = None) -> Bool:
+        found = np.zeros(len(names), np.bool_)
+        found[whole.with_one(pattern, but_not, some)] = True
+        return found
+
+    shortens = (family != Family.COLLECTIVE) & ~mask(alone, _KEEPS_PRECISION)
+    softmax = mask(np.setdiff1d(every, matrix), _SOFTMAX, _LOSS)
+    half, double = mask(matrix, _HALF), mask(alone, _FP64)
+    tensor_cores = mask(matrix, _TENSOR_CORES)
+    fp32_cores = mask(matrix, _FP32_CORES) | mask(matrix, _TENSILE_FP32, _TENSILE_MATRIX)
+    on_fp32 = np.where(half, Arithmetic.HALF_ON_FP32_CORES, Arithmetic.FP32_CORES)
+    arithmetic = np.select(
+        [double, tensor_cores, fp32_cores],
+        [Arithmetic.FP64, Arithmetic.TENSOR_CORES, on_fp32],
+        Arithmetic.UNKNOWN,
     )
-    any_size = _TENSILE_UNALIGNED.search(name) is not None
-    tf32 = arithmetic == Arithmetic.TENSOR_CORES and _TF32.search(name) is not None
-    return KernelName(family, arithmetic, unaligned, any_size, tf32=tf32, shortens=shortens)
+    any_size = mask(matrix, _TENSILE_UNALIGNED)
+    tf32 = (arithmetic == Arithmetic.TENSOR_CORES) & mask(matrix, _TF32)
+    for i, name in enumerate(names):
+        unaligned = arithmetic[i] == Arithmetic.TENSOR_CORES and _is_unaligned(name, bool(half[i]))
+        yield KernelName(
+            Family(family[i]),
+            Arithmetic(arithmetic[i]),
+            unaligned,
+            bool(any_size[i]),
+            softmax=bool(softmax[i]),
+            tf32=bool(tf32[i]),
+            shortens=bool(shortens[i]),
+        )
+
+
+def _is_unaligned(name: str, half: bool) -> bool:
+    alignment = _ALIGNMENT.search(name, 0, _LONGEST)
+    return alignment is not None and int(alignment[1][:9]) < (_WIDE_HALF if half else _WIDE_TF32)
 
 
 # A CUDA graph that Nsight Systems recorded as one event, with or without the graph's number.
@@ -137,19 +197,26 @@ WHOLE_GRAPH_NAME = "CUDA graph"
 WHOLE_GRAPH = any_of(WHOLE_GRAPH_NAME + r"( \d+)?")
 
 
-def communicates(name: str) -> bool:
-    """Return whether a kernel of this name communicates between GPUs."""
-    return COMMUNICATION_KERNEL.fullmatch(name, 0, LONGEST_MATCHED) is not None
+def communicates(names: Sequence[str]) -> Bool:
+    """Mask of the kernels' names that communicate between GPUs, shape of `names`."""
+    matcher = NameMatcher(names)
+    found = np.zeros(len(names), np.bool_)
+    for pattern, but_not in _COMMUNICATES:
+        found[matcher.with_one(pattern, but_not, np.flatnonzero(~found))] = True
+    return found
 
 
-def _family(name: str) -> Family:
-    if communicates(name):
-        return Family.COLLECTIVE
-    function = function_name(name)[:LONGEST_MATCHED]
-    for family, in_function, within in _FAMILIES:
-        if in_function.search(function) and within.search(name):
-            return family
-    return Family.OTHER
+def _families(names: list[str], whole: NameMatcher) -> Int64:
+    """Return the Family of each name: that of the first row which fits."""
+    functions = NameMatcher([function_name(name) for name in names])
+    family = np.where(communicates(names), Family.COLLECTIVE, Family.OTHER).astype(np.int64)
+    left = np.flatnonzero(family == Family.OTHER)
+    for of_row, in_function, within, but_not in _FAMILIES:
+        fits = functions.with_one(in_function, but_not, left)
+        fits = fits[whole.contains(within, fits)]
+        family[fits] = of_row
+        left = left[family[left] == Family.OTHER]
+    return family
 
 
 def function_name(name: str) -> str:
@@ -185,5 +252,8 @@ def collective_kind(name: str) -> str:
     """Return the operation that a communication kernel's name contains, such as `AllReduce`; else the name of
     its function."""
     function = function_name(name)
-    found = _COLLECTIVE_KIND.search(function)
-    return found[0] if found else function
+    found = _COLLECTIVE_KIND.search(function, 0, LONGEST_MATCHED)
+    if found:
+        return found[0]
+    found = _REDUCE.search(function, 0, LONGEST_MATCHED)
+    return found[1] if found else function

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 LONGEST_MATCHED = 1_024
-"""Characters of a name that are matched. Paths of frames are shorter, and some patterns take time that grows
-with the square of the length."""
+"""Characters of a name that are matched. Paths of frames are shorter, and `re`, which matches single names,
+may take time that grows with the square of the length."""
 
 PATH = r"(.*/)?"
 """Any folders in front of a path."""
@@ -20,8 +20,24 @@ IN_FILE = r"\.py\(\d+\): .*"
 
 
 def any_of(*alternatives: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile the alternatives into one pattern, in which `/` also matches the separator of Windows."""
-    return re.compile("|".join(_with_common_start(alternatives)).replace("/", r"[/\\]"), flags)
+    """Compile the alternatives into one pattern, in which `/` also matches the separator of Windows.
+
+    `\\w` and the like are ASCII, as for RE2 (see name_matcher.py)."""
+    return re.compile("|".join(_with_common_start(alternatives)).replace("/", r"[/\\]"), flags | re.ASCII)
+
+
+def not_after(text: str) -> str:
+    """Return a pattern that matches what precedes something, at most len(text) characters, unless it is this
+    text. RE2 has no `(?<!text)`."""
+    ends = [f"[^{text[-1 - n]}]{text[len(text) - n :]}" for n in range(len(text))]
+    begins = [f"^{text[len(text) - n :]}" for n in range(len(text))]
+    return f"(?:{'|'.join([*ends, *begins])})"
+
+
+def not_before(text: str) -> str:
+    """Return a pattern that matches what follows something, unless it is this text, like `(?!text)`."""
+    ends = [f"{text[:n]}[^{text[n]}]" for n in range(len(text))]
+    return f"(?:{'|'.join([*ends, *(f'{text[:n]}$' for n in range(len(text)))])})"
 
 
 def _with_common_start(alternatives: tuple[str, ...]) -> list[str]:

@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tb_gpudiag.vocabulary.operators import BATCH_NORM, MATMUL_FACTORS, TO_COPY
-from tb_gpudiag.vocabulary.patterns import any_of
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
 
 _TRUTH = re.compile(r"True|False")
-_WHOLE_NUMBER = re.compile(r"-?\d{1,9}")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 class ConvolutionRow(NamedTuple):
@@ -115,7 +115,7 @@ def has_cost(name: str) -> bool:
         name in MATMUL_FACTORS
         or name in CONVOLUTIONS
         or attention_row(name) is not None
-        or EXPERTS.fullmatch(name) is not None
+        or EXPERTS.fullmatch(name, 0, LONGEST_MATCHED) is not None
         or streamed_times(name) is not None
     )
 
@@ -127,8 +127,8 @@ def has_settings(name: str) -> bool:
     return (
         name in CONVOLUTIONS
         or attention_row(name) is not None
-        or TO_COPY.fullmatch(name) is not None
-        or BATCH_NORM.fullmatch(name) is not None
+        or TO_COPY.fullmatch(name, 0, LONGEST_MATCHED) is not None
+        or BATCH_NORM.fullmatch(name, 0, LONGEST_MATCHED) is not None
     )
 
 
@@ -145,9 +145,9 @@ def gradients(mask: str) -> int:
 
 def attention_row(name: str) -> AttentionRow | None:
     """Return the row of ATTENTION that describes the operator; None if it is not attention."""
-    return next((row for pattern, row in ATTENTION if pattern.fullmatch(name)), None)
+    return next((row for pattern, row in ATTENTION if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)
 
 
 def streamed_times(name: str) -> float | None:
     """Return how many times the operator writes or reads again its largest input; None if it is not known."""
-    return next((times for pattern, times in STREAMED if pattern.fullmatch(name)), None)
+    return next((times for pattern, times in STREAMED if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of
+from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of, not_before
 
 _DATA = PATH + r"torch/utils/data/"
 _MODULES = PATH + r"torch/nn/modules/"
@@ -96,7 +96,7 @@ TENSOR_PRINT = any_of(PATH + r"torch/_tensor_str\.py\(\d+\): .*", flags=re.S)
 # profiler and end outside of it, so they enclose next to nothing; `wrapper` is around every optimizer's step.
 OPTIMIZER_FRAME = any_of(
     PATH + r"torch/optim/optimizer\.py\(\d+\): wrapper",
-    PATH + r"\w*optim\w*/(?!lr_scheduler)[^(]*\(\d+\): (step|_\w+_step)",
+    PATH + rf"\w*optim\w*/({not_before('lr_scheduler')}[^(]*)?\(\d+\): (step|_\w+_step)",
     flags=re.S,
 )
 ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)

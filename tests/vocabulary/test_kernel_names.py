@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import (
-    COMMUNICATION_KERNEL,
     collective_kind,
+    communicates,
     function_name,
     read_name,
+    read_names,
 )
 
 NAMES = [
@@ -162,7 +163,7 @@ def test_any_text_has_a_family(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "communicates"),
+    ("kernel", "does"),
     [
         ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
         ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", True),
@@ -174,8 +175,14 @@ def test_any_text_has_a_family(name: str) -> None:
         ("void x::softmax_kernel<BlockAllReduce>(int)", False),
     ],
 )
-def test_which_kernels_communicate(kernel: str, communicates: bool) -> None:
-    assert (COMMUNICATION_KERNEL.fullmatch(kernel) is not None) == communicates
+def test_which_kernels_communicate(kernel: str, does: bool) -> None:
+    assert communicates([kernel]).tolist() == [does]
+
+
+def test_many_names_are_read_as_each_of_them_is() -> None:
+    names = [name for _, name in NAMES]
+    many = read_names([*names, *(f"{number}_{name}" for number in range(4) for name in names)])
+    assert many[: len(names)] == [read_name(name) for name in names]
 
 
 @pytest.mark.parametrize(

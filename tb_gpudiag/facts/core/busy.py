@@ -10,9 +10,8 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import Intervals, Window, subtract, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary.kernel_names import COMMUNICATION_KERNEL
+from tb_gpudiag.vocabulary.kernel_names import communicates
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -70,5 +69,6 @@ def communication_kernels(events: Events) -> Bool:
     """Mask of the kernels of communication libraries such as NCCL and RCCL, shape (n,)."""
     found = np.zeros(len(events), np.bool_)
     kernels = events.where(Category.KERNEL)
-    found[kernels] = match_some(events, COMMUNICATION_KERNEL, kernels)
+    names, name = np.unique(events.name[kernels], return_inverse=True)
+    found[kernels] = communicates([events.names[i] for i in names])[name]
     return found

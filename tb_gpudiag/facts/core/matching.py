@@ -9,7 +9,6 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 
 
 def match(events: Events, pattern: re.Pattern[str]) -> Bool:
@@ -29,8 +28,8 @@ def match_some(events: Events, pattern: re.Pattern[str], some: Int64) -> Bool:
     name = events.name[some]
     table = np.zeros(len(events.names), np.bool_)
     table[name] = True
-    for number in np.flatnonzero(table).tolist():
-        table[number] = pattern.fullmatch(events.names[number], 0, LONGEST_MATCHED) is not None
+    used = np.flatnonzero(table)
+    table[used] = events.matcher.matches_some(pattern, used)
     return table[name]
 
 

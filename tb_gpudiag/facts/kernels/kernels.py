@@ -16,7 +16,7 @@ from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import gpu_copies, operators
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
-from tb_gpudiag.vocabulary.kernel_names import LAYOUT_KERNEL, read_name
+from tb_gpudiag.vocabulary.kernel_names import LAYOUT_KERNEL, read_names
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -48,7 +48,7 @@ class Kernels:
         self.start_ns: Int64 = np.maximum(start[inside], window.start_ns)
         self.end_ns: Int64 = np.minimum(end[inside], window.end_ns)
         number, name = np.unique(events.name[self.event], return_inverse=True)
-        read = [read_name(events.names[i]) for i in number]
+        read = read_names([events.names[i] for i in number])
         copies = events.category[self.event] != Category.KERNEL
         self.is_kernel: Bool = ~copies
         self.stream: Int32 = events.stream[self.event]
@@ -66,8 +66,8 @@ class Kernels:
         family = np.array([r.family for r in read], np.uint8)[name] if read else np.zeros(0, np.uint8)
         self.family: UInt8 = np.where(copies, np.uint8(Family.COPY), family)
         # Whether there are convolutions: their own kernels, or a library's changes of layout around them.
-        self.convolves = any(r.family == Family.CONVOLUTION for r in read) or any(
-            LAYOUT_KERNEL.fullmatch(events.names[i]) for i in number
+        self.convolves = any(r.family == Family.CONVOLUTION for r in read) or bool(
+            events.matcher.matches_some(LAYOUT_KERNEL, number.astype(np.int64)).any()
         )
         self.arithmetic: UInt8 = _column([r.arithmetic for r in read], name)
         self.arithmetic[copies] = Arithmetic.UNKNOWN

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Family
-from tb_gpudiag.vocabulary.kernel_names import read_name
+from tb_gpudiag.vocabulary.kernel_names import read_names
 from tb_gpudiag.vocabulary.marks import PARAMETER_LOOP
 
 LONGEST_PERIOD = 6
@@ -68,7 +68,7 @@ def find_clusters(
     turns = np.stack([name, place, host.names(module), thread])
     family = np.zeros(len(events.names), np.uint8)
     used = np.unique(kernel)
-    family[used] = [read_name(events.names[i]).family for i in used]
+    family[used] = [read.family for read in read_names([events.names[i] for i in used])]
     matrix = np.isin(family[kernel], np.array(MATRIX_FAMILIES, np.uint8)) & (module == NONE)
     excluded = _counts(matrix | (family[kernel] == Family.COLLECTIVE) | (name == NONE))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from enum import IntEnum
-from functools import lru_cache
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.name_matcher import NameMatcher
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -62,7 +62,7 @@ def phases(memory: MemoryEvents, host: Host, transfers: Transfers, around: Int64
     if known.any():
         found[known] = phase_of_spans(host, transfers)[around[known]]
     if memory.stacks:
-        of_stack = np.array([phase_of_stack(stack) for stack in memory.stacks], np.uint8)
+        of_stack = phases_of_stacks(memory.stacks)
         by_stack = np.where(memory.stack == NONE, Phase.UNKNOWN, of_stack[memory.stack])
         found = np.where(by_stack == Phase.UNKNOWN, found, by_stack).astype(np.uint8)
     return found
@@ -106,26 +106,29 @@ def _takes_from_host(host: Host, transfers: Transfers) -> Bool:
     return host.tree.under(host.tree.any_below(copying) & match(host.events, operators.DEVICE_COPY))
 
 
-def phase_of_stack(stack: str) -> Phase:
-    """Return the phase of a snapshot's stack: frames, one per line, outermost first. Allocations outside of
-    all other phases are forward's."""
+def phases_of_stacks(stacks: Sequence[str]) -> UInt8:
+    """Return the phase of each of a snapshot's stacks: frames, one per line, outermost first."""
+    lines = list({line for stack in stacks for line in stack.split("\n")})
+    matcher = NameMatcher(lines)
+    phase = np.full(len(lines), Phase.UNKNOWN, np.uint8)
+    for one, pattern in reversed(_FRAMES.items()):  # the first one that matches stays
+        phase[matcher.matches(pattern)] = one
+    phase_of = dict(zip(lines, map(Phase, phase.tolist()), strict=True))
+    closures = {lines[i] for i in np.flatnonzero(matcher.matches(torch_frames.CLOSURE_FRAME))}
+    return np.array([_phase_of_stack(stack, phase_of, closures) for stack in stacks], np.uint8)
+
+
+def _phase_of_stack(stack: str, phase_of: Mapping[str, Phase], closures: Set[str]) -> Phase:
+    """Return the phase of a stack. Allocations outside of all other phases are forward's."""
     if not stack:
         return Phase.UNKNOWN
-    inwards = [_phase_of_frame(line) for line in stack.split("\n")]
+    lines = stack.split("\n")
+    inwards = [phase_of[line] for line in lines]
     main = next((phase for phase in reversed(inwards) if phase in _MAIN), None)
     if main is not None:
         last = max(at for at, phase in enumerate(inwards) if phase == main)
-        inside = stack.split("\n")[last + 1 :]
         closure = main == Phase.OPTIMIZER and (
-            Phase.FORWARD in inwards[last:] or any(map(torch_frames.is_closure, inside))
+            Phase.FORWARD in inwards[last:] or not closures.isdisjoint(lines[last + 1 :])
         )
         return Phase.FORWARD if closure else main
     return next((phase for phase in reversed(inwards) if phase != Phase.UNKNOWN), Phase.FORWARD)
-
-
-@lru_cache(maxsize=65_536)
-def _phase_of_frame(line: str) -> Phase:
-    return next(
-        (phase for phase, pattern in _FRAMES.items() if pattern.fullmatch(line, 0, LONGEST_MATCHED)),
-        Phase.UNKNOWN,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Callable
@@ -327,7 +326,8 @@ def _messages(fields: Fields, rows: Int64, name: pa.DictionaryArray) -> pa.Dicti
 
     name: of each of `rows`, shape (n,).
     """
-    has = np.array([_has_message(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
+    names = name.dictionary.to_pylist()
+    has = communicates(names) | np.fromiter((n == COLLECTIVE_PARAMETERS for n in names), np.bool_, len(names))
     if not has.any():
         return all_empty(len(name))
     own = np.flatnonzero(has[name.indices.to_numpy()])
@@ -341,11 +341,6 @@ def _messages(fields: Fields, rows: Int64, name: pa.DictionaryArray) -> pa.Dicti
     place[own] = 1 + different.indices.to_numpy()
     texts = pa.concat_arrays([pa.array([""]), different.dictionary])
     return texts.take(indices(place)).dictionary_encode()
-
-
-@functools.lru_cache(10_000)
-def _has_message(name: str) -> bool:
-    return name == COLLECTIVE_PARAMETERS or communicates(name)
 
 
 def _has_types(name: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.vocabulary.kernel_families import GRID_IN_THREADS
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -208,12 +209,15 @@ def is_annotation(name: str) -> bool:
 
 def is_hip_launch(name: str) -> bool:
     """Return whether a call of this name launches a kernel on ROCm."""
-    return _HIP_LAUNCH.fullmatch(name) is not None
+    return _HIP_LAUNCH.fullmatch(name, 0, LONGEST_MATCHED) is not None
 
 
 def grid_in_threads(name: str) -> bool:
     """Return whether the grid of this kernel or launch call is in threads, not in blocks."""
-    return (_LAUNCH_IN_THREADS.fullmatch(name) or _KERNEL_IN_THREADS.match(name)) is not None
+    return (
+        _LAUNCH_IN_THREADS.fullmatch(name, 0, LONGEST_MATCHED)
+        or _KERNEL_IN_THREADS.match(name, 0, LONGEST_MATCHED)
+    ) is not None
 
 
 def number_of(text: str) -> int:

@@ -12,7 +12,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import MemoryKind
-from tb_gpudiag.facts.memory.phase import Phase, phase_of_stack
+from tb_gpudiag.facts.memory.phase import Phase, phases_of_stacks
 from tb_gpudiag.rules.shared.leak_state import until_full
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
@@ -231,11 +231,11 @@ def test_a_frame_determines_the_phase(frame: str, phase: Phase, tmp_path: Path) 
 
 def test_the_innermost_frame_decides_and_a_closure_is_not_part_of_the_optimizer() -> None:
     backward = "/opt/site-packages/torch/_tensor.py(560): backward"
-    assert (
-        phase_of_stack("\n".join([OPTIMIZER, "train.py(5): closure", MODULE, "model.py(2): forward"]))
-        == Phase.FORWARD
-    )
-    assert phase_of_stack("\n".join([OPTIMIZER, "train.py(5): closure", backward])) == Phase.BACKWARD
-    assert phase_of_stack("\n".join([backward, "checkpoint.py(3): recompute", MODULE])) == Phase.BACKWARD
-    assert phase_of_stack("\n".join([backward, "train.py(9): hook", OPTIMIZER])) == Phase.OPTIMIZER
-    assert phase_of_stack("") == Phase.UNKNOWN
+    stacks = {
+        (OPTIMIZER, "train.py(5): closure", MODULE, "model.py(2): forward"): Phase.FORWARD,
+        (OPTIMIZER, "train.py(5): closure", backward): Phase.BACKWARD,
+        (backward, "checkpoint.py(3): recompute", MODULE): Phase.BACKWARD,
+        (backward, "train.py(9): hook", OPTIMIZER): Phase.OPTIMIZER,
+        ("",): Phase.UNKNOWN,
+    }
+    assert phases_of_stacks(["\n".join(frames) for frames in stacks]).tolist() == list(stacks.values())

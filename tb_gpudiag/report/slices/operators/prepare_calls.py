@@ -25,7 +25,7 @@ from tb_gpudiag.report.slices.prepared import pack_meta
 from tb_gpudiag.report.slices.timeline_lanes import name_index, thread_title
 from tb_gpudiag.report.slices.timeline_text import TextTable
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
-from tb_gpudiag.vocabulary.kernel_names import read_name
+from tb_gpudiag.vocabulary.kernel_names import read_names
 from tb_gpudiag.vocabulary.recorded import Category
 
 _UNIT_BITS = 32
@@ -144,7 +144,7 @@ def _cells(facts: Facts, tree: CallTree, unit: TimeUnit, rate: Int64) -> dict[st
     found, cell = np.unique(keys.astype(np.int64), axis=1, return_inverse=True)
     cell = cell.reshape(-1)
     number = found.shape[1]
-    read = [read_name(events.names[i]) for i in found[0].tolist()]
+    read = read_names([events.names[i] for i in found[0].tolist()])
     kernel = found[1] == Category.KERNEL
     family = np.array([r.family for r in read], np.uint8)
     arithmetic = np.array([r.arithmetic for r in read], np.uint8)
