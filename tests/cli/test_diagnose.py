@@ -21,8 +21,9 @@ pytestmark = pytest.mark.slow  # each test runs commands on whole traces
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log directory: a slow loader in run `slow`, a busy GPU in run `nested/busy`."""
-    slow_loader().write(tmp_path / "log" / "slow")
+    """A log directory: a slow loader in run `slow`, for long enough to be an error, a busy GPU in run
+    `nested/busy`."""
+    slow_loader(steps=20).write(tmp_path / "log" / "slow")
     trace = TraceBuilder()
     main_thread = trace.thread()
     main_thread.step(0, at=0, us=1000)

@@ -25,11 +25,13 @@ def report_at(written: Path, folder: Path) -> pb.Report:
     return build_report(Facts(read_trace(file.path)), file)
 
 
-def slow_loader(name: str = "train.py(12): train", *, device: str = "Test GPU") -> TraceBuilder:
-    """Two steps of 1,000 µs: 600 µs of data loading in the frame `name`, a copy, a kernel."""
+def slow_loader(
+    name: str = "train.py(12): train", *, device: str = "Test GPU", steps: int = 2
+) -> TraceBuilder:
+    """Steps of 1,000 µs: 600 µs of data loading in the frame `name`, a copy, a kernel."""
     trace = TraceBuilder(devices=(device,))
     main = trace.thread()
-    for step in range(2):
+    for step in range(steps):
         at = 1000.0 * step
         main.step(step, at=at, us=1000)
         main.frame(name, at=at, us=1000)

@@ -21,7 +21,7 @@ from tb_gpudiag.trace.kineto import scanned
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.shaped_operators import has_cost
+from tb_gpudiag.vocabulary.shaped_operators import has_cost, has_settings, streamed_times
 
 LONG_AGO_S = 1_000_000_000.0
 
@@ -133,6 +133,7 @@ def rows(trace: Trace) -> list[Row]:
             zip(e.warps_per_block.tolist(), e.registers.tolist(), e.shared_bytes.tolist(), strict=True),
             _texts(e.input_shapes, e.shapes),
             _texts(e.input_types, e.types),
+            _texts(e.input_strides, e.strides),
             strict=True,
         )
     )
@@ -214,15 +215,19 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         args.get("Call stack", ""),
         float(np.float32(args.get("blocks per SM", -1))) if category == Category.KERNEL else -1.0,
         _launched_as(args) if category == Category.KERNEL else (0, 0, -1),
-        *(_inputs(args, key, event.get("name", "")) for key in ("Input Dims", "Input type")),
+        *(_inputs(args, key, event.get("name", "")) for key in ("Input Dims", "Input type", "Input Strides")),
     )
 
 
 def _inputs(args: dict[str, Any], key: str, name: str) -> str:
-    """Return the shapes of an operator's inputs if they are short, or the types if they matter."""
+    """Return the shapes of an operator's inputs if they are short, or the types or strides if they matter."""
     text = json.dumps(args[key], separators=(",", ":")) if key in args else ""
-    typed = has_cost(name) or BACK_END_MARK.fullmatch(name) is not None
-    return text if (len(text) <= 400 if key == "Input Dims" else typed) else ""
+    wanted = {
+        "Input Dims": len(text) <= 400,
+        "Input type": has_cost(name) or has_settings(name) or BACK_END_MARK.fullmatch(name) is not None,
+        "Input Strides": streamed_times(name) is not None,
+    }
+    return text if wanted[key] else ""
 
 
 def _launched_as(args: dict[str, Any]) -> tuple[int, int, int]:

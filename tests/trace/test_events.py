@@ -192,7 +192,9 @@ def test_elements_that_are_not_events_are_malformed() -> None:
 def test_an_event_with_only_phase_and_timestamp_is_read() -> None:
     trace = read_bytes(document('{"ph": "X", "ts": 4}', '{"ph": "i"}', schemaVersion=1))
     assert (trace.events_read, trace.malformed_events) == (2, 0)
-    assert rows(trace) == [(4000, 0, Category.OTHER, "", ("", ""), *[NONE] * 9, "", -1.0, (0, 0, -1), "", "")]
+    assert rows(trace) == [
+        (4000, 0, Category.OTHER, "", ("", ""), *[NONE] * 9, "", -1.0, (0, 0, -1), *[""] * 3)
+    ]
 
 
 def test_the_last_of_equal_keys_of_an_event_wins() -> None:

@@ -37,7 +37,7 @@ def written(ns: int) -> str:
 def test_timestamps_with_three_places(timestamps: list[tuple[int, int]], quoted: bool) -> None:
     mark = '"' if quoted else ""
     events = [
-        f'{{"ph": "X", "ts": {mark}{written(t)}{mark}, "dur": {mark}{written(d)}{mark}}}'
+        f'{{"ph": "X", "cat": "cpu_op", "ts": {mark}{written(t)}{mark}, "dur": {mark}{written(d)}{mark}}}'
         for t, d in timestamps
     ]
     trace = read_bytes(document(*events))
