@@ -6,6 +6,7 @@ import {
   firstBlock,
   gainOf,
   ownPlace,
+  savedLater,
   savedShort,
   stepAfter,
   stepAfterAll,
@@ -57,6 +58,9 @@ describe("the gain of a fix", () => {
       "saves 1 MiB per step",
     );
     expect(savedShort(finding({}))).toBe("");
+    expect(savedShort(finding({ saving: saving({ high_us: 0, basis: "replayed" }) }))).toBe(
+      "saves nothing by itself",
+    );
     expect(gainOf(undefined, 100_000)).toBeNull();
   });
 
@@ -99,6 +103,21 @@ it("gives the step after each planned fix, per step if steps are known", () => {
   expect(plain(stepAfter(report).get(2))).toBe("5 ms");
   expect(plain(stepBefore(report))).toBe("10 ms");
   expect(plain(stepAfterAll(plan, report))).toBe("4 ms");
+});
+
+it("says what a fix saves once those before it are made", () => {
+  const [one, two] = [finding({}), finding({})];
+  const fix = (at: number, saving_us: number) => ({
+    finding: at,
+    rule: "",
+    name: "",
+    saving_us,
+    window_us: 0,
+  });
+  const plan = { fixes: [fix(0, 9_000), fix(1, 344_000)] };
+  const report = { plan, findings: [one, two] } as unknown as Report;
+  expect(savedLater(report, one)).toBe("");
+  expect(plain(savedLater(report, two))).toBe("saves at most 344 ms");
 });
 
 it("puts first what costs something", () => {

@@ -36,16 +36,13 @@ export interface Gain {
   readonly share: string;
 }
 
-/**
- * The step time before and after a fix, or the step window if no steps are known. Null if the fix saves no time.
- * `planned_us` is the step window after the fix if the plan begins with it, so that both show the same figure.
- */
-export function gainOf(saving: Saving | undefined, whole_us: number, planned_us = 0): Gain | null {
+/** The step time before and after a fix, or the step window if no steps are known. Null if the fix saves no time. */
+export function gainOf(saving: Saving | undefined, whole_us: number): Gain | null {
   if (!saving || saving.high_us <= 0 || whole_us <= 0) return null;
   const perStep = saving.high_per_step_us > 0;
   const steps = perStep ? saving.high_us / saving.high_per_step_us : 1;
   const after = (saved_us: number) => time(Math.max(0, whole_us - saved_us) / steps);
-  const best = after(planned_us > 0 ? whole_us - planned_us : saving.high_us);
+  const best = after(saving.high_us);
   const bound = saving.low_us <= 0;
   return {
     before: time(whole_us / steps),
@@ -62,6 +59,7 @@ export function savedShort(finding: Finding): string {
   const { saving, cost_bytes, cost_bytes_per_step: growth } = finding;
   if (growth > 0) return `saves ${bytes(growth)} per step`;
   if (costsMemory(finding)) return `frees ${bytes(cost_bytes)}`;
+  if (saving?.basis === "replayed" && saving.high_us <= 0) return "saves nothing by itself";
   if (!saving || saving.high_us <= 0) return "";
   const perStep = saving.high_per_step_us > 0;
   const low = time(perStep ? saving.low_per_step_us : saving.low_us);
@@ -133,8 +131,8 @@ export function toFix(report: Report): Finding | null {
     : null;
 }
 
-/** The step window after this finding is fixed alone, if the plan begins with it; 0 if not. */
-export function plannedFirst_us({ plan, findings }: Report, finding: Finding): number {
-  const first = plan?.fixes[0];
-  return first && findings[first.finding] === finding ? first.window_us : 0;
+/** What a fix saves at most once those before it in the plan are made; empty for the first, and without a plan. */
+export function savedLater({ plan, findings }: Report, finding: Finding): string {
+  const fix = plan?.fixes.slice(1).find((later) => findings[later.finding] === finding);
+  return fix ? `saves at most ${time(fix.saving_us)}` : "";
 }

@@ -1,6 +1,7 @@
 // The table of runs: its search and order, which stay while other views are open.
 
 import { create } from "zustand";
+import { percent, time } from "../base/format";
 import { limiterWord } from "../base/limiters";
 import type { Order } from "../base/sorting";
 import type { CauseTime, RunRow, TraceEntry_State } from "../wire/report";
@@ -102,6 +103,13 @@ const STATES: Readonly<Record<TraceEntry_State, string>> = {
 export function aboutRun({ kind, state }: RunRow): string {
   const parts = [kindText(kind), STATES[state]];
   return parts.filter((part) => part !== "").join(" · ");
+}
+
+/** The most that fixing the first finding saves, and the step after that; null if it saves no time. */
+export function gainOfRow({ saving_share, step_us }: RunRow): { share: string; after: string } | null {
+  if (saving_share <= 0) return null;
+  const after_us = step_us * (1 - saving_share);
+  return { share: percent(saving_share), after: after_us > 0 ? time(after_us) : "" };
 }
 
 /** Return the rows that contain every word of the search, the newest first. */

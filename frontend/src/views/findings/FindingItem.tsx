@@ -2,7 +2,7 @@ import { useEffect, useId, useRef, type ReactNode } from "react";
 import { SEVERITIES } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
 import { costText, costsMemory } from "../../state/findings";
-import { confidenceOf, gainOf, ownPlace, plannedFirst_us, savedShort } from "../../state/gain";
+import { confidenceOf, gainOf, ownPlace, savedLater, savedShort } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Finding, Report } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
@@ -112,8 +112,9 @@ function Details({ finding, report }: Pick<Props, "finding" | "report">) {
 function SavingLine({ finding, report }: Pick<Props, "finding" | "report">) {
   const whole_us = report ? window_us(report) : 0;
   const cost = costText(finding, whole_us);
-  const gain = gainOf(finding.saving, whole_us, report ? plannedFirst_us(report, finding) : 0);
+  const gain = gainOf(finding.saving, whole_us);
   const saved = savedShort(finding);
+  const later = report ? savedLater(report, finding) : "";
   if (!cost && !saved) return null;
   return (
     <dl className="gd-saving">
@@ -122,6 +123,7 @@ function SavingLine({ finding, report }: Pick<Props, "finding" | "report">) {
       {gain && (
         <Figure name="Gain" value={`${gain.before} → ${gain.after}`} more={`${gain.of}, ${gain.share}`} />
       )}
+      {later && <Figure name="In this order" value="" more={`After the fixes above it, it ${later}.`} />}
       <Figure name="Confidence" value="" more={confidenceOf(finding, report?.plan)} />
     </dl>
   );

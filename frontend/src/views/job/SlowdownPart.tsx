@@ -23,8 +23,10 @@ export function SlowdownPart({ slowdown }: { slowdown: Slowdown }) {
     >
       <p className="gd-says">
         The job takes {figures(s)} times as long{range} as it would if no rank were slower than its peers
-        {step_us > 0 && ideal_step_us > 0 && `: the mean step takes ${time(step_us)} instead of ${time(ideal_step_us)}`}.
-        The figures come from replaying all ranks{exact}.
+        {step_us > 0 &&
+          ideal_step_us > 0 &&
+          `: the mean step takes ${time(step_us)} instead of ${time(ideal_step_us)}`}
+        . The figures come from replaying all ranks{exact}.
       </p>
       <div className="gd-columns">
         <List

@@ -46,7 +46,12 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
               </thead>
               <tbody>
                 {shown.map((site, at) => (
-                  <GrowingRow key={at} site={site} grown={site.bytes_per_step * (seconds || 1)} bounds={bounds} />
+                  <GrowingRow
+                    key={at}
+                    site={site}
+                    grown={site.bytes_per_step * (seconds || 1)}
+                    bounds={bounds}
+                  />
                 ))}
               </tbody>
             </table>

@@ -1,7 +1,15 @@
 import { count, date, percent, plural, sentence, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
 import { deltaOf } from "../../state/delta";
-import { aboutRun, isFolder, limiterText, partsOf, type Folder, type Line } from "../../state/runs";
+import {
+  aboutRun,
+  gainOfRow,
+  isFolder,
+  limiterText,
+  partsOf,
+  type Folder,
+  type Line,
+} from "../../state/runs";
 import type { RunRow } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
@@ -147,13 +155,13 @@ function folderCell(id: string, { folder, runs, saving_share, folded }: Folder) 
   );
 }
 
-function Gain({ row: { saving_share, step_us } }: { row: RunRow }) {
-  if (saving_share <= 0) return null;
-  const after_us = step_us * (1 - saving_share);
+function Gain({ row }: { row: RunRow }) {
+  const gain = gainOfRow(row);
+  if (!gain) return null;
   return (
     <span className="gd-two">
-      <span>≤ {percent(saving_share)}</span>
-      {after_us > 0 && <span>→ {time(after_us)}</span>}
+      <span>≤ {gain.share}</span>
+      {gain.after && <span>→ {gain.after}</span>}
     </span>
   );
 }

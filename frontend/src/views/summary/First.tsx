@@ -3,16 +3,7 @@ import type { ReactNode } from "react";
 import { bytes } from "../../base/format";
 import { window_us } from "../../state/account";
 import { costsMemory, findingKeys } from "../../state/findings";
-import {
-  confidenceOf,
-  firstBlock,
-  gainOf,
-  growthOf,
-  ownPlace,
-  plannedFirst_us,
-  savedShort,
-  toFix,
-} from "../../state/gain";
+import { confidenceOf, firstBlock, gainOf, growthOf, ownPlace, savedShort, toFix } from "../../state/gain";
 import { usePage } from "../../state/store";
 import { Finding_Severity, type Finding, type Report } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
@@ -81,7 +72,7 @@ function Row({ name, children }: { name: string; children: ReactNode }) {
 }
 
 function GainRow({ finding, report }: { finding: Finding; report: Report }) {
-  const gain = gainOf(finding.saving, window_us(report), plannedFirst_us(report, finding));
+  const gain = gainOf(finding.saving, window_us(report));
   const memory = report.memory.find(({ device }) => device === finding.memory_device);
   const confidence = costsMemory(finding)
     ? memory

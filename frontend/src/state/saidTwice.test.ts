@@ -1,0 +1,41 @@
+// What the page says in several places, on a report as the command writes it.
+
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { percent, time } from "../base/format";
+import type { Report, RunRow } from "../wire/report";
+import { window_us } from "./account";
+import { gainOf, savedLater, stepAfter, stepAfterAll, stepBefore, toFix } from "./gain";
+import { gainOfRow } from "./runs";
+
+const report = JSON.parse(readFileSync("../tests/golden/input_pipeline.json", "utf8")) as Report;
+
+const first = report.findings[0];
+if (!first?.saving || !report.plan || !report.step_time) throw new Error("the report has no plan");
+const { saving, plan, step_time: step } = { ...first, ...report } as Required<Report & typeof first>;
+const gain = gainOf(saving, window_us(report));
+
+describe("the page", () => {
+  it("begins the summary, the findings and the plan with one finding", () => {
+    expect(toFix(report)).toBe(first);
+    expect(plan?.fixes[0]?.finding).toBe(0);
+    expect(savedLater(report, first)).toBe("");
+  });
+
+  it("has one step time", () => {
+    expect(gain?.before).toBe(time(step?.median_us ?? 0));
+    expect(stepBefore(report)).toBe(gain?.before);
+  });
+
+  it("has one step time after the first fix, in the summary, the findings and the table of runs", () => {
+    const row = { step_us: step?.median_us, saving_share: saving?.high_share } as RunRow;
+    const best = stepAfter(report).get(0) ?? "";
+    expect(gain?.after.startsWith(best)).toBe(true);
+    expect(gainOfRow(row)).toEqual({ share: percent(saving?.high_share ?? 0), after: best });
+  });
+
+  it("has one step time after all fixes", () => {
+    const last = plan?.fixes.at(-1)?.finding ?? -1;
+    expect(plan && stepAfterAll(plan, report)).toBe(stepAfter(report).get(last));
+  });
+});
