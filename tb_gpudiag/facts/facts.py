@@ -17,7 +17,7 @@ from tb_gpudiag.facts.core.busy import Busy, communication_kernels, find_busy
 from tb_gpudiag.facts.core.captures import Captures, find_captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
-from tb_gpudiag.facts.core.first_run import first_run
+from tb_gpudiag.facts.core.first_run import FirstRun, first_run
 from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, WholeGraphs, unrecorded_graphs, whole_graphs
 from tb_gpudiag.facts.core.handover import HostTime, find_main_thread
 from tb_gpudiag.facts.core.host import Host
@@ -26,6 +26,7 @@ from tb_gpudiag.facts.core.intervals import Window, merged
 from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
 from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.links import Links, find_links
+from tb_gpudiag.facts.core.loader_start import loader_starts
 from tb_gpudiag.facts.core.lost_work import LostWork, find_lost_work, without_lost_ends
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.core.recording import (
@@ -152,8 +153,10 @@ class Facts:
 
     @cached_property
     def host_time(self) -> HostTime:
-        found = first_run(self.host, self.work, self.all_steps)
-        return HostTime(self.host, self.work, self.main_thread, found, self.captures)
+        found = first_run(self.host, self.work, self.all_steps, self.trace.memory)
+        loading = loader_starts(self.host, self.work, self.main_thread)
+        once = FirstRun(found, loading)
+        return HostTime(self.host, self.work, self.main_thread, once, self.captures)
 
     @cached_property
     def captures(self) -> Captures:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -177,7 +178,7 @@ def _no_time_to_judge(facts: Facts) -> CannotTell | None:
     """Why no rule about time can say anything about this trace; None if they can."""
     if capture_ns(facts):
         return ONLY_CAPTURE
-    if facts.steady.mostly_first_run:
+    if facts.steady.mostly is Cause.INITIALIZATION:
         return MOSTLY_FIRST_RUN
     accelerator = facts.recorded.unread_accelerator
     if accelerator and facts.device is None:

@@ -192,9 +192,9 @@ def _gpu(
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
     steps = f": {count(len(steady.steps), 'inferred step')}" if inferred else ""
     start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)}){steps}."
-    if steady.mostly_first_run:
-        said = _SENTENCES["initialization"].format(**_figures(parts))
-        return Verdict("initialization", f"{start} {said}", busy)
+    if steady.mostly is not None:
+        limiter, said = _NOT_STEADY[steady.mostly]
+        return Verdict(limiter, f"{start} {said.format(**_figures(parts))}", busy)
     limiter, said = _limiter(parts, ranked)
     if limiter in {"launch", "python"} and unseen_ns >= MOSTLY_UNSEEN * parts.by_limiter["host"]:
         known = parts.computing_ns >= MOSTLY_COMPUTING * window_ns
@@ -343,6 +343,16 @@ _SENTENCES = {
     "loading libraries and GPU code. Record again after a few warm-up steps.",
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
     "recorded. This trace does not show why.",
+}
+
+_NOT_STEADY = {
+    Cause.INITIALIZATION: ("initialization", _SENTENCES["initialization"]),
+    Cause.UNRECORDED: (
+        "unknown",
+        "For {all_unknown} of the time it shows no work while the host waits for it: it may have been "
+        "running work from before the recording. The rest is too short to say what limits the job. Call "
+        "torch.cuda.synchronize() before the steps to record.",
+    ),
 }
 
 _UNSEEN_SENTENCE = (

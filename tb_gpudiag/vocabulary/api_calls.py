@@ -77,6 +77,7 @@ DEVICE_FREE = any_of(
 # Calls that load, link or compile GPU code.
 MODULE_LOAD_CALL = any_of(
     r"(cu|cuda|hip)(Module|Library)(Load|GetFunction|GetKernel)\w*",
+    r"(cuda|hip)GetSymbol\w*",  # the first one loads the module that has the symbol
     r"cuLink\w*",
     r"(nv|hip)rtc\w*",
     r"(ur|pi)Program(Build|Compile|Link|Create)\w*",
@@ -94,8 +95,8 @@ INITIALIZING_CALL = any_of(
     r"ze(Init|Context|Driver|Device|CommandQueueCreate|CommandListCreate)\w*",
 )
 
-LAZY_LOADING = "Lazy Function Loading"
-"""CUPTI's `overhead` record of the driver loading a kernel at its first use."""
+LAZY_LOADING = frozenset({"Lazy Function Loading", "Runtime Triggered Module Loading"})
+"""CUPTI's `overhead` records of the driver loading a kernel, or the module that has it, at its first use."""
 
 COMMAND_BUFFER_FULL = "Command Buffer Full"
 """CUPTI's `overhead` record of a launch queue at its bound."""

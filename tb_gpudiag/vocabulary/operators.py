@@ -6,6 +6,9 @@ import re
 
 from tb_gpudiag.vocabulary.patterns import any_of
 
+# What an iterator of torch's DataLoader runs first, one after the other: it draws a seed for its workers.
+SEED = (any_of(r"aten::empty"), any_of(r"aten::random_"), any_of(r"aten::item"))
+
 # Matrix products and the layers that consist of one.
 BATCHED_MATMUL = any_of(r"aten::(bmm|baddbmm_?|_baddbmm\w*|matmul|einsum)")
 LINEAR = any_of(r"aten::linear")

@@ -24,6 +24,7 @@ BATCH = any_of(r".*(__next__|_next_data|dataloader_next)", flags=re.S)
 # The iterator of torch.utils.data that fetches, anywhere in a name.
 SINGLE_PROCESS_ITERATOR = "_SingleProcessDataLoaderIter"
 MULTI_PROCESS_ITERATOR = "_MultiProcessingDataLoaderIter"
+SINGLE_PROCESS = any_of(rf".*{SINGLE_PROCESS_ITERATOR}.*")
 
 # What fetching a batch consists of.
 LOADER_START = any_of(_DATA + r"dataloader\.py\(\d+\): (_get_iterator|__init__)", flags=re.S)

@@ -26,7 +26,7 @@ CAUSES = table(
     Term(
         "initialization",
         "Initialization",
-        "The host does first-run work, such as creating the CUDA context, while the GPU waits.",
+        "The host does first-run work, such as creating the CUDA context or a loader, while the GPU waits.",
         phrase="first-run work",
     ),
     Term(

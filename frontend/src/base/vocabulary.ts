@@ -74,7 +74,7 @@ export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "s
   "initialization": {
     "word": "Initialization",
     "noun": "first-run work",
-    "explanation": "The host does first-run work, such as creating the CUDA context, while the GPU waits.",
+    "explanation": "The host does first-run work, such as creating the CUDA context or a loader, while the GPU waits.",
     "color": {
       "light": "#10685c",
       "dark": "#2cd2a2"

@@ -8,8 +8,8 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.recording import Steps
 
-# Where more of the steps' own work has no launch in the trace, work without one is not from before the
-# recording: the recorder does not trace all launches.
+# Where more of the later work has no launch in the trace, work without one is not from before the recording:
+# the recorder does not trace all launches.
 MOST_UNLINKED = 0.1
 
 
@@ -37,12 +37,11 @@ def _queued_before(work: Work, own: Int64) -> int:
     queued = np.flatnonzero(~work.linked)
     if not len(own) or not len(queued):
         return 0
-    later = work.start_ns >= work.start_ns[own].min()
-    if (~work.linked[later]).mean() > MOST_UNLINKED:
-        return 0
     streams, of_ours = np.unique(work.stream_key[own], return_inverse=True)
     begins = np.full(len(streams), np.iinfo(np.int64).max)
     np.minimum.at(begins, of_ours, work.start_ns[own])
     at = np.minimum(np.searchsorted(streams, work.stream_key[queued]), len(streams) - 1)
     before = (streams[at] == work.stream_key[queued]) & (work.start_ns[queued] < begins[at])
-    return int(work.end_ns[queued[before]].max(initial=0))
+    done_ns = int(work.end_ns[queued[before]].max(initial=0))
+    later = work.start_ns >= done_ns
+    return done_ns if int((later & ~work.linked).sum()) <= MOST_UNLINKED * int(later.sum()) else 0

@@ -28,7 +28,7 @@ class Cause(IntEnum):
     QUEUED = 10  # work was queued: a dependency, another stream, or a cause that the trace does not show
     UNLINKED = 11  # the work that ended the gap has no launch in the trace
     PROFILER = 12  # the profiler itself
-    INITIALIZATION = 13  # first-run work: contexts, libraries, searches, lazy loading
+    INITIALIZATION = 13  # first-run work: contexts, libraries, searches, lazy loading, the start of a loader
     UNRECORDED = 14  # the GPU was busy with work that the trace lacks: from before it, or of a CUDA graph
 
     @property

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import coverage, places_of_each, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
-from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL, INITIALIZING_CALL, MODULE_LOAD_CALL
+from tb_gpudiag.trace.events import Events, MemoryEvents
+from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL, DEVICE_FREE, INITIALIZING_CALL, MODULE_LOAD_CALL
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 # Once a context exists, device queries and stream creation take 1-100 us in public traces. The call that
@@ -26,51 +28,95 @@ FIRST_ALLOCATOR_CALL_NS = 10_000_000
 # the later launches are first uses (simulated), even if each repetition brings a new kernel.
 COLD_FIRST_USES = 0.05
 
-# Without step marks, loads go on if the second half of the launches has at least half of its fair share.
+# Work goes on if it is in this share of the later half of the steps, and in more than one of them; without
+# step marks, if the second half of the launches has at least half of its fair share of it.
 RECURRING_SHARE = 0.25
 
 # An operator that spends this much of its time in first-run calls is first-run work as a whole: between the
 # calls it reads the library from disk.
 MOSTLY = 0.5
 
+# So is the first call of an operator with a first-run call in it, if it takes this many times as long as the
+# later ones usually do: addmm creates the handle of its library in 117 ms, and then takes 50 us.
+TIMES_LATER = 10
+FEWEST_LATER = 2
 
-def first_run(host: Host, work: Work, steps: Steps) -> Bool:
-    """Mask of host events that are first-run work or happen inside it, shape (n,).
 
-    Loading GPU code counts unless it goes on in the second half of the recorded steps, or of the launches if
-    no steps were recorded. Then it is part of every step: dynamic shapes load new kernels again and again."""
+@dataclass(frozen=True)
+class FirstRun:
+    """One-off work. events: mask of host events that are first-run work or happen inside it, shape (n,).
+    loading: when the main thread started a loader (see loader_start.py)."""
+
+    events: Bool
+    loading: Intervals = EMPTY
+
+
+def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Bool:
+    """Find the host events that are first-run work or happen inside it, shape (n,).
+
+    What goes on in later steps is part of each of them: dynamic shapes load new kernels again and again.
+    Without steps, what goes on in the second half of the launches."""
     events = host.events
     calls = events.where(*CALL_CATEGORIES)
     long = calls[events.duration_ns[calls] >= ONE_TIME_NS]
     found = np.zeros(len(events), np.bool_)
     if not len(long):
         return found
-    found[long[match_some(events, INITIALIZING_CALL, long)]] = True
-    found[_first_allocator_calls(events, calls)] = True
+    first = _first_of_their_name(host)
+    allocating = long[match_some(events, ALLOCATOR_CALL, long)]
+    inside = host.tree.nearest_of(first)[allocating] != NONE
+    once = np.union1d(allocating[inside], _first_allocator_calls(events, calls))
     # Module loads, and the first launch of a kernel.
     loads = long[match_some(events, MODULE_LOAD_CALL, long) | work.loads_module[long]]
-    if not _recurs(loads, work, steps):
-        found[loads] = True
+    initializing = long[match_some(events, INITIALIZING_CALL, long)]
+    if not _recurs(allocating, work, steps):
+        found[once[~_returns_memory(events, memory, once)]] = True
+    for kind in (initializing, loads):
+        if not _recurs(kind, work, steps):
+            found[kind] = True
     if not found.any():
         return found
     found[_operators_around(events, np.flatnonzero(found))] = True
+    found |= first & host.tree.any_below(found)
     return host.tree.under(found)
 
 
-def _recurs(loads: Int64, work: Work, steps: Steps) -> bool:
+def _recurs(calls: Int64, work: Work, steps: Steps) -> bool:
     events = work.events
-    if not len(loads):
+    if not len(calls):
         return False
-    spent_ns = events.duration_ns[loads]
-    if len(steps):
-        late = events.start_ns[loads] >= np.sort(steps.start_ns)[len(steps) // 2]
-        return int(spent_ns[late].sum()) >= ONE_TIME_NS
+    spent_ns, start = events.duration_ns[calls], events.start_ns[calls]
+    if len(steps) > 1:
+        later = np.sort(steps.start_ns)[len(steps) // 2 :]
+        step = np.searchsorted(later, start, side="right") - 1
+        in_step_ns = np.bincount(step[step >= 0], weights=spent_ns[step >= 0], minlength=len(later))
+        having = int((in_step_ns >= ONE_TIME_NS).sum())
+        return having >= max(min(2, len(later)), RECURRING_SHARE * len(later))
     launched = work.by_launch
     second_half = launched[len(launched) // 2 :]
     if not len(second_half) or work.first_use[second_half].mean() >= COLD_FIRST_USES:
         return False
-    late = events.start_ns[loads] >= work.launch_start_ns[second_half[0]]
+    late = start >= work.launch_start_ns[second_half[0]]
     return int(spent_ns[late].sum()) >= max(ONE_TIME_NS, RECURRING_SHARE * int(spent_ns.sum()))
+
+
+def _first_of_their_name(host: Host) -> Bool:
+    """Mask of the operators that are the first of their name and take far longer than the later ones, shape
+    (n,)."""
+    events = host.events
+    operators = np.flatnonzero((events.category == Category.CPU_OP) & (host.tree.depth >= 0))
+    operators = operators[np.lexsort((events.start_ns[operators], events.name[operators]))]
+    _, at, count = np.unique(events.name[operators], return_index=True, return_counts=True)
+    found = np.zeros(len(events), np.bool_)
+    long = (events.duration_ns[operators[at]] >= ONE_TIME_NS) & (count > FEWEST_LATER)
+    for low, many in zip(at[long].tolist(), count[long].tolist(), strict=True):
+        first, later = operators[low], operators[low + 1 : low + many]
+        later = later[events.start_ns[later] >= events.end_ns[first]]
+        if len(later) < FEWEST_LATER:
+            continue
+        usual_ns = float(np.median(events.duration_ns[later]))
+        found[first] = events.duration_ns[first] >= TIMES_LATER * usual_ns
+    return found
 
 
 def _first_allocator_calls(events: Events, calls: Int64) -> Int64:
@@ -81,14 +127,29 @@ def _first_allocator_calls(events: Events, calls: Int64) -> Int64:
     return first[events.duration_ns[first] >= FIRST_ALLOCATOR_CALL_NS]
 
 
+def _returns_memory(events: Events, memory: MemoryEvents, calls: Int64) -> Bool:
+    """Mask of the calls that free device memory after which less is reserved, shape of `calls`: the allocator
+    made room, and will again."""
+    found: Bool = match_some(events, DEVICE_FREE, calls)
+    known = np.flatnonzero((memory.reserved != NONE) & (memory.device != NONE))
+    if not found.any() or not len(known):
+        return found & False
+    time_ns, reserved = memory.time_ns[known], memory.reserved[known]
+    before = np.searchsorted(time_ns, events.start_ns[calls]) - 1
+    after = np.searchsorted(time_ns, events.end_ns[calls])
+    inside = (before >= 0) & (after < len(known))
+    fell = reserved[np.minimum(after, len(known) - 1)] < reserved[np.maximum(before, 0)]
+    return found & inside & fell
+
+
 def _operators_around(events: Events, calls: Int64) -> Int64:
     """Operators that spend most of their time in these calls."""
     operators = events.where(Category.CPU_OP)
     operators = operators[events.duration_ns[operators] >= ONE_TIME_NS]
     found = [np.zeros(0, np.int64)]
-    of_thread = dict(places_of_each(events.thread[operators]))
-    for thread, places in places_of_each(events.thread[calls]):
-        own, around = calls[places], operators[of_thread.get(thread, operators[:0])]
+    for thread in np.unique(events.thread[calls]):
+        own = calls[events.thread[calls] == thread]
+        around = operators[events.thread[operators] == thread]
         spent = coverage(
             union(events.start_ns[own], events.end_ns[own]), events.start_ns[around], events.end_ns[around]
         )

@@ -7,6 +7,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.captures import Captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
+from tb_gpudiag.facts.core.first_run import FirstRun
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Window, expand, places_of_each, union
 from tb_gpudiag.facts.core.launches import Work
@@ -21,8 +22,6 @@ from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 # per device; looking at more threads only costs time.
 _MOST_THREADS = 8
 
-# Kinds of CUPTI overhead (Kineto's `overhead` events) that the profiler does not cause. Kernels are loaded at
-# their first use without the profiler as well. A full command buffer is a full launch queue.
 _WHILE_CAPTURING = np.array(
     (
         *(Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR),
@@ -32,7 +31,9 @@ _WHILE_CAPTURING = np.array(
 )
 """Causes of the host's own time."""
 
-_NOT_OVERHEAD = frozenset({LAZY_LOADING, COMMAND_BUFFER_FULL})
+# Kinds of CUPTI overhead (Kineto's `overhead` events) that the profiler does not cause. Kernels are loaded at
+# their first use without the profiler as well. A full command buffer is a full launch queue.
+_NOT_OVERHEAD = LAZY_LOADING | {COMMAND_BUFFER_FULL}
 
 
 class HostTime:
@@ -45,7 +46,7 @@ class HostTime:
     inside the wait for the engine it is the engine's own dispatch.
     """
 
-    def __init__(self, host: Host, work: Work, main: int, first_run: Bool, captures: Captures) -> None:
+    def __init__(self, host: Host, work: Work, main: int, once: FirstRun, captures: Captures) -> None:
         self.main = main
         self.host = host
         self._events = host.events
@@ -59,9 +60,10 @@ class HostTime:
         self.full_queue: FullQueue = full_queue(work, self.blocking)
         held = self.full_queue.call
         self._cause[held[host.cause[held] == Cause.LAUNCH]] = Cause.QUEUED
-        self.first_run = first_run
-        self._cause[first_run] = Cause.INITIALIZATION
-        self._loading = Cause.INITIALIZATION if first_run.any() else Cause.COMPILE
+        self.first_run = once.events
+        self._cause[once.events] = Cause.INITIALIZATION
+        self._loading = Cause.INITIALIZATION if once.events.any() else Cause.COMPILE
+        self._loader_starts = once.loading
         self._captures = captures
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
@@ -78,7 +80,8 @@ class HostTime:
             if not asks.any():
                 continue
             spans = CauseSpans.join([spans.take(~asks), self._handed_to(spans.take(asks), other)])
-        return self._settle(spans)
+        spans = self._settle(spans)
+        return repaint(spans, self._loader_starts, Cause.INITIALIZATION, spans.thread == self.main)
 
     def main_thread_spans(self, window: Window) -> CauseSpans:
         """Return what the main thread did in the window: spans in order of time that cover it exactly; none
@@ -151,7 +154,7 @@ class HostTime:
         overhead = np.flatnonzero(events.category == Category.OVERHEAD)
         if not len(overhead):
             return spans
-        lazy = np.array([events.names[i] == LAZY_LOADING for i in events.name[overhead]], np.bool_)
+        lazy = np.array([events.names[i] in LAZY_LOADING for i in events.name[overhead]], np.bool_)
         ours = np.array([events.names[i] not in _NOT_OVERHEAD for i in events.name[overhead]], np.bool_)
         for chosen, cause in ((overhead[lazy], self._loading), (overhead[ours], Cause.PROFILER)):
             time = union(events.start_ns[chosen], events.end_ns[chosen])

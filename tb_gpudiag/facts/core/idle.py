@@ -29,6 +29,10 @@ from tb_gpudiag.vocabulary.api_calls import COPY_CALL, GRAPH_LAUNCH_BY_NODE
 # finished its earlier work.
 LITTLE_BUSY = 0.01
 
+# A wait as the recording begins that is not this many times as long as any later one is a wait like others:
+# queued work stalls for a millisecond or two on some systems, whatever came before.
+TIMES_LATER = 2
+
 # Old traces cut starts and durations to whole microseconds, so a call that ended when its gap began may seem
 # to have ended up to 2 us before it.
 TIMESTAMP_NOISE_NS = 2_000
@@ -163,15 +167,17 @@ def _after_launch(start: Int64, end: Int64, turnaround_ns: int) -> UInt8:
 
 
 def _mark_unrecorded(spans: CauseSpans, busy: Busy, events: Events) -> CauseSpans:
-    """Mark waits for a GPU that still ran work from before the recording: queued work does not start, or a
-    call blocks, while nothing recorded runs."""
+    """Mark waits for a GPU that may still have run work from before the recording: queued work does not
+    start, or a call blocks, while nothing recorded runs. If later waits are as long, it is one of them."""
     before = coverage(busy.all, np.full_like(spans.start_ns, np.iinfo(np.int64).min), spans.start_ns)
     length = spans.end_ns - spans.start_ns
     waits = np.isin(spans.cause, np.array([Cause.QUEUED, Cause.SYNC], np.uint8))
     copies = spans.event != NONE
     copies[copies] = match_some(events, COPY_CALL, spans.event[copies])
     waits |= copies & (spans.cause == Cause.LAUNCH)
-    found = waits & (length >= UNRECORDED_NS) & (before <= LITTLE_BUSY * length)
+    first = before <= LITTLE_BUSY * length
+    later_ns = int(length[waits & ~first].max(initial=0))
+    found = waits & first & (length >= max(UNRECORDED_NS, TIMES_LATER * later_ns))
     return spans._replace(cause=np.where(found, np.uint8(Cause.UNRECORDED), spans.cause))
 
 

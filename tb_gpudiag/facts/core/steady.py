@@ -40,7 +40,7 @@ class Steady:
     first: how many steps there are before those in the window; left_out: before and after.
     first_run_ns, unrecorded_ns: idle time of these causes outside of the window. earlier_ns: how long the GPU
     was seen to run work from before all steps, while the host ran the first one.
-    mostly_first_run: there is no steady part, and most of the window is first-run work.
+    mostly: there is no steady part, and most of the window is idle time of this cause.
     """
 
     recorded: Window
@@ -52,7 +52,7 @@ class Steady:
     first_run_ns: int = 0
     unrecorded_ns: int = 0
     earlier_ns: int = 0
-    mostly_first_run: bool = False
+    mostly: Cause | None = None
 
     @property
     def before_ns(self) -> int:
@@ -96,8 +96,9 @@ def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, busy_until: i
         inside, first = slice(0), 0
         window = _steady_stretch(recorded, busy_until, ledger)
     if not window.duration_ns:
-        mostly = _idle(ledger, whole.window, Cause.INITIALIZATION) >= max(1, MOST * whole.window.duration_ns)
-        return replace(whole, mostly_first_run=mostly)
+        least_ns = max(1, MOST * whole.window.duration_ns)
+        most = (cause for cause in NOT_STEADY if _idle(ledger, whole.window, cause) >= least_ns)
+        return replace(whole, mostly=next(most, None))
     return replace(
         whole,
         window=window,

@@ -43,7 +43,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """
     if said := capture_sentence(facts):
         return _only_capture(said, facts)
-    if facts.steady.mostly_first_run:
+    if facts.steady.mostly is Cause.INITIALIZATION:
         return _mostly_first_run(facts.gpu)
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:

@@ -47,7 +47,7 @@ def test_a_recording_of_first_run_work_alone_is_marked_as_one() -> None:
     main.call("cudaStreamCreateWithFlags", at=0, us=300 * MS)
     main.launch("gemm", at=300 * MS, us=5, runs_at=300 * MS + 8, runs_us=MS)
     facts = facts_of(trace)
-    assert facts.steady.mostly_first_run
+    assert facts.steady.mostly is Cause.INITIALIZATION
     assert find_verdict(facts).limiter == "initialization"
 
 
@@ -102,7 +102,7 @@ def unmarked_passes(loading: range) -> TraceBuilder:
 def test_loading_that_goes_on_without_step_marks_is_the_jobs_own_cost() -> None:
     facts = facts_of(unmarked_passes(range(12)))
     assert Cause.INITIALIZATION not in causes(facts)
-    assert not facts.steady.mostly_first_run
+    assert facts.steady.mostly is None
 
 
 def test_loading_that_ends_without_step_marks_is_first_run_work() -> None:
