@@ -29,7 +29,7 @@ def text_of(elements: list[str], separator: str = ",") -> bytes:
             element = f'{{"ph":"X","ts":{count},"dur":1,"name":"{count}"}}'
             count += 1
         texts.append(element)
-    return b'{"traceEvents": [' + separator.join(texts).encode() + b'], "with_stack": 1}'
+    return b'{"schemaVersion": 1, "traceEvents": [' + separator.join(texts).encode() + b'], "with_stack": 1}'
 
 
 @pytest.mark.slow
