@@ -83,7 +83,8 @@ def _empty_ns(time: KernelTime, resident: Occupancy, tail: Bool) -> int:
     kernels, waves = time.kernels, resident.waves[tail]
     # Other kernels that run meanwhile fill the multiprocessors that are free.
     unshared = coverage(alone(kernels), kernels.start_ns[tail], kernels.end_ns[tail])
-    return int((unshared * (np.ceil(waves) - waves) / np.ceil(waves)).sum())
+    empty_ns = unshared * (np.ceil(waves) - waves) / np.ceil(waves)
+    return int(np.minimum(empty_ns, kernels.duration_ns[tail] * time.above_peaks[tail]).sum())
 
 
 def _alone_ns(time: KernelTime, chosen: Bool) -> int:

@@ -43,7 +43,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find kernels that leave multiprocessors without a block while they run.
 
     A kernel with half as many blocks as multiprocessors leaves half of the GPU idle, unless other kernels use
-    the other half.
+    the other half. A kernel near the peaks wastes little, however few blocks it has: some kernels fill a GPU
+    with few blocks.
     """
     time = KernelTime(facts)
     kernels = time.kernels
@@ -59,7 +60,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     # Leave out kernels that overlap another finding.
     already = claimed.get(time.device.id, EMPTY)
     chosen[chosen] = coverage(already, kernels.start_ns[chosen], kernels.end_ns[chosen]) == 0
-    wasted_ns = unused_ns(kernels, chosen)
+    wasted_ns = np.minimum(unused_ns(kernels, chosen), kernels.duration_ns * time.above_peaks).astype(
+        np.int64
+    )
     cost_ns = int(wasted_ns.sum())
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(

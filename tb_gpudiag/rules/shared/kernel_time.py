@@ -101,13 +101,19 @@ class KernelTime:
         return Removable(None, self.shorter((chosen, gone)), beyond=OTHER_FINDINGS)
 
     def saving_above_peaks(self, chosen: Bool, saved_ns: float) -> Removable:
-        """The same for a fix after which the kernels still do the same work: they take no less time than it
-        does at the stated peaks, where these and the operators' sizes are known."""
+        """The same for a fix after which the kernels still do the same work."""
         gone = min(1.0, saved_ns / max(1, self.total_ns(chosen)))
+        shares = np.minimum(gone, self.above_peaks[chosen])
+        return Removable(None, self.shorter((chosen, shares)), beyond=OTHER_FINDINGS)
+
+    @cached_property
+    def above_peaks(self) -> Float64:
+        """The share of each kernel's time that its work does not need at the stated peaks, shape (k,): no fix
+        saves more while the work stays. 1 where the peaks or the operator's sizes are not known."""
         roofline = self.facts.roofline
         reached = np.array([*(min(1.0, found.reached) for found in roofline.operators), 0.0])
-        above = 1 - reached[roofline.operator[chosen]]  # NONE is the last one
-        return Removable(None, self.shorter((chosen, np.minimum(gone, above))), beyond=OTHER_FINDINGS)
+        above: Float64 = 1 - reached[roofline.operator]  # NONE is the last one
+        return above
 
     def places(self, chosen: Bool, weight_ns: Int64 | None = None) -> list[Place]:
         """Where the chosen kernels were launched, heaviest place first.

@@ -62,6 +62,22 @@ def test_short_kernels_full_grids_and_collectives_are_clear(
     assert is_clear(RULE.check(kernel(name, blocks, us, tmp_path)))
 
 
+@pytest.mark.parametrize(("us", "clear"), [(150, True), (400, False)])
+def test_few_blocks_near_the_peaks_waste_little(us: float, clear: bool, tmp_path: Path) -> None:
+    """At the H100's peak, the matmul takes 139 µs."""
+    trace = TraceBuilder(devices=("NVIDIA H100 80GB HBM3",))
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    sizes, types = [[4096, 4096], [4096, 4096]], ["c10::BFloat16", "c10::BFloat16"]
+    main.op("aten::mm", at=STEP_AT, us=15, shapes=sizes, types=types)
+    name = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNN"
+    main.launch(name, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us, grid=(40, 1, 1))
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert is_clear(answer) == clear
+    if not clear:
+        assert finding(answer).cost_ns == pytest.approx(200_000, rel=0.01)
+
+
 def test_concurrent_small_kernels_waste_only_what_they_leave_together(tmp_path: Path) -> None:
     """Ten branches with 8 of 80 blocks each use the whole GPU. Alone, each would waste 90% of its time."""
     trace = TraceBuilder()
