@@ -29,7 +29,7 @@ from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS
 from tb_gpudiag.service.analyses.obtain import has_sidecar, obtain, write_sidecar
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.run_rows import job_row, run_row
-from tb_gpudiag.service.processes.memory_limit import MemoryLimit
+from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
 
@@ -153,19 +153,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, sidecars: bool, quiet: bool) -> None:
     """Diagnose the files, and share the results if the user wants that."""
-    memory = MemoryLimit(command_memory_limit_bytes())
-    shared = SharedCache.of(settings_from())
+    settings = settings_from()
+    limit = AnalysisLimit(command_memory_limit_bytes(), settings.time_limit_s)
+    shared = SharedCache.of(settings)
     with progress_bar(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:
-                with memory.watched():
+                with limit.watched(file.path):
                     progress = partial(_show_within, show, number)
                     _diagnose_file(file, result, shared, progress, sidecars=sidecars)
             except GpudiagError as error:
                 result.errors.append(error)
             except Exception as error:  # a bug must not cost the user the reports of the other files
                 out = is_out_of_memory(error)
-                result.errors.append(memory.error(file.path) if out else report_bug(error, file.path))
+                result.errors.append(limit.error(file.path) if out else report_bug(error, file.path))
     if shared is not None and shared.note:
         tell(shared.note)
 

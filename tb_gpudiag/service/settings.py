@@ -7,7 +7,7 @@ then TensorBoard would not start.
     GPUDIAG_CACHE_MB         disk space for results
     GPUDIAG_SHARED_CACHE_DIR  directory for results that other users share (default: none)
     GPUDIAG_SHARED_CACHE_MB  disk space for shared results
-    GPUDIAG_TIME_LIMIT_S     time limit of one analysis
+    GPUDIAG_TIME_LIMIT_S     time limit of one analysis, in TensorBoard and in commands
     GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, in TensorBoard and in commands
 """
 

@@ -125,6 +125,56 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+LINGERS = """
+import sys, threading
+from tb_gpudiag.report import diagnosis
+from tb_gpudiag.cli.main import main
+
+read = diagnosis.read_facts
+
+def linger(file, *others):
+    if "endless" not in file.path:
+        return read(file, *others)
+    [timer] = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    threading.Thread(target=timer.function).start()  # now
+    while True:
+        try:
+            threading.Event().wait()
+        except Exception:
+            pass
+
+diagnosis.read_facts = linger
+sys.exit(main(["diagnose", sys.argv[1], "--format", "json"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_a_file_that_takes_too_long_costs_only_its_report(tmp_path: Path) -> None:
+    for run in ("a", "endless", "z"):
+        slow_loader().write(tmp_path / run)
+    done = subprocess.run(
+        [sys.executable, "-c", LINGERS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert [r["trace"]["run"] for r in json.loads(done.stdout)["reports"]] == ["a", "z"]
+    assert "stopped at its time limit of 1200 s" in done.stderr
+    assert "GPUDIAG_TIME_LIMIT_S" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_digest_that_takes_too_long_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUDIAG_TIME_LIMIT_S", "1e-9")
+    assert main(["compare", *(str(slow_loader().write(tmp_path / run)) for run in "ab")]) == 2
+    assert "stopped at its time limit" in capsys.readouterr().err
+
+
 EATS = """
 import sys, time
 import numpy as np

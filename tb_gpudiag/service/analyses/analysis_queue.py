@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from tb_gpudiag.errors import Defect, GpudiagError, LimitReached, NoAnswer, ProcessFailed, Unreadable
+from tb_gpudiag.errors import Defect, GpudiagError, NoAnswer, ProcessFailed, Unreadable
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.caches.cache import Cache
@@ -23,6 +23,7 @@ from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.claims import WAITING as WAITING_FOR_OTHERS
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import MessageKind
+from tb_gpudiag.service.processes.memory_limit import out_of_time
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 
@@ -225,11 +226,7 @@ class AnalysisQueue:
                 remedy="check the connection, or increase GPUDIAG_TIME_LIMIT_S",
             )
         elif analysis.stopped is None:
-            analysis.stopped = LimitReached(
-                f"The analysis was stopped at its time limit of {self._settings.time_limit_s:g} s.",
-                where=analysis.task.file.path,
-                remedy="Record fewer steps, or increase GPUDIAG_TIME_LIMIT_S.",
-            )
+            analysis.stopped = out_of_time(self._settings.time_limit_s, analysis.task.file.path)
         analysis.child.close()
 
     def _run(self, analysis: _Analysis) -> None:

@@ -24,7 +24,7 @@ from tb_gpudiag.service.caches.private import why_not_private
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage
-from tb_gpudiag.service.processes.memory_limit import MemoryLimit
+from tb_gpudiag.service.processes.memory_limit import AnalysisLimit, out_of_time
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import MIB, Settings, command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
@@ -84,7 +84,7 @@ def kept_digests(settings: Settings) -> SharedCache | None:
 def _digest_others(files: Sequence[TraceFile], processes: int | None) -> Iterator[Digested]:
     count = min(processes or _room(files), len(files))
     if count <= 1:
-        guard = MemoryLimit(command_memory_limit_bytes())
+        guard = _command_limit()
         yield from (outcome(file, digest_content(file, guard)) for file in files)
     else:
         yield from _Processes(files, count).run()
@@ -97,6 +97,7 @@ class _Processes:
         # The largest first: at the end, no process shall have to wait for a large one.
         self._waiting = deque(sorted(files, key=lambda file: -file.size_bytes))
         self._limit_bytes = command_memory_limit_bytes() // count
+        self._time_limit_s = settings_from().time_limit_s
         self._children = [Child(MODULE, nice=0) for _ in range(count)]
         self._done: SimpleQueue[tuple[TraceFile, bytes | GpudiagError | None]] = SimpleQueue()
 
@@ -138,9 +139,11 @@ class _Processes:
             "memory_limit_bytes": self._limit_bytes,
         }
         try:
-            return child.ask(request).content
+            return child.ask(request, self._time_limit_s).content
         except GpudiagError as error:
             return error
+        except TimeoutError:
+            return out_of_time(self._time_limit_s, file.path)
         except ChildEnded:
             return None
 
@@ -152,16 +155,20 @@ def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     return ChildMessage(content=_digest_content(TraceFile(**request["file"])))
 
 
-def digest_content(file: TraceFile, guard: MemoryLimit | None = None) -> bytes | GpudiagError:
+def digest_content(file: TraceFile, guard: AnalysisLimit | None = None) -> bytes | GpudiagError:
     """Return the content of the file's digest, or why there is none."""
-    guard = guard or MemoryLimit(command_memory_limit_bytes())
+    guard = guard or _command_limit()
     try:
-        with guard.watched():
+        with guard.watched(file.path):
             return _digest_content(file)
     except GpudiagError as error:
         return error
     except Exception as error:  # a bug must not cost the user the other files
         return guard.error(file.path) if is_out_of_memory(error) else Defect.of(error, where=file.path)
+
+
+def _command_limit() -> AnalysisLimit:
+    return AnalysisLimit(command_memory_limit_bytes(), settings_from().time_limit_s)
 
 
 def _digest_content(file: TraceFile) -> bytes:

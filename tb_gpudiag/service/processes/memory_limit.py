@@ -1,4 +1,4 @@
-"""A limit on the memory of this process while it analyzes files."""
+"""Limits on the memory and time of this process while it analyzes files."""
 
 from __future__ import annotations
 
@@ -27,32 +27,47 @@ RESERVED_BYTES = 1 << 30
 _SIGNAL = signal.SIGUSR2
 
 
-class MemoryLimit:
-    """Stops the analysis of a file that takes more memory than the limit; other files are still analyzed.
+class _TooLate(BaseException):
+    """The analysis takes too long. Not an Exception, which code may take for a bug in one of its parts."""
 
-    It raises MemoryError in the main thread by a signal, which also interrupts waiting for other threads.
+
+class AnalysisLimit:
+    """Stops the analysis of a file that takes more memory or time than the limit; other files are still
+    analyzed.
+
+    It raises an exception in the main thread by a signal, which also interrupts waiting for other threads.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, time_limit_s: float) -> None:
         self._limit_bytes = limit_bytes
+        self._time_limit_s = time_limit_s
         self._watched = False
+        self._late = False
         self._exceeded = False
         self._lowest = False  # there was no lower limit before (ulimit)
-        if threading.current_thread() is threading.main_thread():
+        self._works = threading.current_thread() is threading.main_thread()
+        if self._works:
             signal.signal(_SIGNAL, self._stop)
             self._lowest = limit_memory(self._limit_bytes, self._tell)
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Raise MemoryError if the code inside takes too much."""
+    def watched(self, where: str) -> Iterator[None]:
+        """Raise MemoryError if the code inside takes too much memory, LimitReached if it takes too long."""
         if self._exceeded:  # by the previous file, which is no longer in memory
             release_memory()
-        self._exceeded = False
+        self._exceeded = self._late = False
         self._watched = True
+        timer = threading.Timer(self._time_limit_s, self._tell_time)
+        timer.daemon = True
+        if self._works:
+            timer.start()
         try:
             yield
+        except _TooLate:
+            raise out_of_time(self._time_limit_s, where) from None
         finally:
             self._watched = False
+            timer.cancel()
 
     def error(self, where: str) -> LimitReached:
         """Return the error for a file that took too much."""
@@ -63,9 +78,13 @@ class MemoryLimit:
             self._exceeded = True
             signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 
+    def _tell_time(self) -> None:
+        self._late = True
+        signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
+
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         if self._watched:
-            raise MemoryError
+            raise _TooLate if self._late else MemoryError
 
 
 def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
@@ -98,6 +117,15 @@ def out_of_memory(limit_bytes: int, where: str) -> LimitReached:
         "There is not enough memory to diagnose it.",
         where=where,
         remedy="Close other programs, raise the limit of this process (ulimit), or record fewer steps.",
+    )
+
+
+def out_of_time(limit_s: float, where: str) -> LimitReached:
+    """Return the error for a file that took longer than the limit."""
+    return LimitReached(
+        f"The analysis was stopped at its time limit of {limit_s:g} s.",
+        where=where,
+        remedy="Record fewer steps, or increase GPUDIAG_TIME_LIMIT_S.",
     )
 
 
