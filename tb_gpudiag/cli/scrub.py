@@ -9,6 +9,11 @@ from tb_gpudiag.cli.output import tell
 from tb_gpudiag.trace.credentials.scrubbed_copy import scrub
 from tb_gpudiag.wording.format import count, credential_words, one_line
 
+NO_PROMISE = (
+    "Look through the copy before you publish it: a password without a name, in free text, is not found, "
+    "and names of hosts, users and files stay."
+)
+
 
 def run(arguments: Sequence[str]) -> int:
     """Write the copy and list what was removed. Raises GpudiagError."""
@@ -34,4 +39,5 @@ def run(arguments: Sequence[str]) -> int:
         print(f"removed {one_line(credential_words(credential))}: {count(times, 'place')}")
     if not found:
         print("no credentials found: the copy is the same")
+    print(NO_PROMISE)
     return 0

@@ -34,7 +34,9 @@ def test_every_other_byte_stays(trace: Path, tmp_path: Path, capsys: pytest.Capt
     assert output.read_bytes() == _scrubbed(trace)
     assert trace.read_bytes() == before
     shown = capsys.readouterr()
-    assert shown.out == "removed HF_TOKEN (Hugging Face token): 1 place\n"
+    removed, last = shown.out.splitlines()
+    assert removed == "removed HF_TOKEN (Hugging Face token): 1 place"
+    assert last.startswith("Look through the copy before you publish it")
     assert shown.err == ""
     assert "GD907" not in {finding.rule for finding in diagnose_path(str(output)).findings}
     assert sorted(tmp_path.iterdir()) == [output, trace]

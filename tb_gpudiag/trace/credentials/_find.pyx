@@ -21,6 +21,8 @@ cdef enum:
     TRIPLES = 1 << 15
     MOST_TEXTS = 400
     LONGEST = 24
+    # Texts that overlap in six characters.
+    MOST_HITS = 64
     # The same bounds as in FOLLOWED of credential_text.py.
     LONGEST_NAME = 80
     LONGEST_REST = 64
@@ -30,14 +32,25 @@ cdef enum:
 
 
 cdef struct Texts:
-    # Of two bytes: whether one of the texts starts with them, or has them after its first byte.
-    uint8_t starts[PAIRS]
-    # Of the lower five bits of three bytes: the first text that starts with such, and the next one after each.
+    # Of two bytes: whether they are the first or the last two of the three rarest of one of the texts.
+    uint8_t pairs[PAIRS]
+    # Where these three are in a text.
+    int skew[MOST_TEXTS]
+    # Of the lower five bits of three bytes: the first text of which they are the rarest, and the next ones.
     int16_t first[TRIPLES]
     int16_t next[MOST_TEXTS]
     uint8_t text[MOST_TEXTS][LONGEST]
     int length[MOST_TEXTS]
     bint is_name[MOST_TEXTS]
+    bint starts_word[MOST_TEXTS]
+
+
+cdef struct Hits:
+    # What starts before `low`, or from `stop` on, is left out.
+    Py_ssize_t low
+    Py_ssize_t stop
+    Py_ssize_t begin[MOST_HITS]
+    int count
 
 
 cdef inline uint8_t lower(uint8_t c) noexcept nogil:
@@ -50,6 +63,10 @@ cdef inline bint in_name(uint8_t c) noexcept nogil:
 
 cdef inline bint is_hex(uint8_t c) noexcept nogil:
     return 97 <= (c | 32) <= 102 or 48 <= c <= 57
+
+
+cdef inline bint is_upper_hex(uint8_t c) noexcept nogil:
+    return 65 <= c <= 70 or 48 <= c <= 57
 
 
 cdef inline bint is_space(uint8_t c) noexcept nogil:
@@ -103,17 +120,27 @@ cdef Py_ssize_t after_coded_quote(Text text, Py_ssize_t at) noexcept nogil:
     return at
 
 
+cdef Py_ssize_t after_blanks(Text text, Py_ssize_t at) noexcept nogil:
+    cdef Py_ssize_t end = at + MOST_BLANKS
+    while at < end and (byte_at(text, at) == 32 or byte_at(text, at) == 9):
+        at += 1
+    return at
+
+
 cdef bint at_separator(Text text, Py_ssize_t at) noexcept nogil:
     """Return whether a name that ends here is followed by `=` or `:`."""
-    cdef int i = 0
+    cdef int i
     cdef uint8_t c
-    at = after_coded_quote(text, at)
-    while i < MOST_BLANKS and (byte_at(text, at) == 32 or byte_at(text, at) == 9):
-        at += 1
-        i += 1
+    at = after_blanks(text, after_coded_quote(text, at))
+    if has(text, at, b"string"):
+        at = after_blanks(text, at + 6)
+    for i in range(4):
+        c = byte_at(text, at + i)
+        if c == 61:
+            return True
+        if c != 58 and c != 46 and c != 63 and c != 43 and c != 124:
+            break
     c = byte_at(text, at)
-    if c == 61:
-        return True
     if c == 58:
         return byte_at(text, at + 1) != 58 and byte_at(text, at + 1) != 47
     if c == 92:
@@ -174,49 +201,88 @@ cdef bint is_followed(Text text, Py_ssize_t begin) noexcept nogil:
     return at_separator(text, at) or at_end_of_string(text, at)
 
 
+cdef bint at_start_of_word(Text text, Py_ssize_t at) noexcept nogil:
+    """Return whether no word goes on here. An escaped character, or one that is coded in a URL, ends one."""
+    cdef uint8_t before = byte_at(text, at - 1)
+    if not (97 <= (before | 32) <= 122 or 48 <= before <= 57 or before == 95):
+        return True
+    if byte_at(text, at - 2) == 92:
+        return before == 110 or before == 114 or before == 116
+    if byte_at(text, at - 3) == 37:
+        return is_upper_hex(before) and is_upper_hex(byte_at(text, at - 2))
+    return is_escaped(text, at - 6)
+
+
 cdef inline int triple(uint8_t a, uint8_t b, uint8_t c) noexcept nogil:
     return (a & 31) << 10 | (b & 31) << 5 | (c & 31)
 
 
-cdef inline bint is_one(Text text, const Texts* texts, Py_ssize_t at) noexcept nogil:
-    """Return whether one of the texts starts here, and what follows it fits."""
-    cdef int i = texts.first[triple(byte_at(text, at), byte_at(text, at + 1), byte_at(text, at + 2))]
+cdef inline bint is_text(Text text, const Texts* texts, int i, Py_ssize_t at) noexcept nogil:
+    """Return whether one of the texts starts here, and what is around it fits."""
     cdef int j
     cdef uint8_t c
-    while i >= 0:
-        j = 0
-        while j < texts.length[i]:
-            c = byte_at(text, at + j)
-            if texts.text[i][j] != (lower(c) if texts.is_name[i] else c):
-                break
-            j += 1
-        if j == texts.length[i] and (not texts.is_name[i] or is_followed(text, at)):
-            return True
+    for j in range(texts.length[i]):
+        c = byte_at(text, at + j)
+        if texts.text[i][j] != (lower(c) if texts.is_name[i] else c):
+            return False
+    if texts.is_name[i]:
+        return is_followed(text, at)
+    return not texts.starts_word[i] or at_start_of_word(text, at)
+
+
+cdef void look_at(Text text, const Texts* texts, Py_ssize_t at, Hits* hits) noexcept nogil:
+    """Add the texts whose rare part is here."""
+    cdef int i = texts.first[triple(byte_at(text, at), byte_at(text, at + 1), byte_at(text, at + 2))]
+    cdef Py_ssize_t begin
+    while i >= 0 and hits.count < MOST_HITS:
+        begin = at - texts.skew[i]
+        if hits.low <= begin < hits.stop and is_text(text, texts, i, begin):
+            hits.begin[hits.count] = begin
+            hits.count += 1
         i = texts.next[i]
-    return False
 
 
-cdef Py_ssize_t find(Text text, const Texts* texts, Py_ssize_t at, Py_ssize_t stop) noexcept nogil:
-    cdef Py_ssize_t begin = at
+cdef Py_ssize_t find(Text text, const Texts* texts, Py_ssize_t at, Py_ssize_t end, Hits* hits) noexcept nogil:
+    """Look from `at` to `end` for texts, and return where to go on after the first ones; -1 if there are none."""
     cdef uint64_t word
     cdef int i
-    while at <= stop:
-        # A text has three bytes or more: one of its pairs is at an even distance.
-        while at <= stop and word_at(text, at, &word) and not (
-            texts.starts[pair_of(word, 0)]
-            | texts.starts[pair_of(word, 2)]
-            | texts.starts[pair_of(word, 4)]
-            | texts.starts[pair_of(word, 6)]
+    hits.count = 0
+    while at < end:
+        # Of the two pairs of a text that are looked for, one is at an even distance.
+        while at < end and word_at(text, at, &word) and not (
+            texts.pairs[pair_of(word, 0)]
+            | texts.pairs[pair_of(word, 2)]
+            | texts.pairs[pair_of(word, 4)]
+            | texts.pairs[pair_of(word, 6)]
         ):
             at += 8
         for i in range(4):
-            if texts.starts[byte_at(text, at) | byte_at(text, at + 1) << 8]:
-                if at > begin and is_one(text, texts, at - 1):
-                    return at - 1
-                if is_one(text, texts, at):
-                    return at
+            if texts.pairs[byte_at(text, at) | byte_at(text, at + 1) << 8]:
+                look_at(text, texts, at - 1, hits)
+                look_at(text, texts, at, hits)
+                if hits.count:
+                    return at + 2
             at += 2
     return -1
+
+
+cdef int commonness(uint8_t c):
+    """Return about how many in a thousand characters of traces are this one."""
+    if c in b"taendirpcosu ":
+        return 20
+    if c in b"0123456789lm_h":
+        return 10
+    return 5 if c in b"IyxgEv./f" else 1
+
+
+cdef int rarest(bytes text):
+    """Return where the three characters start that make the rarest pairs."""
+    cdef int i, cost, least = 1 << 30, found = 0
+    for i in range(len(text) - 2):
+        cost = commonness(text[i + 1]) * (commonness(text[i]) + commonness(text[i + 2]))
+        if cost < least:
+            least, found = cost, i
+    return found
 
 
 cdef class Finder:
@@ -224,17 +290,18 @@ cdef class Finder:
 
     cdef Texts texts
 
-    def __init__(self, names not None, values not None):
+    def __init__(self, names not None, values not None, anywhere not None):
         """names: lower-case texts of 3 bytes or more, found in any case where a value may follow the name that
-        they are in. values: such texts that are found as they are."""
+        they are in. values: texts that are found as they are, at the start of a word. anywhere: such texts that
+        are found within words, too."""
         cdef bytes text
-        cdef int i, place
+        cdef int i, place, skew
         cdef bint is_name
         for i in range(PAIRS):
-            self.texts.starts[i] = 0
+            self.texts.pairs[i] = 0
         for i in range(TRIPLES):
             self.texts.first[i] = -1
-        for i, text in enumerate([*names, *values]):
+        for i, text in enumerate([*names, *values, *anywhere]):
             if i == MOST_TEXTS or not 3 <= len(text) <= LONGEST:
                 raise ValueError("too many texts, or one of a wrong length")
             is_name = i < len(names)
@@ -242,27 +309,34 @@ cdef class Finder:
                 self.texts.text[i][j] = c
             self.texts.length[i] = len(text)
             self.texts.is_name[i] = is_name
-            place = triple(text[0], text[1], text[2])
+            self.texts.starts_word[i] = len(names) <= i < len(names) + len(values)
+            skew = rarest(text)
+            rare = text[skew : skew + 3]
+            place = triple(rare[0], rare[1], rare[2])
+            self.texts.skew[i] = skew
             self.texts.next[i] = self.texts.first[place]
             self.texts.first[place] = i
-            for pair in (text[:2], text[1:3]):
+            for pair in (rare[:2], rare[1:]):
                 for a in {pair[:1], pair[:1].upper() if is_name else pair[:1]}:
                     for b in {pair[1:], pair[1:].upper() if is_name else pair[1:]}:
-                        self.texts.starts[a[0] | b[0] << 8] = 1
+                        self.texts.pairs[a[0] | b[0] << 8] = 1
 
     def places(self, bytes content not None, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t most) -> list:
         """Return the places from `at` to before `stop`, in order and at most so many of them."""
         cdef Text text
-        cdef Py_ssize_t found
+        cdef Hits hits
+        cdef Py_ssize_t end
+        cdef int i
         cdef list places = []
         text.bytes = content
         text.size = len(content)
-        at, stop = max(at, 0), min(stop, text.size)
-        while len(places) < most:
+        hits.low, hits.stop = max(at, 0), min(stop, text.size)
+        at, end = hits.low, hits.stop + LONGEST
+        while at >= 0:
             with nogil:
-                found = find(text, &self.texts, at, stop)
-            if found < 0 or found >= stop:
-                break
-            places.append(found)
-            at = found + 1
-        return places
+                at = find(text, &self.texts, at, end, &hits)
+            for i in range(hits.count):
+                places.append(hits.begin[i])
+            if len(places) >= most:  # what starts before the last of these may be found after it
+                end = min(end, max(places) + LONGEST)
+        return sorted(set(places))[:most]

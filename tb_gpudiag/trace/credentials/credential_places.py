@@ -16,14 +16,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.vocabulary.credential_text import FOLLOWED, IN_NAMES, IN_VALUES, MAYBE, NAME_CHARACTERS
+from tb_gpudiag.vocabulary.credential_forms import IN_VALUES
+from tb_gpudiag.vocabulary.credential_text import (
+    ANYWHERE,
+    FOLLOWED,
+    IN_NAMES,
+    MAYBE,
+    NAME_CHARACTERS,
+    VALUE_START,
+)
 
 try:
     from tb_gpudiag.trace.credentials import _find
 except ImportError:  # there was no C compiler when gpudiag was installed
     _find = None  # type: ignore[assignment]
 
-_FINDER: Final[_find.Finder | None] = None if _find is None else _find.Finder(IN_NAMES, IN_VALUES)
+_FINDER: Final[_find.Finder | None] = None if _find is None else _find.Finder(IN_NAMES, IN_VALUES, ANYWHERE)
 
 # The plain way: RE2 passes over text without a place, and Python goes through this much after one.
 _WORTH_BYTES: Final = 16 << 10
@@ -34,7 +42,6 @@ _AHEAD_BYTES: Final = 1 << 10
 _SHORT_BYTES: Final = 2 << 10
 _LONGEST_BEFORE: Final = 64
 _NAME_START: Final = re.compile(b"(?=" + b"|".join(map(re.escape, IN_NAMES)) + b")")
-_VALUE_START: Final = re.compile(b"(?=" + b"|".join(map(re.escape, IN_VALUES)) + b")")
 
 
 def places(text: bytes, at: int, stop: int, most: int) -> list[int]:
@@ -62,7 +69,8 @@ def _plain_places(text: bytes, at: int, stop: int) -> Iterator[int]:
             for match in _NAME_START.finditer(part.lower())
             if at + match.start() < end and _is_followed(text, at + match.start())
         )
-        values = (at + match.start() for match in _VALUE_START.finditer(part) if at + match.start() < end)
+        found = VALUE_START.finditer(text, at, end + _AHEAD_BYTES)
+        values = (match.start() for match in found if match.start() < end)
         last = -1
         for place in merge(names, values):
             if place != last:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tb_gpudiag.trace.credentials import credential_places
 from tb_gpudiag.trace.credentials.credentials import CredentialFilter, remove_credentials
 from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.vocabulary.credential_forms import IN_VALUES
 from tb_gpudiag.vocabulary.credential_names import MARK, Name, is_credential, kind_of_name
-from tb_gpudiag.vocabulary.credential_text import IN_NAMES, IN_VALUES
+from tb_gpudiag.vocabulary.credential_text import ANYWHERE, IN_NAMES
 from tb_gpudiag.vocabulary.recorded import Credential
 from tests.trace.support import document, read_bytes, span
 
@@ -209,9 +210,26 @@ def test_a_file_that_ends_inside_a_credential() -> None:
     assert cleaned(b'{"HF_TOKEN": "abcdefghij')[0] == b'{"HF_TOKEN": "[removed]'
 
 
-_TEXT = st.text(st.sampled_from('abA1 _-="\\/:,{}[]\n@é'), max_size=30) | st.sampled_from(
-    ["password", "HF_TOKEN", HUGGING_FACE, GITHUB, MARK, "hunter22"]
-)
+_TEXT = st.text(st.sampled_from("abA1 _-=\"\\/:,{}[]\n@é'`;&<>.%"), max_size=30) | st.lists(
+    st.sampled_from(
+        [
+            *("password", "HF_TOKEN", HUGGING_FACE, GITHUB, MARK, "hunter22", "=", ": ", "'", '"', "\\", "`"),
+            *(
+                "Authorization: ",
+                "https://",
+                "u:",
+                "@host",
+                "value",
+                "name",
+                PRIVATE_KEY[:31],
+                "eyJ",
+                "\\u0022",
+            ),
+            *("hooks.slack.com/services/", "a/b/" * 6, "--token ", ",", ";", "&b=", "\n", "é"),
+        ]
+    ),
+    max_size=8,
+).map("".join)
 _JSON = st.recursive(
     _TEXT | st.integers() | st.none(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXT, inner, max_size=4),
@@ -276,6 +294,9 @@ def test_a_search_finds_what_is_removed(parts: list[int | bytes], block: int) ->
 _AROUND = [
     *IN_NAMES,
     *IN_VALUES,
+    *ANYWHERE,
+    b"%3D",
+    b"string",
     b'"',
     b"--",
     b"=",
