@@ -93,6 +93,8 @@ def _against_cost(finding: pb.Finding) -> Iterator[str]:
         yield f"saves {saving.low_us} to {saving.high_us} us"
     if cost_us and (saving.high_us > MORE_THAN_COST * cost_us) != bool(saving.beyond):
         yield f"saves {saving.high_us} us of {cost_us} us: '{saving.beyond}'"
+    if finding.rule.startswith("GD5") and "host" in saving.beyond:
+        yield f"is about kernels, and saves more because {saving.beyond}"
     if cost_us and saving.low_us > cost_us + EXACT_US:
         yield f"surely saves {saving.low_us} us of {cost_us} us"
 

@@ -131,8 +131,9 @@ export function toFix(report: Report): Finding | null {
     : null;
 }
 
-/** What a fix saves at most once those before it in the plan are made; empty for the first, and without a plan. */
+/** What a fix saves at most once those before it in the plan are made; empty if that is what it saves alone. */
 export function savedLater({ plan, findings }: Report, finding: Finding): string {
   const fix = plan?.fixes.slice(1).find((later) => findings[later.finding] === finding);
-  return fix ? `saves at most ${time(fix.saving_us)}` : "";
+  const later = fix ? time(fix.saving_us) : "";
+  return later && later !== time(finding.saving?.high_us ?? 0) ? `saves at most ${later}` : "";
 }

@@ -19,7 +19,7 @@ from tb_gpudiag.rules.rule import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
+from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, LESS_TO_MOVE, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
 from tb_gpudiag.vocabulary.gpu_names import WITHOUT_TENSOR_CORES
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
@@ -122,6 +122,7 @@ def _removable(time: KernelTime, fp32: Bool, cost_ns: int, saved_ns: tuple[int, 
     return Removable(
         time.shorter((fp32, least_ns / whole_ns)) if least_ns > 0 else None,
         time.shorter((fp32, half_ns / whole_ns), (others, HALF_THE_BYTES)),
+        beyond=LESS_TO_MOVE,
     )
 
 

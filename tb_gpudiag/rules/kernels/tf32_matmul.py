@@ -15,7 +15,7 @@ from tb_gpudiag.rules.rule import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
+from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, LESS_TO_MOVE, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
 from tb_gpudiag.wording.quantity import number
 
@@ -53,7 +53,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.pytorch.org/docs/stable/amp.html",
         ),
         cost_ns=free.total,
-        removable=Removable(None, time.shorter((tf32, HALF_THE_TIME), (others, HALF_THE_BYTES))),
+        removable=Removable(
+            None, time.shorter((tf32, HALF_THE_TIME), (others, HALF_THE_BYTES)), beyond=LESS_TO_MOVE
+        ),
         evidence=[
             time.evidence("TF32 on tensor cores", time.total_ns(tf32)),
             Evidence("Kernels", number(int(tf32.sum()))),

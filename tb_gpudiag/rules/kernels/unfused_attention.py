@@ -47,6 +47,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
                 (found.between, cost_ns / time.total_ns(found.between)),
                 (found.matmuls, min(1.0, matmuls_ns / max(1, time.total_ns(found.matmuls)))),
             ),
+            beyond="fused attention also spares its matmuls the scores in memory",
         ),
         evidence=[
             time.evidence("Between the matmuls", cost_ns),

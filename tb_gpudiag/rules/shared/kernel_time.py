@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
 
 
+LESS_TO_MOVE = "16-bit formats also halve the bytes that other kernels move"
+
 OTHER_FINDINGS = "the fix also shortens time that other findings count"
 
 

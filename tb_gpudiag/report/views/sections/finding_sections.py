@@ -69,8 +69,9 @@ def _cost(finding: pb.Finding, planned_us: float) -> str:
     parts = [f"{cost}; a fix saves {saving}"]
     if finding.saving.beyond:
         parts.append(f"More than the cost, because {finding.saving.beyond}")
-    if planned_us:
-        parts.append(f"After the fixes above it, at most {time_us(planned_us)}")
+    later = time_us(planned_us)
+    if planned_us and later != time_us(finding.saving.high_us):
+        parts.append(f"After the fixes above it, at most {later}")
     return ". ".join(parts)
 
 
