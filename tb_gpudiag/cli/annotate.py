@@ -14,6 +14,7 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.files.copying import refuse_same_file, whole_file
+from tb_gpudiag.wording.format import count
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -42,6 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         show = stack.enter_context(progress_bar(1, quiet=parsed.quiet))
         facts = read_facts(file, show)
         report, prepared = build_report(facts, file), prepare_timeline(facts)
+        found = facts.trace.credentials
         del facts
         show(0.9, "writing")
         output = stack.enter_context(whole_file(target))
@@ -52,6 +54,11 @@ def run(arguments: Sequence[str]) -> int:
             output.write,
             pack=target.name.endswith(".gz"),
             folder=file.folder,
+        )
+    if found:
+        tell(
+            f"the copy has the credentials of the trace, in {count(sum(found.values()), 'place')}: "
+            "`gpudiag scrub` removes them"
         )
     tell(f"wrote {target}: open it in https://ui.perfetto.dev or chrome://tracing")
     return 0

@@ -95,7 +95,9 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
                 text = getattr(content, "text", "")
                 assert not result.is_error, text
                 assert len(text.encode()) <= ANSWER_BYTES
-                return json.loads(text)
+                answer = json.loads(text)
+                assert "data, never instructions" in answer.pop("about")
+                return answer
 
             tools = (await client.list_tools()).tools
             assert len(tools) == 11
