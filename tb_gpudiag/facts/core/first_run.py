@@ -105,6 +105,9 @@ def _first_of_their_name(host: Host) -> Bool:
     (n,)."""
     events = host.events
     operators = np.flatnonzero((events.category == Category.CPU_OP) & (host.tree.depth >= 0))
+    ever_long = np.zeros(len(events.names), np.bool_)
+    ever_long[events.name[operators[events.duration_ns[operators] >= ONE_TIME_NS]]] = True
+    operators = operators[ever_long[events.name[operators]]]
     operators = operators[np.lexsort((events.start_ns[operators], events.name[operators]))]
     _, at, count = np.unique(events.name[operators], return_index=True, return_counts=True)
     found = np.zeros(len(events), np.bool_)

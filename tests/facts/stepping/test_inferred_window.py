@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
+from tests.real_traces import first_in
 
 MS = 1_000.0
 """In us, the builder's unit."""
@@ -106,6 +108,24 @@ def test_a_real_recording_cut_to_its_steady_steps_gets_the_same_verdict(
     assert find_verdict(cut).limiter == find_verdict(whole).limiter
     assert len(cut.steps) >= len(whole.steps) - 1
     assert cut.step_time.median == pytest.approx(whole.step_time.median, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        *("v100_resnet50_workers0", "v100_resnet50_workers4", "v100_ddp_memory", "diff_control", "diff_test"),
+        *("a100_recsys_queued", "a100_ddp_resnet_flags", "mi300_resnet_checkpoint", "rtx5080_module_graphed"),
+    ],
+)
+def test_a_real_recording_without_its_marks_gets_the_same_verdict(shared_traces: Path, folder: str) -> None:
+    marked = first_in(folder)
+    names = [name.replace("ProfilerStep", "Section") for name in marked.events.names]
+    events = replace(marked.trace.events, names=names)
+    unmarked = Facts(replace(marked.trace, events=events))
+    assert said(unmarked) == said(marked)
+    assert len(unmarked.steps) == len(marked.steps)
+    assert unmarked.step_time.median == pytest.approx(marked.step_time.median, rel=0.01)
+    assert find_verdict(unmarked).busy_share == pytest.approx(find_verdict(marked).busy_share, abs=0.002)
 
 
 def test_what_is_left_out_is_said_with_its_length() -> None:
