@@ -21,7 +21,7 @@ from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 ONE_TIME_NS = 1_000_000
 
 # A process's first cudaMalloc or cudaFree sets up the driver's memory (cudaFree(0) is a common way to create
-# the context). Later ones take up to a few milliseconds.
+# the context), and libraries call them as they start. Later ones take up to a few milliseconds.
 FIRST_ALLOCATOR_CALL_NS = 10_000_000
 
 # A cold pass that still loads GPU code keeps using new kernels. In a job that repeats its work, up to 3% of
@@ -62,18 +62,20 @@ def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Boo
     found = np.zeros(len(events), np.bool_)
     if not len(long):
         return found
-    first = _first_of_their_name(host)
-    allocating = long[match_some(events, ALLOCATOR_CALL, long)]
-    inside = host.tree.nearest_of(first)[allocating] != NONE
-    once = np.union1d(allocating[inside], _first_allocator_calls(events, calls))
+    initializing = long[match_some(events, INITIALIZING_CALL, long)]
     # Module loads, and the first launch of a kernel.
     loads = long[match_some(events, MODULE_LOAD_CALL, long) | work.loads_module[long]]
-    initializing = long[match_some(events, INITIALIZING_CALL, long)]
-    if not _recurs(allocating, work, steps):
-        found[once[~_returns_memory(events, memory, once)]] = True
     for kind in (initializing, loads):
         if not _recurs(kind, work, steps):
             found[kind] = True
+    first = _first_of_their_name(host)
+    allocating = long[match_some(events, ALLOCATOR_CALL, long)]
+    if not _recurs(allocating, work, steps):
+        inside = host.tree.nearest_of(first)[allocating] != NONE
+        cold = events.start_ns[allocating] < events.start_ns[found].max(initial=0)
+        cold &= events.duration_ns[allocating] >= FIRST_ALLOCATOR_CALL_NS
+        once = np.union1d(allocating[inside | cold], _first_allocator_calls(events, calls))
+        found[once[~_returns_memory(events, memory, once)]] = True
     if not found.any():
         return found
     found[_operators_around(events, np.flatnonzero(found))] = True

@@ -126,6 +126,20 @@ def test_creating_a_librarys_handle_is_first_run_work_as_a_whole(marked: bool) -
     assert len(facts.steps) == (11 if marked else 12)  # it lies before the first inferred step
 
 
+def test_a_long_call_of_the_allocator_between_other_first_run_work_is_first_run_work() -> None:
+    """A single pass: no operator has later calls to compare with, and it is not the first cudaFree."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.call("cudaStreamCreateWithFlags", at=0, us=300 * MS)
+    main.op("aten::empty", at=300 * MS, us=20).call("cudaFree", at=300 * MS + 5, us=5)
+    main.op("aten::convolution", at=301 * MS, us=980 * MS)
+    main.call("cudaFree", at=302 * MS, us=971 * MS)
+    main.launch("conv", at=1290 * MS, us=5 * MS, runs_at=1295 * MS + 10, runs_us=MS)
+    facts = facts_of(trace)
+    assert idle_ms(facts, Cause.ALLOCATOR) == pytest.approx(0, abs=0.01)
+    assert find_verdict(facts).limiter in ("initialization", "unknown")
+
+
 def test_long_calls_of_the_allocator_in_each_step_are_the_jobs_own_cost() -> None:
     def allocate(main: HostThread, at: float) -> float:
         main.op("aten::empty_strided", at=at, us=16 * MS)
