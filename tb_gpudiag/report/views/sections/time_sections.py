@@ -94,10 +94,11 @@ def inferred_steps(report: pb.Report) -> Lines:
     launches = count(found.period_launches, "launch", "launches")
     lengths = [step.duration_us for step in found.accounts]
     shortest, longest = time_us(min(lengths)), time_us(max(lengths))
+    shown = "" if len(lengths) == found.repetitions else f" {count(len(lengths))} of them are steady."
     sentences = [
         f"No steps were recorded. On GPU {found.device} a sequence of {launches} repeats "
-        f"{count(found.repetitions, 'time')}, after {time_us(found.setup_us)} of setup and before "
-        f"{time_us(found.tail_us)} of other work.",
+        f"{count(found.repetitions, 'time')}.{shown} {time_us(found.setup_us)} of the recording come before, "
+        f"and {time_us(found.tail_us)} after.",
         STEP_SIGNS[pb.InferredSteps.Sign.Name(found.sign)].explanation.format(inside=found.inside),
         f"One {'step' if found.are_steps else 'repetition'} takes {time_us(found.median_us)} (median of "
         f"{count(len(lengths))}; {shortest} to {longest}). Over them: "
