@@ -79,7 +79,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
         (rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)
     ]
     replay = _replay_if_needed(facts, found)
-    found = [replace(f, finding=_with_saving(f, facts, replay)) for f in found]
+    found = [_seen(replace(f, finding=_with_saving(f, facts, replay)), window_ns) for f in found]
     seen, replayed = facts.device is not None, replay is not None
     found.sort(key=lambda f: (_place(f, seen=seen), _rank(f, window_ns, facts.memory, replayed=replayed)))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
@@ -123,6 +123,13 @@ def _with_saving(found: RuleFinding, facts: Facts, replay: Replay | None) -> Fin
     if _slowed(found.rule, facts):
         return without_promise(found.finding)
     return with_saving(found.finding, facts, replay)
+
+
+def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
+    """What no fix can be seen to save is a hint, whatever it costs: the job waits for something else."""
+    saving = found.finding.saving
+    unseen = saving is not None and found.finding.cost_ns > 0 and saving.high_ns < LEAST_SEEN * window_ns
+    return replace(found, severity=Severity.INFO) if unseen else found
 
 
 def _place(found: RuleFinding, *, seen: bool) -> int:

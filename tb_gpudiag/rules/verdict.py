@@ -49,7 +49,7 @@ _MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
 
 _ON_HOST = (Cause.PYTHON, *ISSUING)
 
-UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.PROFILER, Cause.UNRECORDED)
+UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.UNRECORDED)
 """Idle time that no change of the job can be shown to remove."""
 
 
@@ -84,6 +84,7 @@ class WindowParts:
     python_ns: int
     compiling_ns: int
     initialization_ns: int
+    profiler_ns: int
     unexplained_ns: int
     lost_ns: int  # kernels may have run that were launched and not recorded
 
@@ -113,7 +114,7 @@ class WindowParts:
             "nodes": self.between_nodes_ns,
             "host": sum(self.host.values()),
             "initialization": self.initialization_ns,
-            "unknown": self.unexplained_ns,
+            "unknown": self.profiler_ns + self.unexplained_ns,
         }
 
     @property
@@ -247,6 +248,7 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_
         python_ns=total(Cause.PYTHON),
         compiling_ns=total(Cause.COMPILE),
         initialization_ns=total(Cause.INITIALIZATION),
+        profiler_ns=total(Cause.PROFILER),
         unexplained_ns=total(*UNEXPLAINED) - unrecorded_ns,
         lost_ns=unrecorded_ns,
     )
@@ -268,7 +270,8 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
         return "mixed", f"No single cause limits this job: {both}."
     limiter = _host_limiter(parts, ranked) if first == "host" else first
-    said = _SENTENCES[limiter].format(**_figures(parts))
+    by_profiler = limiter == "unknown" and parts.profiler_ns > parts.unexplained_ns
+    said = (_THE_PROFILER if by_profiler else _SENTENCES[limiter]).format(**_figures(parts))
     return "launch" if limiter == "nodes" else limiter, said
 
 
@@ -344,6 +347,11 @@ _SENTENCES = {
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
     "recorded. This trace does not show why.",
 }
+
+_THE_PROFILER = (
+    "The profiler itself kept it idle {profiler} of the time. Record more steps, after a warm-up, to see "
+    "what limits the job."
+)
 
 _NOT_STEADY = {
     Cause.INITIALIZATION: ("initialization", _SENTENCES["initialization"]),

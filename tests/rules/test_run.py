@@ -140,6 +140,16 @@ def test_findings_rank_by_what_their_fix_surely_saves_if_that_can_be_seen() -> N
     assert [planned.finding for planned in outcome.plan] == [0, 2]  # the others remove the same time
 
 
+def test_what_no_fix_can_be_seen_to_save_is_a_hint(facts: Facts) -> None:
+    nothing = removing(Intervals(np.array([], np.int64), np.array([], np.int64)))
+    found = replace(_finding(300_000), severity=Severity.WARNING)
+    outcome = run_rules(facts, [_rule(1, replace(found, removable=nothing)), _rule(2, found)])
+    assert {f.rule.id: f.severity for f in outcome.findings} == {
+        "GD991": Severity.INFO,
+        "GD992": Severity.WARNING,
+    }
+
+
 def test_without_a_replay_what_is_sure_does_not_come_before_what_likely_saves_more(facts: Facts) -> None:
     copy = replace(_finding(40_000), saving=Saving(30_000, 40_000, "estimate"))
     outcome = run_rules(facts, [_rule(1, replace(copy, cost_ns=0)), _rule(2, _finding(300_000))])

@@ -97,8 +97,24 @@ def test_a_first_finding_about_something_else_is_explained(tmp_path: Path) -> No
     assert "(GD302) comes first: fixing it may save up to 20.0% of the time." in bound
 
 
+def test_the_profilers_own_time_is_not_work_in_a_queue(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(4):
+        begin = 3000 * step
+        main.step(step, at=begin, us=3000)
+        main.frame("torch/autograd/profiler.py(793): __exit__", at=begin, us=2000)
+        for i in range(20):
+            at = begin + 2000 + 50 * i
+            main.op("aten::mul", at=at, us=45)
+            main.launch("mul", at=at + 5, us=5, runs_at=at + 12, runs_us=40)
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == "unknown"
+    assert "The profiler itself kept it idle" in verdict.sentence
+
+
 def _python_and_launches() -> TraceBuilder:
-    """Steps of 1 ms of Python, then operators whose kernels take as long to launch."""
+    """Steps of 1.9 ms of Python, then operators whose kernels take as long to launch."""
     trace = TraceBuilder()
     main = trace.thread()
     for step in range(4):
