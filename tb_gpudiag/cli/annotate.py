@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
         prog="gpudiag annotate",
         description="Copy a trace with three kinds of tracks added: what the findings are about, each GPU's "
         "idle time by cause, and the depth of its launch queues. Open the copy in https://ui.perfetto.dev or "
-        "chrome://tracing. The original events stay as they are.",
+        "chrome://tracing. The original events stay as they are, without credentials.",
         epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
     )
     parser.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
@@ -57,8 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         )
     if found:
         tell(
-            f"the copy has the credentials of the trace, in {count(sum(found.values()), 'place')}: "
-            "`gpudiag scrub` removes them"
+            f"the trace has credentials, in {count(sum(found.values()), 'place')}: the copy is without those "
+            "that were found"
         )
     tell(f"wrote {target}: open it in https://ui.perfetto.dev or chrome://tracing")
     return 0

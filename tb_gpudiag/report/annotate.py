@@ -1,11 +1,13 @@
 """Write a trace with tracks for why the GPU was idle, what the findings are about, and how deep the launch
 queues were. Perfetto and chrome://tracing show them above the trace's own tracks.
 
-The tracks are events of one more process. Everything else in the file stays as it is: see inserted_copy.py.
+The tracks are events of one more process. Everything else in the file stays as it is (see inserted_copy.py),
+but for credentials, which a copy that is made to be shown to others leaves out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping
@@ -19,6 +21,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import slice_curve, unpack
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
 from tb_gpudiag.trace.assemble import REPAIRED_NOTE
+from tb_gpudiag.trace.credentials.credentials import CredentialFilter
 from tb_gpudiag.trace.files.copying import Write, packing
 from tb_gpudiag.trace.kineto.inserted_copy import copy_with_events
 from tb_gpudiag.trace.kineto.kineto import QUEUE_CATEGORY
@@ -56,11 +59,18 @@ def annotate(
         or report.trace.malformed_events > 0
         or REPAIRED_NOTE in report.trace.notes
     )
-    if not pack:
-        copy_with_events(path, tracks(report, prepared), write, mend=mend, folder=folder)
-        return
-    with packing(write, _GZIP_LEVEL) as packed:
-        copy_with_events(path, tracks(report, prepared), packed, mend=mend, folder=folder)
+    with contextlib.ExitStack() as stack:
+        if pack:
+            write = stack.enter_context(packing(write, _GZIP_LEVEL))
+        found = CredentialFilter()
+        copy_with_events(
+            path,
+            tracks(report, prepared),
+            lambda piece: write(found.feed(piece)),
+            mend=mend,
+            folder=folder,
+        )
+        write(found.end())
 
 
 def tracks(report: pb.Report, prepared: Prepared) -> Iterator[bytes]:
