@@ -25,6 +25,7 @@ from tb_gpudiag.report.slices.embedded import embedded
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.service.analyses.apart import databases_apart
 from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS
 from tb_gpudiag.service.analyses.obtain import has_sidecar, obtain, write_sidecar
 from tb_gpudiag.service.caches.shared_cache import SharedCache
@@ -175,7 +176,7 @@ def _diagnose_file(
     file: TraceFile, result: DiagnosedFiles, shared: SharedCache | None, progress: Progress, *, sidecars: bool
 ) -> None:
     """Add the diagnosis of a file to the result."""
-    found = obtain(file, DIAGNOSIS, shared, progress, marked=sidecars)
+    found = obtain(file, databases_apart(DIAGNOSIS), shared, progress, marked=sidecars)
     if found.origin:
         tell(f"{os.path.basename(file.path)}: result of {found.origin}")
     if sidecars and found.is_final and not (found.origin and has_sidecar(file)):

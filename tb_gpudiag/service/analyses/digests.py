@@ -18,7 +18,8 @@ from typing import Any, Final
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, ProcessFailed, is_out_of_memory
-from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST
+from tb_gpudiag.service.analyses.apart import databases_apart
+from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST, AnalyzedTrace, ResultKind
 from tb_gpudiag.service.analyses.obtain import known, obtain
 from tb_gpudiag.service.caches.private import why_not_private
 from tb_gpudiag.service.caches.shared_cache import SharedCache
@@ -152,7 +153,7 @@ def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     """Digest the file that is asked for, in a process of its own."""
     reply.bound_memory(request["memory_limit_bytes"])
     os.chdir(request["below"])  # the path may be relative
-    return ChildMessage(content=_digest_content(TraceFile(**request["file"])))
+    return ChildMessage(content=_digest_content(TraceFile(**request["file"]), ONLY_DIGEST))
 
 
 def digest_content(file: TraceFile, guard: AnalysisLimit | None = None) -> bytes | GpudiagError:
@@ -160,7 +161,7 @@ def digest_content(file: TraceFile, guard: AnalysisLimit | None = None) -> bytes
     guard = guard or _command_limit()
     try:
         with guard.watched(file.path):
-            return _digest_content(file)
+            return _digest_content(file, databases_apart(ONLY_DIGEST))
     except GpudiagError as error:
         return error
     except Exception as error:  # a bug must not cost the user the other files
@@ -171,8 +172,8 @@ def _command_limit() -> AnalysisLimit:
     return AnalysisLimit(command_memory_limit_bytes(), settings_from().time_limit_s)
 
 
-def _digest_content(file: TraceFile) -> bytes:
-    return obtain(file, ONLY_DIGEST, kept_digests(settings_from())).entry.content
+def _digest_content(file: TraceFile, kind: ResultKind[AnalyzedTrace]) -> bytes:
+    return obtain(file, kind, kept_digests(settings_from())).entry.content
 
 
 def _killed(file: TraceFile) -> ProcessFailed:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from tb_gpudiag.errors import Unreadable, without_url_secrets
+from tb_gpudiag.errors import TraceError, Unreadable, without_url_secrets
 from tb_gpudiag.trace.files.file_names import (
     ANY_DATABASE,
     ANY_JSON,
@@ -20,11 +21,13 @@ from tb_gpudiag.trace.files.file_names import (
     trace_file,
 )
 from tb_gpudiag.trace.files.local_search import find_local
+from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.trace.files.remote import Version, listed, version
 from tb_gpudiag.trace.files.source import is_remote, unreadable
+from tb_gpudiag.trace.nsys.nsys_file import MAGIC, is_database
 from tb_gpudiag.vocabulary.recorded import FileKind
 
-__all__ = ["Found", "Tell", "TraceFile", "find_traces", "parse_logdir_spec", "sort_files"]
+__all__ = ["Found", "Tell", "TraceFile", "find_traces", "may_be_database", "parse_logdir_spec", "sort_files"]
 
 # On a remote store, reading the first bytes of each file takes too long: the name has to say what it is.
 _TELLING_NAMES: Final = {
@@ -124,6 +127,15 @@ def _tells(kind: FileKind | None, name: str) -> bool:
     if kind is None and not ANY_JSON.fullmatch(name):
         return False
     return not name.endswith(".html") and _TELLING_NAMES[kind or "trace"].search(name) is not None
+
+
+def may_be_database(file: TraceFile) -> bool:
+    """Return whether SQLite will read a file, by its name or, of a local one, by its first bytes."""
+    if ANY_DATABASE.fullmatch(file.path):
+        return True
+    with contextlib.suppress(OSError, TraceError), open_local(file.path, file.folder) as content:
+        return is_database(content.read(len(MAGIC)))
+    return False
 
 
 @lru_cache(FILES_REMEMBERED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import sqlite3
 import sys
 import time
@@ -35,7 +34,8 @@ _LEAST_BYTES_PER_S: Final = 2 << 20
 # The longest texts are what the program printed, which is not read.
 _LONGEST_TEXT: Final = 64 << 20
 _IDS_AT_ONCE: Final = 500
-_COMPUTED: Final = re.compile(r"\bAS\s*\(", re.IGNORECASE)
+# What SQLite says of a column that is neither hidden nor computed.
+_ORDINARY: Final = 0
 # The functions in our own queries.
 _FUNCTIONS: Final = frozenset({"coalesce", "substr", "like", "instr"})
 # A process has a few kilobytes of environment.
@@ -68,7 +68,8 @@ class Database:
         self._name = name or path
         self._limits = limits
         try:
-            if os.path.exists(path + "-journal"):
+            # Rows are in there that are not in the file.
+            if any(os.path.exists(path + beside) for beside in ("-journal", "-wal")):
                 raise Unreadable(
                     "it is still being written: its journal is next to it",
                     where=self._name,
@@ -85,19 +86,20 @@ class Database:
         try:
             self._restrict()
             names = self._connection.execute(
-                "SELECT name, sql FROM sqlite_master "
-                "WHERE type = 'table' AND sql LIKE 'CREATE TABLE %' LIMIT ?",
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %' LIMIT ?",
                 (_MOST_TABLES,),
             )
-            for name, definition in names.fetchall():
-                if _COMPUTED.search(definition):
+            for (name,) in names.fetchall():
+                columns = self._connection.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
+                # SQLite says what a column is, however its definition is written.
+                if any(hidden != _ORDINARY for *_, hidden in columns):
                     raise NotATrace(
                         f"its table {name[:80]} computes columns, which no export of Nsight Systems does",
                         where=self._name,
                         remedy="check where the file comes from; " + EXPORT_AGAIN,
                     )
-                columns = self._connection.execute(f"SELECT * FROM {_quoted(name)} LIMIT 0").description
-                self.tables[name] = frozenset(column[0] for column in columns)
+                self.tables[name] = frozenset(column for _, column, *_ in columns)
+            self._connection.set_authorizer(_may)
         except Exception as error:
             self._connection.close()
             raise self._failure(error) from error
@@ -113,7 +115,6 @@ class Database:
         if sys.version_info >= (3, 11):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_TEXT)
         connection.text_factory = _text
-        connection.set_authorizer(_may)
         connection.set_progress_handler(self._is_late, _INSTRUCTIONS)
 
     def _is_late(self) -> bool:

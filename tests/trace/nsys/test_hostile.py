@@ -94,13 +94,23 @@ def test_views_are_not_read(tmp_path: Path) -> None:
     assert not len(read_trace(str(path)).events.where(Category.KERNEL))
 
 
-def test_columns_that_run_compute_are_refused(tmp_path: Path) -> None:
-    export = small()
-    del export.tables["CUPTI_ACTIVITY_KIND_KERNEL"][0]["gridX"]
-    path = export.write(tmp_path / "report.sqlite")
-    code = "length(hex(zeroblob(100000000)))"
+def test_rows_that_are_in_a_log_beside_the_file(tmp_path: Path) -> None:
+    path = small().write(tmp_path / "report.sqlite")
+    (tmp_path / "report.sqlite-wal").write_bytes(b"x")
+    with pytest.raises(Unreadable, match="still being written"):
+        read_trace(str(path))
+
+
+@pytest.mark.parametrize("written", ["AS (", "as\t(", "AS/**/(", "GENERATED ALWAYS AS --\n(", "STORED"])
+def test_columns_that_run_compute_are_refused(written: str, tmp_path: Path) -> None:
+    path = small().write(tmp_path / "report.sqlite")
+    code = "1 + 0 * length(hex(zeroblob(100000000)))"
+    computed = f"AS (start + {code}) STORED" if written == "STORED" else f"{written}{code})"
     try:
-        change(path, f"ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN gridX AS ({code})")
+        change(
+            path,
+            f'CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER, "end" INTEGER, deviceId {computed})',
+        )
     except sqlite3.OperationalError:
         pytest.skip("this SQLite has no generated columns")
     with pytest.raises(NotATrace, match="computes columns"):
