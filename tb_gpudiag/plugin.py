@@ -27,7 +27,7 @@ from tb_gpudiag.service.analyses.pending import Pending, problem
 from tb_gpudiag.service.exports import FORMATS
 from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.roots import roots_from
-from tb_gpudiag.service.service import Service, UnknownTrace
+from tb_gpudiag.service.service import GoneTrace, Service, UnknownTrace
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.training.event_records import TAG
 
@@ -210,9 +210,11 @@ def _application(route: Route) -> Any:
             return route(request)
         except UsageError as error:
             return _problem(request, 400, error)
-        except UnknownTrace:
+        except GoneTrace:
             # A state as any other: pages ask for a trace that was deleted since it was listed.
             return _json(request, to_json(_pending(pb.ReportState, Pending("failed", error=_UNKNOWN))))
+        except UnknownTrace:
+            return _problem(request, 404, _UNKNOWN)
 
     return wrappers.Request.application(answer)
 

@@ -37,6 +37,10 @@ class UnknownTrace(Exception):
     """The log directory has no trace with this id."""
 
 
+class GoneTrace(UnknownTrace):
+    """It had one, or may have had."""
+
+
 class Service:
     """Serves one log directory. Starts a scanning thread at once, and processes when they are needed."""
 
@@ -158,7 +162,7 @@ class Service:
         """
         found = recordings_of(self._entries(), run)
         if not found:
-            raise UnknownTrace(run)
+            raise GoneTrace(run)
         traces = [entry for entry in found if entry.record is None]
         records = [entry.record for entry in found if entry.record is not None]
         return _content(self._reductions.ask("history", [traces], records))
@@ -200,7 +204,7 @@ class Service:
     def _entry(self, id_: str) -> TraceEntry:
         entry = self._entries().get(id_)
         if entry is None:
-            raise UnknownTrace(id_)
+            raise GoneTrace(id_) if self._overview.may_be_gone(id_) else UnknownTrace(id_)
         return entry
 
     def _read_report(self, key: str, _path: Path) -> bytes:

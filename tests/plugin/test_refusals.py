@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.plugin.server import BASE, Server
+from tests.service.helpers import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -66,10 +70,19 @@ def test_an_id_that_is_not_in_the_list_leads_nowhere(diagnosed: Server, id_: str
         "job?",
     ):
         answer = diagnosed.get(f"{route}id={id_}")
-        assert answer.status_code == 200
-        state = json.loads(answer.data)
-        assert (state["state"], state["error"]["what"]) == ("failed", "The log directory has no such trace.")
+        assert answer.status_code == 404
+        assert json.loads(answer.data)["what"] == "The log directory has no such trace."
         assert "passwd" not in answer.text
+
+
+def test_a_trace_that_is_gone_is_a_state(serve: Callable[..., Server], log: Path) -> None:
+    server = serve()
+    id_ = server.only_id()
+    shutil.rmtree(log)
+    eventually(lambda: not server.json("traces")["traces"])
+    for route in ("report", "timeline", "job"):
+        state = server.json(f"{route}?id={id_}")
+        assert (state["state"], state["error"]["what"]) == ("failed", "The log directory has no such trace.")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.index import log_index, runs
 from tb_gpudiag.service.index.roots import Root
-from tb_gpudiag.service.service import Service, UnknownTrace
+from tb_gpudiag.service.service import GoneTrace, Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import SnapshotBuilder
 from tests.service.helpers import DEADLINE_S, FAKE_WORKER, eventually, hasten, write_trace
@@ -245,14 +245,19 @@ def test_a_canceled_analysis_is_new_again(serve: Callable[..., Service], tmp_pat
     assert not service.cancel(entry.id)
 
 
-def test_a_deleted_trace_is_unknown(serve: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_deleted_trace_is_gone_and_another_is_unknown(
+    serve: Callable[..., Service], tmp_path: Path
+) -> None:
     path = write_trace(tmp_path / "log", "a")
     service = serve()
     entry = only(service)
     path.unlink()
     eventually(lambda: not service.traces().traces)
-    with pytest.raises(UnknownTrace):
+    with pytest.raises(GoneTrace):
         service.report(entry.id)
+    with pytest.raises(UnknownTrace) as raised:
+        service.report("0" * 20)
+    assert not isinstance(raised.value, GoneTrace)
 
 
 def test_a_cache_that_cannot_be_written_is_a_problem_in_the_list(

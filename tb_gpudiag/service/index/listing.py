@@ -63,6 +63,10 @@ class Listing:
             if len(self._removed) > MOST_REMOVED:
                 self._forgotten = self._removed.popitem(last=False)[1]
 
+    def has_removed(self, id_: str) -> bool:
+        """Return whether this id was removed, and not too long ago."""
+        return id_ in self._removed
+
     @property
     def first(self) -> int:
         """The number before all changes."""

@@ -168,6 +168,12 @@ class Overview:
         """Return the traces of the last scan, by id."""
         return self._listed.entries
 
+    def may_be_gone(self, id_: str) -> bool:
+        """Return whether a trace that is not listed was there, as far as is known: before the first scan has
+        ended, it may have been."""
+        with self._lock:
+            return not self._listed.scanned or self._listing.has_removed(id_)
+
     def notes(self) -> list[str]:
         """Return why results are not kept, or not shared."""
         return [note for note in (self._cache.note, self._sharing.note) if note]

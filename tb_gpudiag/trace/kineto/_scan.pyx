@@ -7,6 +7,8 @@ has plain.py read that text. See scanned.py for how it is used.
 The bytes come from a stranger: every place in the text and in the arrays is checked, and nothing recurses.
 """
 
+import os
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from tb_gpudiag.trace.kineto._json cimport (
@@ -31,6 +33,9 @@ cdef enum:
     # So many digits fit 64 bits.
     MOST_DIGITS = 18
     MOST_DIGITS_US = 16
+    # At most half of the table is in use: chance leads to a hundred steps. Whoever knew how texts are hashed could
+    # have each one compared with all before it.
+    MOST_PROBES = 512
 
 
 cdef struct Keys:
@@ -155,11 +160,13 @@ cdef bint set_keys(Keys* keys, list fields, uint64_t seed) except -1:
     return True
 
 
-cdef inline uint64_t hash_of(Text text, Py_ssize_t at, Py_ssize_t length) noexcept nogil:
-    cdef uint64_t hashed = <uint64_t>length * 0x9E3779B97F4A7C15ULL, word
+cdef inline uint64_t hash_of(Text text, Py_ssize_t at, Py_ssize_t length, uint64_t seed) noexcept nogil:
+    cdef uint64_t hashed = seed ^ <uint64_t>length * 0x9E3779B97F4A7C15ULL, word
     cdef Py_ssize_t end = at + length
     while at + 8 <= end and word_at(text, at, &word):
         hashed = (hashed ^ word) * 0xFF51AFD7ED558CCDULL
+        # Rotated, the highest bits change the others as well: two texts collide for few seeds only.
+        hashed = (hashed << 31 | hashed >> 33) * 0xC4CEB9FE1A85EC53ULL
         hashed ^= hashed >> 32
         at += 8
     while at < end:
@@ -202,6 +209,7 @@ cdef class Scanner:
     cdef readonly Py_ssize_t texts
     cdef object hashes
     cdef object table
+    cdef uint64_t seed
 
     def __init__(
         self, list event not None, list arguments not None, values, present, places, hashes, table
@@ -213,6 +221,7 @@ cdef class Scanner:
             seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
         self.values, self.present, self.places, self.hashes = values, present, places, hashes
         self.table = table
+        self.seed = int.from_bytes(os.urandom(8), "little")
 
     def scan(self, bytes content not None) -> int:
         """Scan an array of events. Return how many it has; GIVEN_UP if plain.py has to read it."""
@@ -226,7 +235,8 @@ cdef class Scanner:
         text.bytes = content
         text.size = len(content)
         with nogil:
-            found = scan(text, &self.event, &self.arguments, values, present, places, hashes, table, &self.texts)
+            found = scan(text, &self.event, &self.arguments, values, present, places, hashes, table, self.seed,
+                         &self.texts)
         return found
 
 
@@ -239,6 +249,7 @@ cdef Py_ssize_t scan(
     int64_t[::1] places,
     uint64_t[::1] hashes,
     int32_t[::1] table,
+    uint64_t seed,
     Py_ssize_t* texts,
 ) except -2 nogil:
     cdef Py_ssize_t at = skip_space(text, 0), row = 0, begin, end
@@ -251,6 +262,7 @@ cdef Py_ssize_t scan(
     cdef int64_t value = 0
     cdef int64_t place, last[MOST_KEYS]  # numbers of the last text of each key of an event
     cdef Py_ssize_t slot, mask = table.shape[0] - 1
+    cdef int probes
     cdef uint64_t hashed
     texts[0] = 0
     table[:] = -1
@@ -313,12 +325,16 @@ cdef Py_ssize_t scan(
                                 place = value
                                 value = last[key]
                                 if value < 0 or not same(text, places[value], begin, at - begin):
-                                    hashed = hash_of(text, begin, at - begin)
+                                    hashed = hash_of(text, begin, at - begin, seed)
                                     slot = <Py_ssize_t>(hashed >> 20) & mask
+                                    probes = 0
                                     while True:
                                         value = table[slot]
                                         if value < 0:
                                             break
+                                        probes += 1
+                                        if probes > MOST_PROBES:
+                                            return -1
                                         if hashes[value] == hashed and same(
                                             text, places[value], begin, at - begin
                                         ):

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -302,6 +303,19 @@ def test_a_cut_text_is_given_up_wherever_it_ends() -> None:
 def test_more_events_than_fit_are_given_up() -> None:
     assert Scanner(3).scan(b"[{},{},{}]") is not None
     assert Scanner(2).scan(b"[{},{},{}]") is None
+
+
+@pytest.mark.parametrize(("slots", "given_up"), [(1 << 15, False), (1 << 14, True)])
+def test_a_table_of_texts_in_which_the_search_for_one_never_ends_is_given_up(
+    slots: int, given_up: bool
+) -> None:
+    _scan = pytest.importorskip("tb_gpudiag.trace.kineto._scan")
+    count = (1 << 14) - 1  # one slot is free, or as many as texts have
+    table = np.empty(slots, np.int32)
+    rows = (np.empty((1, count), np.int64), np.empty(count, np.uint64), np.empty(count, np.int64))
+    scanner = _scan.Scanner([(b"name", _scan.TEXT, 0)], [], *rows, np.empty(count, np.uint64), table)
+    events = ",".join(f'{{"name":"kernel number {number}"}}' for number in range(count))
+    assert (scanner.scan(f"[{events}]".encode()) == _scan.GIVEN_UP) == given_up
 
 
 def test_deep_nesting_is_given_up_without_recursion() -> None:
