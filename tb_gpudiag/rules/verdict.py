@@ -22,6 +22,7 @@ from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.first_fix import first_fix_sentence
 from tb_gpudiag.rules.shared.leak import leak_sentences
+from tb_gpudiag.rules.shared.left_out import leads, left_out_sentences
 from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
 from tb_gpudiag.rules.shared.no_gpu_activity import no_gpu_sentence
@@ -39,9 +40,6 @@ MOSTLY_COMPUTING = 0.5
 
 # A smaller part is not worth calling a limiter: removing it would hardly be noticed.
 LEAST_SHARE = 0.10
-
-# If more than half as much is left out of the step window as is in it, that is the first thing to know.
-LEADS_SHARE = 0.5
 
 _ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
 
@@ -209,9 +207,8 @@ def _gpu(
         said = f"{said} {slowed_sentence(lead)} {MEASURE}"
     if parts.lost_ns >= LEAST_SHARE * window_ns:
         start += f" {_LOST.format(share(parts.lost_ns, window_ns))}"
-    left_out = _left_out(steady, inferred=inferred)
-    first = steady.before_ns + steady.after_ns >= LEADS_SHARE * window_ns
-    sentences = [*left_out, start, said] if first else [start, said, *left_out]
+    left_out = left_out_sentences(steady, inferred=inferred)
+    sentences = [*left_out, start, said] if leads(steady) else [start, said, *left_out]
     return Verdict(limiter, " ".join(sentences), busy)
 
 
@@ -279,26 +276,6 @@ def _noun(part: str) -> str:
     """A key of WindowParts.by_limiter inside a sentence."""
     names = {"host": "waiting for the host", "nodes": CAUSES[Cause.GRAPH.label].noun}
     return names.get(part) or LIMITERS[part].noun
-
-
-def _left_out(steady: Steady, *, inferred: bool) -> list[str]:
-    """What the step window leaves out of the recording, and why, where it is worth a sentence: the verdict is
-    about the rest."""
-    worth_ns = LEAST_SHARE * steady.window.duration_ns
-    parts = (("first", steady.before_ns), ("last", steady.after_ns))
-    said = " and ".join(f"the {which} {time_ns(ns)}" for which, ns in parts if ns >= worth_ns)
-    if not said:
-        return []
-    reasons = (
-        (steady.first_run_ns, "first-run work ({} idle)"),
-        (steady.unrecorded_ns, "the GPU may have been running work from before the recording ({})"),
-        (steady.earlier_ns, "the GPU was still running work from before these steps ({})"),
-    )
-    least_ns = LEAST_SHARE * (steady.before_ns + steady.after_ns)
-    told = [text.format(time_ns(ns)) for ns, text in reasons if ns >= least_ns]
-    rest = "they are outside of the inferred steps" if inferred else "steps that took longer than the others"
-    reason = ", and ".join(told) or rest
-    return [f"{said[0].upper()}{said[1:]} of the recording are left out: {reason}."]
 
 
 def _host_limiter(parts: WindowParts, ranked: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ class Steady:
 
     recorded: of which it is the steady part: all marked steps, or the whole recording.
     borders_ns: of the steps, see borders.step_borders; they begin and end with the window. Shape (k + 1,).
-    first: how many steps there are before those in the window; left_out: before and after.
+    first: how many steps there are before those in the window.
     first_run_ns, unrecorded_ns: idle time of these causes outside of the window. earlier_ns: how long the GPU
     was seen to run work from before all steps, while the host ran the first one.
     mostly: there is no steady part, and most of the window is idle time of this cause.
@@ -48,7 +48,6 @@ class Steady:
     steps: Steps
     borders_ns: Int64
     first: int = 0
-    left_out: int = 0
     first_run_ns: int = 0
     unrecorded_ns: int = 0
     earlier_ns: int = 0
@@ -105,7 +104,6 @@ def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, busy_until: i
         steps=steps.take(inside),
         borders_ns=borders_ns[first : after + 1] if len(steps) else borders_ns,
         first=first,
-        left_out=len(steps) - len(steps.take(inside)),
         first_run_ns=_outside(ledger, recorded, window, Cause.INITIALIZATION),
         unrecorded_ns=_outside(ledger, recorded, window, Cause.UNRECORDED),
     )
