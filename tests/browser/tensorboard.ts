@@ -85,7 +85,7 @@ for run in map(Path, sys.argv[1:]):
         report, digest = digest_file(only_trace(str(path)))
         steps = compared_steps(digest)
         events = run / "gpudiag" / report.trace.worker / "events.out.tfevents.1700000000.host.1"
-        append_to(str(events), record_of(report, steps), figures_of(report, steps), step)
+        append_to(str(events), record_of(report, steps), figures_of(report), step)
         path.unlink()
 `;
   execFileSync(PYTHON, ["-c", script, ...runs.map((run) => join(logdir, run))], { cwd: PROJECT });
