@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
@@ -95,6 +95,10 @@ def diagnose_job(paths: Sequence[str]) -> HelperAnswer:
     return HelperAnswer(True, text, _is_worth_a_look(report.findings))
 
 
+# The rule on credentials: a log says them whatever else it says.
+SECRETS: Final = "GD907"
+
+
 def _two_lines(name: str, sentence: str, findings: Sequence[pb.Finding]) -> str:
     # With plain spaces, because people search logs.
     return f"{name}: {sentence}\n{_findings_line(findings)}".replace(NO_BREAK, " ")
@@ -110,6 +114,8 @@ def _findings_line(all_findings: Sequence[pb.Finding]) -> str:
         line += f"; a fix saves up to {share(first.saving.high_share)}"
     if len(findings) > 1:
         line += f"; and {count(len(findings) - 1, 'more finding', 'more findings')}"
+    if any(finding.rule == SECRETS for finding in findings[1:]):  # whoever can read the folder has them
+        line += f", {SECRETS} among them: it contains credentials"
     return f"{line}."
 
 

@@ -97,6 +97,21 @@ def test_each_recording_is_diagnosed_and_logged_in_two_lines(
 
 
 @pytest.mark.usefixtures("diagnosed_in_process")
+def test_a_log_says_that_a_recording_contains_credentials(
+    tmp_path: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = b"hf_" + b"a1B2" * 8
+    profiler.content = b'{"env": {"HF_TOKEN": "%s"}, ' % token + profiler.content.lstrip()[1:]
+    got = Diagnosed()
+    with handler(tmp_path / "log", on_diagnosis=got) as made:
+        made(profiler)
+        got.expect(1)
+    (message,) = messages(caplog)
+    assert "GD907 among them: it contains credentials." in message
+    assert token.decode() not in message
+
+
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_compressed_recordings_with_a_worker_name(tmp_path: Path, profiler: FakeProfiler) -> None:
     got = Diagnosed()
     with handler(tmp_path / "log", worker_name="rank0", use_gzip=True, on_diagnosis=got) as made:
