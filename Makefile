@@ -160,17 +160,35 @@ bench: .make/venv
 truth: .make/venv .make/torch-for-tests
 	$(BIN)/python -m tests.truth build/truth
 
-# Each target for a while: make fuzz FUZZ_S=600. Failures are in build/fuzz.
+# Each target for a while: make fuzz FUZZ_S=600. Failures are in build/fuzz. With SANITIZE=1 (Linux, gcc), the compiled
+# modules check each access to memory, and no coverage leads the fuzzer.
 
 FUZZ_S ?= 60
+FUZZ_TARGETS := read trace pickled snapshot timeline digest request
+SANITIZER := -fsanitize=address,undefined
+SANITIZED := build/sanitized
 
 .make/fuzz: .make/venv
 	$(PIP) atheris
 	@touch $@
 
+ifdef SANITIZE
+fuzz: $(SANITIZED)/built
+	cd $(SANITIZED) && for target in $(FUZZ_TARGETS); do PYTHONPATH=. LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+		$(CURDIR)/$(BIN)/python -m tests.fuzz $$target --blind --seconds $(FUZZ_S) || exit 1; done
+else
 fuzz: .make/fuzz
-	for target in read trace pickled snapshot timeline digest request; do \
-		$(BIN)/python -m tests.fuzz $$target --seconds $(FUZZ_S) || exit 1; done
+	for target in $(FUZZ_TARGETS); do $(BIN)/python -m tests.fuzz $$target --seconds $(FUZZ_S) || exit 1; done
+endif
+
+$(SANITIZED)/built: .make/venv $(shell find tb_gpudiag -name '*.py' -o -name '*.pyx')
+	@rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	@cp -r tb_gpudiag setup.py pyproject.toml README.md LICENSE $(SANITIZED) && ln -s ../../tests $(SANITIZED)/tests
+	@find $(SANITIZED) -name '*.so' -delete
+	cd $(SANITIZED) && CFLAGS="$(SANITIZER) -g -fno-omit-frame-pointer" LDFLAGS="$(SANITIZER)" \
+		$(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
 
 SOAK_S ?= 1800
 
