@@ -58,9 +58,11 @@ def state_of(memory: DeviceMemory) -> FloorState | None:
     state = floor_state(memory)
     if not repeats(memory):
         return "unclear" if state == "rising" else state
-    if state is not None and memory.trend is not None and memory.trend.steps >= FEWEST_STEPS:
-        return "rising" if _keeps_in_most_steps(memory) else state
-    return state
+    trend = memory.trend
+    if state is None or trend is None or trend.steps < FEWEST_STEPS or not _keeps_in_most_steps(memory):
+        return state
+    # Windows of time that keep more and more while the floor falls are phases of one pass.
+    return "rising" if trend.unit == "step" or trend.per_unit > 0 else state
 
 
 def repeats(memory: DeviceMemory) -> bool:

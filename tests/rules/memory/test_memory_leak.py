@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.memory_leak import RULE
 from tb_gpudiag.rules.rule import CannotTell, Clear, RuleAnswer, Severity
-from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
+from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP, state_of
 from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
@@ -202,6 +203,10 @@ def test_steps_that_are_not_marked_are_inferred(tmp_path: Path) -> None:
 
 
 def _one_long_step(line: str, folder: Path, *, operator: str = "aten::relu") -> RuleAnswer:
+    return RULE.check(_facts_of_one_long_step(line, folder, operator))
+
+
+def _facts_of_one_long_step(line: str, folder: Path, operator: str = "aten::relu") -> Facts:
     """A sawtooth that rises for 64 ms and repeats nothing: this line keeps 64 tensors of 1 MiB."""
     trace, draw = TraceBuilder(), random.Random(3)
     main = trace.thread()
@@ -223,7 +228,7 @@ def _one_long_step(line: str, folder: Path, *, operator: str = "aten::relu") -> 
         main.frame(line, at=at + 500, us=100)
         main.op(operator, at=at + 510, us=50)
         main.alloc(MIB, at=at + 520)
-    return RULE.check(facts_of(trace, folder))
+    return facts_of(trace, folder)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +242,17 @@ def test_what_one_forward_or_backward_pass_keeps_is_no_leak(line: str, operator:
     answer = _one_long_step(line, tmp_path, operator=operator)
     assert isinstance(answer, CannotTell)
     assert "three repetitions" in answer.reason
+
+
+def test_without_steps_a_falling_floor_is_no_leak(tmp_path: Path) -> None:
+    """Whatever a line keeps: windows of time are phases of one pass."""
+    (memory,) = _facts_of_one_long_step("serve.py(9): remember", tmp_path).memory
+    trend = memory.trend
+    assert state_of(memory) == "rising"
+    assert trend is not None
+    falling = replace(trend, per_unit=-trend.per_unit, low=-2 * trend.high, high=2 * trend.high)
+    vars(memory)["trend"] = falling  # computed once
+    assert state_of(memory) != "rising"
 
 
 def test_without_steps_growth_is_what_was_seen_and_no_rate(tmp_path: Path) -> None:
