@@ -164,9 +164,10 @@ def sample(pid: int) -> dict[str, float]:
 
 
 def visit(tensorboard: TensorBoard, found: Soaked, stop: threading.Event, number: int) -> None:
-    """Ask as an open page does: the list, then the parts of some trace."""
+    """Ask as an open page does: the list, then the parts of some trace, its report first."""
     draw = random.Random(number)
-    ids = ["0" * 20]
+    ids = _listed(_ask(tensorboard, "traces", found))
+    _ask(tensorboard, f"report?id={draw.choice(ids)}", found)
     while not stop.is_set():
         id_ = draw.choice(ids)
         start_us = draw.uniform(-1e3, 2e4)
@@ -187,9 +188,15 @@ def visit(tensorboard: TensorBoard, found: Soaked, stop: threading.Event, number
             ]
         )
         body = _ask(tensorboard, route, found)
-        if route == "traces" and isinstance(body, dict) and body.get("traces"):
-            ids = [trace["id"] for trace in body["traces"]]
+        if route == "traces":
+            ids = _listed(body)
         stop.wait(draw.uniform(0, 0.1))
+
+
+def _listed(body: Any) -> list[str]:
+    """Return the ids of a list of traces; where there are none, one that was never listed."""
+    traces = body.get("traces", []) if isinstance(body, dict) else []
+    return [trace["id"] for trace in traces] or ["0" * 20]
 
 
 def _ask(tensorboard: TensorBoard, route: str, found: Soaked) -> Any:
