@@ -59,9 +59,9 @@ class AnalysisLimit:
         self._watched = True
         timer = threading.Timer(self._time_limit_s, self._tell_time)
         timer.daemon = True
-        if self._works:
-            timer.start()
         try:
+            if self._works:
+                timer.start()
             yield
         except _TooLate:
             raise out_of_time(self._time_limit_s, where) from None
