@@ -175,7 +175,7 @@ SANITIZED := build/sanitized
 ifdef SANITIZE
 fuzz: $(SANITIZED)/built
 	cd $(SANITIZED) && for target in $(FUZZ_TARGETS); do PYTHONPATH=. LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
-		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+		GPUDIAG_MEMORY_LIMIT_MB=100000000 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 		$(CURDIR)/$(BIN)/python -m tests.fuzz $$target --blind --seconds $(FUZZ_S) || exit 1; done
 else
 fuzz: .make/fuzz
