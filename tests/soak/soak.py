@@ -101,6 +101,8 @@ def _soak(folder: Path, log: Path, store: Store | None, seconds: float, seed: in
     count = 2 if small else PAGES
     pages = [threading.Thread(target=visit, args=(tensorboard, found, stop, n)) for n in range(count)]
     try:
+        disturbers[0].record()
+        eventually(partial(_answers_a_report, tensorboard, found), "a report is asked for")
         for page in pages:
             page.start()
         every_s = SMALL_CHANGE_EVERY_S if small else CHANGE_EVERY_S
@@ -164,10 +166,9 @@ def sample(pid: int) -> dict[str, float]:
 
 
 def visit(tensorboard: TensorBoard, found: Soaked, stop: threading.Event, number: int) -> None:
-    """Ask as an open page does: the list, then the parts of some trace, its report first."""
+    """Ask as an open page does: the list, then the parts of some trace."""
     draw = random.Random(number)
     ids = _listed(_ask(tensorboard, "traces", found))
-    _ask(tensorboard, f"report?id={draw.choice(ids)}", found)
     while not stop.is_set():
         id_ = draw.choice(ids)
         start_us = draw.uniform(-1e3, 2e4)
@@ -191,6 +192,12 @@ def visit(tensorboard: TensorBoard, found: Soaked, stop: threading.Event, number
         if route == "traces":
             ids = _listed(body)
         stop.wait(draw.uniform(0, 0.1))
+
+
+def _answers_a_report(tensorboard: TensorBoard, found: Soaked) -> bool:
+    """Ask for a report before anything is disturbed, while what is listed still is there."""
+    _ask(tensorboard, f"report?id={_listed(_ask(tensorboard, 'traces', found))[0]}", found)
+    return found.answers["report 200"] > 0
 
 
 def _listed(body: Any) -> list[str]:
