@@ -26,7 +26,7 @@ from tb_gpudiag.facts.core.intervals import Window, merged
 from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
 from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.links import Links, find_links
-from tb_gpudiag.facts.core.loader_start import loader_starts
+from tb_gpudiag.facts.core.loader_start import LoaderStarts, find_loader_starts
 from tb_gpudiag.facts.core.lost_work import LostWork, find_lost_work, without_lost_ends
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.core.recording import (
@@ -59,6 +59,7 @@ from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device,
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
+from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
@@ -154,9 +155,13 @@ class Facts:
     @cached_property
     def host_time(self) -> HostTime:
         found = first_run(self.host, self.work, self.all_steps, self.trace.memory)
-        loading = loader_starts(self.host, self.work, self.main_thread)
-        once = FirstRun(found, loading)
+        once = FirstRun(found, self.loader_starts)
         return HostTime(self.host, self.work, self.main_thread, once, self.captures)
+
+    @cached_property
+    def loader_starts(self) -> LoaderStarts:
+        """When the main thread started a loader."""
+        return find_loader_starts(self.host, self.work, self.main_thread)
 
     @cached_property
     def captures(self) -> Captures:
@@ -408,6 +413,11 @@ class Facts:
         return in_small_operators(self.host)
 
     @cached_property
+    def interruptions(self) -> Interruptions:
+        """Operators that the operating system interrupted."""
+        return find_interruptions(self.host, on_cpu=self.device is None)
+
+    @cached_property
     def without_gradients(self) -> Bool:
         """Mask of the events that run while gradients are off, beside the training, shape (n,)."""
         return without_gradients(self.host)
@@ -436,7 +446,8 @@ class Facts:
 
     @cached_property
     def host_tasks(self) -> HostTasks:
-        return find_host_tasks(self.host, self.work.launch[self.work.linked])
+        launches = self.calls.of(LAUNCH_CALL) if self.work.linked.any() else np.zeros(0, np.int64)
+        return find_host_tasks(self.host, launches)
 
     @cached_property
     def replay(self) -> Replay:

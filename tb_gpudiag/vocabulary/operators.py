@@ -114,6 +114,20 @@ FOR_MANY_TENSORS = any_of(r"aten::_(foreach|fused)_\w+")
 BATCH_NORM = any_of(r"aten::batch_norm")
 ACTIVE_DROPOUT = any_of(r"aten::(_fused|native)_dropout")
 
+# Operators that may wait for a GPU, for memory or for another thread.
+WAITS_OR_COPIES = any_of(
+    r"aten::(item|_local_scalar_dense|equal|is_nonzero|nonzero\w*|to|_to_copy|copy_|clone|cuda|pin_memory)",
+    r"aten::_?(cat|stack|pin_memory|unique\w*|foreach_copy_)",
+    r"(nccl|rccl|xccl|gloo|mpi|ucc|c10d)\b.*|record_param_comms",
+    r"autograd::engine::.*|\w+Backward\d*|CompiledFunction\w*|triton_\w+",
+    flags=re.S,
+)
+# Operators that make another view of a tensor, or look at it.
+COMPUTES_NOTHING = any_of(
+    r"aten::(view|_unsafe_view|t|transpose|permute|as_strided|expand|expand_as|select|slice|narrow|split\w*)",
+    r"aten::(squeeze|unsqueeze|detach|alias|unbind|chunk|movedim|result_type|lift_fresh|is_same_size)_?",
+)
+
 # Operators that only get memory, for the operator that called them.
 GETS_MEMORY = any_of(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")
 # Operators that make a tensor from nothing, or from numbers. Autograd does not see them.

@@ -8,8 +8,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, coverage, union
+from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.loader_start import LoaderStarts
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events, MemoryEvents
@@ -45,10 +46,10 @@ FEWEST_LATER = 2
 @dataclass(frozen=True)
 class FirstRun:
     """One-off work. events: mask of host events that are first-run work or happen inside it, shape (n,).
-    loading: when the main thread started a loader (see loader_start.py)."""
+    loader: when the main thread started a loader."""
 
     events: Bool
-    loading: Intervals = EMPTY
+    loader: LoaderStarts
 
 
 def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Bool:

@@ -63,7 +63,7 @@ class HostTime:
         self.first_run = once.events
         self._cause[once.events] = Cause.INITIALIZATION
         self._loading = Cause.INITIALIZATION if once.events.any() else Cause.COMPILE
-        self._loader_starts = once.loading
+        self._loader = once.loader
         self._captures = captures
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
@@ -81,7 +81,8 @@ class HostTime:
                 continue
             spans = CauseSpans.join([spans.take(~asks), self._handed_to(spans.take(asks), other)])
         spans = self._settle(spans)
-        return repaint(spans, self._loader_starts, Cause.INITIALIZATION, spans.thread == self.main)
+        spans = repaint(spans, self._loader.once, Cause.INITIALIZATION, spans.thread == self.main)
+        return repaint(spans, self._loader.in_steps, Cause.INPUT, spans.thread == self.main)
 
     def main_thread_spans(self, window: Window) -> CauseSpans:
         """Return what the main thread did in the window: spans in order of time that cover it exactly; none

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
@@ -23,8 +25,23 @@ LEAST_NS = 1_000_000
 HABIT = 0.5
 
 
-def loader_starts(host: Host, work: Work, main: int) -> Intervals:
-    """Find when the main thread started a loader and waited for its first batch, longer than for others.
+@dataclass(frozen=True)
+class LoaderStarts:
+    """When the main thread started a loader.
+
+    once: the starts of epochs, until their first batch came, as far as that took longer than for others.
+    in_steps: of a job that starts a loader for every second batch or more often, from each start to the
+    fetch.
+    fresh: the fetches whose loader was started for them (event indices).
+    """
+
+    once: Intervals = EMPTY
+    in_steps: Intervals = EMPTY
+    fresh: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
+    """Find when the main thread started a loader and waited for its first batch.
 
     An iterator of torch draws a seed (`empty`, `random_`, `item`), starts its workers, which no event shows,
     and waits for the first batch. What it does in each step is no start of an epoch.
@@ -34,20 +51,22 @@ def loader_starts(host: Host, work: Work, main: int) -> Intervals:
     fetches = host.loads(Window(far.min, far.max))
     fetches = fetches[events.thread[fetches] == main]
     if not len(fetches):
-        return EMPTY
+        return LoaderStarts()
     fetches = fetches[np.argsort(events.start_ns[fetches], kind="stable")]
     start, end = events.start_ns[fetches], events.end_ns[fetches]
     begins, fresh = _begins(host, work, main, start, end)
     length = end - start
     if not fresh[0] and len(fetches) > 2 and length[0] >= TIMES_USUAL * length[1:].max():
         fresh[0] = True  # no event shows how it began
-    if not fresh.any() or (fresh.sum() > 1 and fresh.sum() >= HABIT * len(fresh)):
-        return EMPTY
+    if fresh.sum() > 1 and fresh.sum() >= HABIT * len(fresh):
+        return LoaderStarts(EMPTY, union(begins[fresh], start[fresh]), fetches[fresh])
+    if not fresh.any():
+        return LoaderStarts()
     usual_ns = int(np.median(length[~fresh])) if not fresh.all() else 0
     single = match(events, torch_frames.SINGLE_PROCESS)[fetches] & fresh.all()
     until = np.where(single, start, end - np.minimum(usual_ns, length))
     once = fresh & (until - begins >= np.maximum(LEAST_NS, (TIMES_USUAL - 1) * usual_ns))
-    return union(begins[once], until[once])
+    return LoaderStarts(union(begins[once], until[once]), EMPTY, fetches[fresh])
 
 
 def _begins(host: Host, work: Work, main: int, start: Int64, end: Int64) -> tuple[Int64, Bool]:

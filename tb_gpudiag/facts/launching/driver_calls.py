@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match, match_some
@@ -22,11 +23,16 @@ class DriverCalls:
     def __init__(self, events: Events) -> None:
         self._events = events
 
+    def of(self, name: re.Pattern[str]) -> Int64:
+        """Return the calls with matching names: event indices."""
+        calls = self._events.where(*CALL_CATEGORIES)
+        found: Int64 = calls[match_some(self._events, name, calls)]
+        return found
+
     def count_by_name(self, name: re.Pattern[str], window: Window | None = None) -> list[tuple[str, int]]:
         """Count calls with matching names, in the window if one is given: (name, calls), most calls first."""
         events = self._events
-        calls = events.where(*CALL_CATEGORIES)
-        calls = calls[match_some(events, name, calls)]
+        calls = self.of(name)
         if window is not None:
             starts = events.start_ns[calls]
             calls = calls[window.contains(starts)]

@@ -10,9 +10,9 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.matching import kind_by_name, match
+from tb_gpudiag.facts.core.loader_start import LoaderStarts
+from tb_gpudiag.facts.core.matching import kind_by_name
 from tb_gpudiag.vocabulary import operators, torch_frames
-from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 
 
@@ -58,7 +58,7 @@ class Batches:
 
     start_ns: Int64
     end_ns: Int64
-    fresh: Bool  # the first one of a new iterator, as far as stacks show it
+    fresh: Bool  # the first one of a new iterator, as far as the trace shows it
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -68,14 +68,10 @@ class Batches:
         return self.end_ns - self.start_ns
 
 
-def batches(host: Host, window: Window) -> Batches:
+def batches(host: Host, starts: LoaderStarts, window: Window) -> Batches:
     """Find the batches whose fetching began in the window."""
     events, loads = host.events, host.loads(window)
-    start, end = events.start_ns[loads], events.end_ns[loads]
-    frames = events.category == Category.PYTHON_FUNCTION
-    made = np.sort(events.start_ns[match(events, torch_frames.LOADER_START) & frames])
-    before = np.r_[np.iinfo(np.int64).min, start[:-1]][: len(start)]
-    return Batches(start, end, np.searchsorted(made, end) > np.searchsorted(made, before, side="right"))
+    return Batches(events.start_ns[loads], events.end_ns[loads], np.isin(loads, starts.fresh))
 
 
 def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int]:

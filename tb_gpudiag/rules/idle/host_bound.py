@@ -45,6 +45,7 @@ from tb_gpudiag.rules.shared.lost_time import (
     removing,
     unseen,
 )
+from tb_gpudiag.rules.shared.oversubscribed import oversubscribed_sentence
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
@@ -166,8 +167,11 @@ def _task_finding(
             ),
             Evidence("Calls", number(calls, "call"), per_step(calls, len(facts.steps))),
         ],
-        # Users do not edit the library, so the place is the function that calls it.
-        places=places(facts.host, tasks.caller(event), lost.length_ns[chosen]),
+        # Users do not edit the library, so the place is the function that calls it. Their own code calls the
+        # operator that makes a random tensor.
+        places=places(facts.host, tasks.call[event], lost.length_ns[chosen], by_operator=True)
+        if kind is HostTask.RANDOM
+        else places(facts.host, tasks.caller(event), lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
     )
@@ -210,13 +214,14 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     on_host = subtract(_host_work(facts.main_thread_spans), reported)
     advice, stacks = launch_advice(facts, lost, chosen), facts.recorded.stacks
     found = places(facts.host, lost.event[chosen], lost.length_ns[chosen])
+    crowded = oversubscribed_sentence(facts.interruptions)
     subject = "Python keeps" if python_ns * 2 >= cost_ns else "Slow CPU operators keep"
     at = f" Most of this time is in {found[0].function} ({found[0].file})." if found and found[0].file else ""
     no_stacks = "" if stacks else " The trace has no Python stacks, so the functions are unknown."
     general = Finding(
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="The GPU has finished its work while the host is still busy with its own, before the next "
-        f"launch.{at}{no_stacks}",
+        f"launch.{at}{no_stacks}" + (f" {crowded}" if crowded and facts.job.loader else ""),
         fix=_fix(advice, launching=launching, stacks=stacks),
         cost_ns=cost_ns,
         evidence=[

@@ -26,6 +26,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
+from tb_gpudiag.rules.shared.oversubscribed import oversubscribed_sentence
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
@@ -99,20 +100,28 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     cost_ns, steps = lost.total_ns(chosen), len(facts.steps)
     event, length_ns = lost.event[chosen], lost.length_ns[chosen]
-    fetched, tasks = batches(facts.host, facts.host_window), facts.host_tasks.time_ns(event, length_ns)
+    fetched = batches(facts.host, facts.loader_starts, facts.host_window)
+    tasks = facts.host_tasks.time_ns(event, length_ns)
     kind, parts = loader_kind(facts.host), load_parts(facts.host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
     anew = _fresh_batches(fetched)
+    crowded = oversubscribed_sentence(facts.interruptions) if kind == MULTI_PROCESS_ITERATOR else ""
     mostly_tokenizing = tasks.get(HostTask.TOKENIZING, 0) >= MOSTLY * cost_ns
     return Finding(
         title=lost.sentence("Data loading", cost_ns),
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable."
-        + (" Most batches come from an iterator of their own, so nothing is loaded ahead." if anew else ""),
+        + (" Most batches come from an iterator of their own, so nothing is loaded ahead." if anew else "")
+        + (f" {crowded}" if crowded else ""),
         fix=host_task_fix(HostTask.TOKENIZING, facts.job)
         if mostly_tokenizing
         else _fix(
-            kind, pipeline=facts.job.pipeline, receiving=receiving, anew=anew, gpu=lost.device != NO_DEVICE
+            kind,
+            pipeline=facts.job.pipeline,
+            receiving=receiving,
+            anew=anew,
+            crowded=bool(crowded),
+            gpu=lost.device != NO_DEVICE,
         ),
         cost_ns=cost_ns,
         evidence=[
@@ -135,7 +144,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         places=places(facts.host, event, length_ns),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=_removable(facts, fetched, workers=kind == MULTI_PROCESS_ITERATOR),
+        removable=_removable(facts, fetched, workers=kind == MULTI_PROCESS_ITERATOR, crowded=bool(crowded)),
     )
 
 
@@ -155,12 +164,18 @@ def _fresh_batches(fetched: Batches) -> bool:
     return len(fetched) >= FEWEST_FRESH and 2 * int(fetched.fresh.sum()) > len(fetched)
 
 
-def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, gpu: bool) -> Fix:
-    """anew: most batches come from a new iterator. gpu: the batches go to a GPU."""
+def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, crowded: bool, gpu: bool) -> Fix:
+    """anew: most batches come from a new iterator. crowded: workers may want more cores than there are. gpu:
+    the batches go to a GPU."""
     if pipeline:
         return PIPELINE_FIX
     if anew:
-        return Fix("Make one iterator per epoch, and let its workers load ahead.", CODE["one_iterator"], _URL)
+        text = "Make one iterator per epoch, with persistent workers that load ahead."
+        return Fix(text, CODE["one_iterator"], _URL)
+    if crowded:
+        text = "Make each item cheaper to load, and try fewer workers: cores may be short."
+        code = CODE["fewer_workers"]
+        return Fix(text, code if gpu else code.replace(_PINNED, ""), _URL)
     if kind in {"", SINGLE_PROCESS_ITERATOR}:
         text, code = "Load batches ahead of time, in worker processes.", CODE["workers"]
         return Fix(text, f"{code}\n{CODE['to_gpu']}" if gpu else code.replace(_PINNED, ""), _URL)
@@ -171,7 +186,8 @@ def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, gpu: bool) -
     if not gpu:
         text = "Make each item cheaper to load. More workers help only if CPU cores are free."
         return Fix(text, CODE["more_workers"].replace(_PINNED, ""), _URL)
-    return Fix("Give the loader more workers, or make each item cheaper to load.", CODE["more_workers"], _URL)
+    text = "Give the loader more workers if there are CPU cores for them, or make each item cheaper to load."
+    return Fix(text, CODE["more_workers"], _URL)
 
 
 def _slow_first(fetch_ns: Int64) -> list[Evidence]:
@@ -184,13 +200,14 @@ def _slow_first(fetch_ns: Int64) -> list[Evidence]:
     return [Evidence("First batch", duration(first), (duration(others, "median of the others"),))]
 
 
-def _removable(facts: Facts, fetched: Batches, *, workers: bool) -> Removable:
+def _removable(facts: Facts, fetched: Batches, *, workers: bool, crowded: bool) -> Removable:
     """Return what faster loading removes, at least and at most.
 
     At least, each batch is still handed over and pinned, the first batch of each new iterator cannot be
     loaded ahead, and the workers slow the main thread down. At most, all loading vanishes.
 
-    workers: worker processes load the batches already. Then more of them remove at least half of the wait.
+    workers: worker processes load the batches already. Then more of them remove at least half of the wait,
+    unless it is crowded: there may be no cores for them.
     """
     main_thread = facts.main_thread_spans
     loading = host_time(main_thread, Cause.INPUT)
@@ -199,6 +216,8 @@ def _removable(facts: Facts, fetched: Batches, *, workers: bool) -> Removable:
     ahead = subtract(loading, union(fetched.start_ns, kept_until))
     ahead = subtract(ahead, _pinning(facts.host, main_thread))
     others = host_time(main_thread, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)
+    if crowded:
+        return Removable(None, Removal(loading))
     share = MORE_WORKERS if workers else 1.0
     return Removable(Removal(ahead, share, slowed=others, slower=SLOWER_HOST), Removal(loading))
 

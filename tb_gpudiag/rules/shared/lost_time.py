@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
 from tb_gpudiag.facts.replay.replay import Removal
+from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable, place_at
 from tb_gpudiag.wording.format import share
 
@@ -61,6 +62,7 @@ class Lost:
     gap_ns: Int64
     trigger: UInt8
     launch: Int64  # launch of the work that ended the gap, or NONE
+    making: Bool  # the host makes a random tensor for the GPU: no launch is on its way
 
     @property
     def length_ns(self) -> Int64:
@@ -80,7 +82,7 @@ class Lost:
     @property
     def issuing(self) -> Bool:
         """Mask of the segments on the way to a launch in short launch gaps, shape (s,)."""
-        return self.of(*ISSUING) & self.in_short_dry_gaps
+        return self.of(*ISSUING) & self.in_short_dry_gaps & ~self.making
 
     def total_ns(self, chosen: Bool) -> int:
         return int(self.length_ns[chosen].sum())
@@ -137,6 +139,7 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
             gap_ns=zero + window.duration_ns,
             trigger=np.zeros_like(spans.cause),
             launch=none,
+            making=_making(facts, spans.event),
         )
     ledger, gaps = device.ledger, device.ledger.gaps
     free = complement(claimed.get(device.id, EMPTY), window.start_ns, window.end_ns)
@@ -157,7 +160,14 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
         gap_ns=(gaps.end_ns - gaps.start_ns)[gap],
         trigger=gaps.trigger[gap],
         launch=gaps.launch[gap],
+        making=_making(facts, ledger.event[segment]),
     )
+
+
+def _making(facts: Facts, event: Int64) -> Bool:
+    """Mask of time in which the host makes random tensors, shape of `event`, which may be NONE."""
+    found: Bool = facts.host_tasks.of(event) == HostTask.RANDOM
+    return found
 
 
 def unseen(lost: Lost, facts: Facts) -> Bool:

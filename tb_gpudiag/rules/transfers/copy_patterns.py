@@ -63,7 +63,9 @@ def _round_trips(facts: Facts, there: Bool, claimed: Claimed) -> Finding | None:
     transfers, window, device = facts.transfers, facts.window, facts.gpu
     if int((there & transfers.to_host & (transfers.bytes >= LEAST_BYTES)).sum()) < LEAST_ROUND_TRIPS:
         return None
-    borders = np.r_[facts.steps.start_ns, batches(facts.host, facts.host_window).start_ns]
+    borders = np.r_[
+        facts.steps.start_ns, batches(facts.host, facts.loader_starts, facts.host_window).start_ns
+    ]
     out, back = round_trips(transfers, there, borders, LEAST_BYTES)
     if len(out) < LEAST_ROUND_TRIPS:
         return None

@@ -78,6 +78,14 @@ def test_random_tensors_of_the_host_are_a_task_of_a_job_with_a_gpu() -> None:
     assert kinds == [HostTask.RANDOM, HostTask.RANDOM, NONE, NONE, HostTask.RANDOM]
 
 
+def test_a_random_tensor_of_the_gpu_whose_kernel_was_lost_is_not_the_hosts() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::randn", at=0, us=50).call("cudaLaunchKernel", at=10, us=5)
+    main.launch("gemm", at=60, us=5, runs_at=80, runs_us=5)
+    assert list(_kinds(trace, "aten::")) == [NONE]
+
+
 def test_a_job_without_a_gpu_makes_its_random_tensors_where_they_are_needed() -> None:
     trace = TraceBuilder()
     trace.thread().op("aten::randn", at=0, us=50)

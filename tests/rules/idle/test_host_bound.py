@@ -189,7 +189,7 @@ def test_a_host_task_has_its_own_fix_and_names_the_line_that_calls_it(
     [
         ("", "use_fast"),
         ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "DataLoader(dataset"),
-        ("transformers/pipelines/base.py(1120): __call__", "pipe(dataset, num_workers=8"),
+        ("transformers/pipelines/base.py(1120): __call__", "pipe(dataset, num_workers="),
     ],
 )
 def test_the_fix_fits_what_feeds_the_job(feeds: str, code: str, tmp_path: Path) -> None:
@@ -287,3 +287,20 @@ def test_long_host_work_is_not_compiled(us: float, compiles: bool, tmp_path: Pat
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert ("torch.compile" in found.fix.code) == compiles
     assert ("torch.compile" in found.fix.text) == compiles
+
+
+def test_random_tensors_of_the_cpu_are_named_without_stacks(tmp_path: Path) -> None:
+    """What stands in for data is made on the CPU and sent over, step by step."""
+
+    def make_and_send(main: HostThread, at: float, us: float) -> None:
+        main.op("aten::randn", at=at, us=us - 30).op("aten::normal_", at=at + 5, us=us - 40)
+        main.op("aten::to", at=at + us - 20, us=15)
+
+    trace = one_gap(make_and_send, 400)
+    trace.recording.host = [span for span in trace.recording.host if span.kind != "frame"]
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert "Making random tensors on the CPU" in found.title
+    assert 'device="cuda"' in found.fix.code
+    assert found.places[0].operator == "aten::randn"
+    assert find_verdict(facts).limiter == "input"

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.rules.idle.input_pipeline import RULE
+from tb_gpudiag.rules.idle.input_pipeline import CODE, RULE
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
@@ -54,7 +55,7 @@ def test_a_pipeline_gets_its_own_arguments(tmp_path: Path) -> None:
         main.loader(at=at, us=us)
 
     found = finding(RULE.check(facts_of(one_gap(load, 60), tmp_path)))
-    assert "pipe(dataset, num_workers=8, batch_size=16)" in found.fix.code
+    assert "pipe(dataset, num_workers=len(os.sched_getaffinity(0)) - 1, batch_size=16)" in found.fix.code
     assert "DataLoader(" not in found.fix.code
 
 
@@ -237,6 +238,49 @@ def test_a_new_iterator_in_each_step_loads_nothing_ahead(tmp_path: Path) -> None
     saved = saving(found, facts)
     assert saved.low_ns == 0
     assert saved.high_ns >= 1_770_000
+
+
+def _iterator_without_stacks(main: HostThread, at: float) -> None:
+    """The seed that a loader draws for its workers, and then nothing that an event shows."""
+    main.op("aten::empty", at=at, us=3).op("aten::random_", at=at + 4, us=3)
+    main.op("aten::item", at=at + 8, us=3)
+    main.loader(at=at + 400, us=200, workers=4)
+
+
+def test_a_new_iterator_in_each_step_is_known_by_the_seed_that_it_draws(tmp_path: Path) -> None:
+    """The start of its workers counts as loading, too."""
+    found = finding(RULE.check(facts_of(_three_steps(_iterator_without_stacks), tmp_path)))
+    assert "one iterator per epoch, with persistent workers" in found.fix.text
+    assert "persistent_workers=True" in found.fix.code
+    assert found.cost_ns == pytest.approx(3 * 600_000, rel=0.02)
+
+
+@pytest.mark.parametrize(("stalls", "crowded"), [(5, True), (2, False)])
+def test_more_workers_are_no_fix_where_the_cpu_is_oversubscribed(
+    stalls: int, crowded: bool, tmp_path: Path
+) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(10):
+        at = 10_000.0 * step
+        main.step(step, at=at, us=10_000).loader(at=at, us=4_000, workers=4)
+        for i in range(20):
+            main.op("aten::relu", at=at + 4_000 + 20 * i, us=10)
+        main.op("aten::relu", at=at + 4_500, us=2_000 if step < stalls else 10)
+        main.launch("gemm", at=at + 6_600, us=5, runs_at=at + 6_610, runs_us=3_390)
+        main.sync(at=at + 6_610, us=3_389)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("5 operators that usually take 10\xa0µs took 2\xa0ms" in found.summary) == crowded
+    assert ("fewer workers" in found.fix.text) == crowded
+    assert found.removable is not None
+    assert (found.removable.least is None) == crowded
+
+
+def test_the_number_of_workers_follows_from_the_cores() -> None:
+    """The trace does not say how many cores there are."""
+    for name in ("workers", "one_iterator", "more_workers", "fewer_workers"):
+        [line] = [line for line in CODE[name].splitlines() if "num_workers=" in line]
+        assert not re.search(r"num_workers=\d", line)
 
 
 def test_the_savings_of_one_iterator_keep_the_handing_over(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""Operators that the operating system interrupted: more threads want to run than the CPU has cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import groups
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.vocabulary import operators
+from tb_gpudiag.vocabulary.recorded import Category
+
+# A thread that lost its core waits for a turn of the scheduler: one to several milliseconds.
+_STALL_NS = 1_000_000
+_MOST_STALL_NS = 50_000_000
+
+# An operator that usually takes this long computes on the CPU, and for some inputs it takes longer.
+_USUAL_NS = 50_000
+_FEWEST_CALLS = 20
+
+# Stalls come now and then. What takes long more often has another reason, such as larger inputs.
+_MOST_STALLED = 0.05
+
+# Public recordings of jobs with enough cores have up to three stalls in a second.
+FEWEST = 5
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """Operators that took far longer than such operators usually take, without calling anything.
+
+    stalls: how many. stall_ns: the median one. usual_ns: what these operators usually take, in the median.
+    """
+
+    stalls: int = 0
+    stall_ns: int = 0
+    usual_ns: int = 0
+
+    @property
+    def several(self) -> bool:
+        return self.stalls >= FEWEST
+
+
+def find_interruptions(host: Host, *, on_cpu: bool) -> Interruptions:
+    """Find them outside of data loading. on_cpu: operators compute on the CPU. Then calls of one operator are
+    compared only if their inputs have the same shapes, or if it computes nothing."""
+    events, tree = host.events, host.tree
+    some = (events.category == Category.CPU_OP) & (tree.depth >= 0) & ~host.loader
+    some &= ~(match(events, operators.WAITS_OR_COPIES) | match(events, operators.RANDOM))
+    if on_cpu:
+        some &= (events.shapes != NONE) | match(events, operators.COMPUTES_NOTHING)
+    chosen = np.flatnonzero(some)
+    if len(chosen) < _FEWEST_CALLS:
+        return Interruptions()
+    own_ns = _own_ns(host)[chosen]
+    kind, _ = groups(events.name[chosen].astype(np.int64), events.shapes[chosen].astype(np.int64))
+    usual_ns = _medians(own_ns, kind)
+    calls = np.bincount(kind)
+    stalled = (own_ns >= _STALL_NS) & (own_ns <= _MOST_STALL_NS) & (usual_ns[kind] <= _USUAL_NS)
+    stalled &= ~_first(kind) & (calls[kind] >= _FEWEST_CALLS)
+    often = np.bincount(kind, weights=stalled) > _MOST_STALLED * calls
+    stalled &= ~often[kind]
+    if not stalled.any():
+        return Interruptions()
+    stalls, usual = own_ns[stalled], usual_ns[kind[stalled]]
+    return Interruptions(len(stalls), int(np.median(stalls)), int(np.median(usual)))
+
+
+def _own_ns(host: Host) -> Int64:
+    """The time of each span without the spans inside it, shape (n,)."""
+    events, parent = host.events, host.tree.parent
+    inside = np.flatnonzero(parent != NONE)
+    own: Int64 = events.duration_ns.copy()
+    np.subtract.at(own, parent[inside], events.duration_ns[inside])
+    return own
+
+
+def _medians(values: Int64, group: Int64) -> Int64:
+    """The median value of each group."""
+    order = np.lexsort((values, group))
+    count = np.bincount(group)
+    found: Int64 = values[order][np.cumsum(count) - count + (count - 1) // 2]
+    return found
+
+
+def _first(group: Int64) -> Bool:
+    """Mask of the first entry of each group: the first call of an operator sets it up."""
+    found = np.zeros(len(group), np.bool_)
+    found[np.unique(group, return_index=True)[1]] = True
+    return found
