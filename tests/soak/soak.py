@@ -93,15 +93,14 @@ def _soak(folder: Path, log: Path, store: Store | None, seconds: float, seed: in
     pid = tensorboard.process.pid
     recorded = contents(small=small)
     most = SMALL_FILES if small else MOST_FILES
-    disturbers: list[Disturber | BucketDisturber] = [
-        Disturber(log, folder / "cache", recorded, pid, seed, most)
-    ]
+    local = Disturber(log, folder / "cache", recorded, pid, seed, most)
+    disturbers: list[Disturber | BucketDisturber] = [local]
     if store is not None:
         disturbers.append(BucketDisturber(store, recorded, seed))
     count = 2 if small else PAGES
     pages = [threading.Thread(target=visit, args=(tensorboard, found, stop, n)) for n in range(count)]
     try:
-        disturbers[0].record()
+        local.record()
         eventually(partial(_answers_a_report, tensorboard, found), "a report is asked for")
         for page in pages:
             page.start()

@@ -130,7 +130,7 @@ def test_text_does_not_break_a_line_between_a_number_and_its_unit(report: pb.Rep
 
 def test_code_of_an_earlier_finding_is_not_repeated(report: pb.Report) -> None:
     report.findings.append(report.findings[0])
-    assert to_text([report]).count("num_workers=8") == 1
+    assert to_text([report]).count("loader = DataLoader(") == 1
     assert "# same code as finding 1" in to_text([report])
 
 
