@@ -64,15 +64,15 @@ class DiagnosedFiles:
 
     def document(self) -> Document:
         """Return what text, Markdown and HTML show."""
-        from tb_gpudiag.jobs.report.job_view import directory_document
+        from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document
 
         ids = [digest.about.id for digest in self.digests]
         row_of = dict(zip(ids, self.rows, strict=True))
         in_jobs = {rank.id for job in self.jobs for rank in job.ranks}
-        rows = [job_row(job, [row_of[rank.id] for rank in job.ranks]) for job in self.jobs]
-        rows += [row for id_, row in row_of.items() if id_ not in in_jobs]
-        single = [report for id_, report in zip(ids, self.reports, strict=True) if id_ not in in_jobs]
-        return directory_document(single, self.jobs, rows)
+        found = [Diagnosed(job_row(job, [row_of[rank.id] for rank in job.ranks]), job) for job in self.jobs]
+        singles = zip(ids, self.rows, self.reports, strict=True)
+        found += [Diagnosed(row, report) for id_, row, report in singles if id_ not in in_jobs]
+        return directory_document(found)
 
     def content(self) -> Mapping[str, object] | None:
         """Return what the interactive page of a single trace needs; None without one."""
@@ -112,6 +112,7 @@ def run(arguments: Sequence[str]) -> int:
                 "github": lambda: github_annotations(result.findings()),
                 "sarif": lambda: sarif(result.findings()),
             },
+            on_one_screen=not parsed.full,
         )
     if met_a_bug:
         return DEFECT
@@ -135,6 +136,11 @@ def _parser() -> argparse.ArgumentParser:
         "directory",
     )
     add_options(parser, ("github", "sarif"))
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="text with everything; without it, text fits one screen of 40 lines",
+    )
     add_fail_on(parser)
     parser.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
     parser.add_argument(

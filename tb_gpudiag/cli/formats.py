@@ -31,11 +31,14 @@ def write(
     data: Callable[[], Mapping[str, object]],
     content: Callable[[], Mapping[str, object] | None] = lambda: None,
     more: Mapping[str, Callable[[], str]] = MappingProxyType({}),
+    *,
+    on_one_screen: bool = False,
 ) -> None:
     """Write in the format and to the place that the options name. `data` is what JSON shows.
 
     content: what an HTML file needs to be interactive, as for html.document_html.
     more: writes each format of this command alone.
+    on_one_screen: text is what fits one screen.
 
     Raises:
         Unreadable: the file cannot be written.
@@ -45,7 +48,7 @@ def write(
 
         from tb_gpudiag.report.views.text import print_document
 
-        print_document(document(), Console())
+        print_document(document(), Console(), on_one_screen=on_one_screen)
         return
     if parsed.format in more:
         text = more[parsed.format]()
@@ -56,21 +59,23 @@ def write(
 
         text = document_html(document(), content())
     else:
-        text = _rendered(document(), parsed.format)
+        text = _rendered(document(), parsed.format, on_one_screen=on_one_screen)
     if parsed.output is None:
         sys.stdout.write(text)
     else:
         write_file(Path(parsed.output), text.encode("utf-8"))
 
 
-def _rendered(document: Document, kind: str) -> str:
+def _rendered(document: Document, kind: str, *, on_one_screen: bool) -> str:
     if kind == "markdown":
         from tb_gpudiag.report.views.markdown import document_markdown
 
         return document_markdown(document)
-    from tb_gpudiag.report.views.text import document_text
+    from tb_gpudiag.report.views.text import PLAIN_WIDTH, document_text
 
-    return document_text(document)
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
+    return document_text(document, width, on_one_screen=on_one_screen)
 
 
 def has_interactive_html() -> bool:

@@ -129,6 +129,14 @@ def one_line(text: str, limit: int = NAME_LIMIT) -> str:
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
+def cut_middle(text: str, limit: int) -> str:
+    """Shorten a name to `limit` characters: names differ at their ends."""
+    if len(text) <= limit:
+        return text
+    end = (limit - 1) // 2
+    return f"{text[: limit - 1 - end]}…{text[len(text) - end :]}"
+
+
 def _visible(character: str) -> str:
     if character in "\t\n\r\v\f\u2028\u2029":
         return " "

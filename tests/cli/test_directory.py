@@ -32,16 +32,24 @@ def test_many_runs_are_a_table_worst_first(tmp_path: Path, capsys: pytest.Captur
     runs = {f"run{i}": us for i, us in enumerate((100.0, 700.0, 300.0, 500.0, 200.0))}
     assert main(["diagnose", str(write(tmp_path, runs)), "--quiet"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("5 recordings\n")
+    assert shown.startswith("5 recordings, worst first\n")
     order = [shown.index(run) for run in ("run1", "run3", "run2", "run4", "run0")]
     assert order == sorted(order)
     assert "Findings\n" not in shown
     assert "gpudiag diagnose PATH --run RUN" in shown
 
 
-def test_a_few_runs_are_shown_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", str(write(tmp_path, {"a": 300.0, "b": 500.0})), "--quiet"]) == 0
-    assert capsys.readouterr().out.count("Findings\n") == 2
+def test_a_few_runs_are_shown_in_full_if_the_user_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = str(write(tmp_path, {"a": 300.0, "b": 500.0}))
+    assert main(["diagnose", log, "--quiet", "--full"]) == 0
+    full = capsys.readouterr().out
+    assert full.count("Findings\n") == 2
+    assert main(["diagnose", log, "--quiet"]) == 0
+    short = capsys.readouterr().out
+    assert short.count("\n") <= 40 < full.count("\n")
+    assert short.count("GPU 0, Test GPU") == 1
 
 
 def test_the_ranks_of_a_job_are_one_line_and_one_report(
@@ -51,7 +59,7 @@ def test_the_ranks_of_a_job_are_one_line_and_one_report(
     write(tmp_path, {"alone": 500.0})
     assert main(["diagnose", str(tmp_path), "--quiet"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("1 job and 1 recording\n")
+    assert shown.startswith("1 job and 1 recording, worst first\n")
     assert "Job job · 4 ranks" in shown
     assert main(["diagnose", str(tmp_path), "--quiet", "--format", "json"]) == 0
     data = json.loads(capsys.readouterr().out)

@@ -84,7 +84,7 @@ def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
 def test_a_bug_exits_with_3_and_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def broken(*_: object) -> str:
+    def broken(*_: object, **__: object) -> str:
         raise KeyError("secret")
 
     monkeypatch.setattr("tb_gpudiag.report.views.text.document_text", broken)

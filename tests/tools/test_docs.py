@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from tb_gpudiag.report import report_pb2
 from tb_gpudiag.report.slices.slice_table import SLICES
 from tb_gpudiag.rules.all import RULES
 from tests.conftest import REPOSITORY
+from tests.simulator import simulate
 from tools.docs.__main__ import write
+from tools.docs.pages import run_gpudiag
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +47,27 @@ def test_the_json_page_has_every_message_and_field(pages: dict[str, str]) -> Non
         ]
 
 
-def test_output_of_commands_is_printed_when_the_site_is_built(pages: dict[str, str]) -> None:
-    assert "<!-- output:" not in "".join(pages.values())
-    assert "ERROR GD101 input_pipeline" in pages["tutorial.md"]
-    assert "\nlog/input_pipeline/simulated" in pages["tutorial.md"]
+def test_the_tutorial_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    simulate("input_pipeline").write(tmp_path / "log" / "input_pipeline")
+    printed = run_gpudiag("diagnose", "log", "--quiet")
+    page = REPOSITORY / "docs" / "tutorial.md"
+    text = page.read_text(encoding="utf-8")
+    before, fence, rest = text.partition("it prints:\n\n```\n")
+    assert fence
+    current = f"{before}{fence}{printed}```{rest.partition('```')[2]}"
+    if os.environ.get("GPUDIAG_WRITE_GOLDEN"):
+        page.write_text(current, encoding="utf-8")
+        text = current
+    assert text == current, "run this test with GPUDIAG_WRITE_GOLDEN=1"
+
+
+def test_every_link_to_a_file_leads_somewhere_in_a_checkout() -> None:
+    pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")]
+    assert len(pages) > 10
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
 def test_the_http_page_has_every_route() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.jobs.history.history_view import history_document
-from tb_gpudiag.jobs.report.job_view import job_document, run_table
+from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document, job_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.sections.trace_header import limiter
 
@@ -25,7 +25,7 @@ def test_computing_is_that_of_the_cpu_without_a_gpu(word: str, gpu: str) -> None
         report.devices.add(name=gpu)
     assert limiter(report) == word
     for shown in (
-        run_table([run]),
+        directory_document([Diagnosed(run, report)] * 2),
         job_document([pb.JobReport(ranks=[rank], verdict=pb.JobVerdict(limiter="compute"))]),
         history_document([pb.History(points=[point])]),
     ):

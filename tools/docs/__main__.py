@@ -1,20 +1,25 @@
 """Write the documentation's Markdown: `python -m tools.docs OUT`. `make docs` runs it, and then MkDocs.
 
-Copy the pages of docs/, and generate the rest from the sources: rules, command line, Python API, JSON
-messages, and the output of commands that a page shows.
+Copy the pages of docs/, and generate the rest from the sources: rules, command line, Python API and JSON
+messages. In a checkout the pages link to these sources, and on the site to what is generated from them.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 from pathlib import Path
 
-from tools.docs.pages import api_page, cli_page, command_output, json_page, rule_pages
+from tools.docs.pages import api_page, cli_page, json_page, rule_pages
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-OUTPUT = re.compile(r"<!-- output: (\w+) -->")
+GENERATED = {
+    "../tb_gpudiag/rules/": "rules/index.md",
+    "../tb_gpudiag/cli/": "cli.md",
+    "../tb_gpudiag/__init__.py": "api.md",
+    "../tb_gpudiag/report/report.proto": "json.md",
+}
+"""What pages link to in a checkout -> the page of the site that is generated from it."""
 
 
 def main() -> None:
@@ -29,9 +34,10 @@ def write(out: Path) -> None:
     shutil.copytree(DOCS, out)
     pages = {"cli.md": cli_page(), "api.md": api_page(), "json.md": json_page(), **rule_pages()}
     for page in DOCS.glob("*.md"):
-        pages[page.name] = OUTPUT.sub(
-            lambda found: command_output(found[1]), page.read_text(encoding="utf-8")
-        )
+        text = page.read_text(encoding="utf-8")
+        for source, generated in GENERATED.items():
+            text = text.replace(f"]({source})", f"]({generated})")
+        pages[page.name] = text
     for name, text in pages.items():
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text(text, encoding="utf-8")

@@ -7,7 +7,6 @@ import inspect
 import io
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from tb_gpudiag import errors
 from tb_gpudiag.cli.main import COMMANDS
 from tb_gpudiag.cli.main import main as gpudiag
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
-from tests.simulator import simulate
 
 PROTO = Path(tb_gpudiag.__file__).parent / "report" / "report.proto"
 FIELD = re.compile(r"(repeated )?([\w.]+|map<.*>) (\w+) = \d+;\s*(?://\s*(.*))?$")
@@ -29,9 +27,6 @@ _JSON_INTRODUCTION = """
 `gpudiag compare` prints `{"comparison": Comparison}`, and `gpudiag history` `{"histories": [History, …]}`.
 The [HTTP routes](http.md) answer with the other messages. Names of fields do not change.
 """
-
-# Enough for the verdict, the account and the beginning of the first finding.
-OUTPUT_LINES = 34
 
 
 def rule_pages() -> dict[str, str]:
@@ -138,15 +133,6 @@ def read_proto(text: str) -> dict[str, Message]:
             messages[".".join(scope)].rows.append(f"| `{value[1]}` | {value[2] or ''} |")
         comment = []
     return messages
-
-
-def command_output(scenario: str) -> str:
-    """The beginning of what `gpudiag diagnose log` prints for a simulated job."""
-    with tempfile.TemporaryDirectory() as folder:
-        simulate(scenario).write(Path(folder, "log", scenario))
-        printed = run_gpudiag("diagnose", f"{folder}/log", "--quiet")
-    lines = printed.replace(f"{folder}/", "").splitlines()
-    return _fenced("\n".join([*lines[:OUTPUT_LINES], "…"]))
 
 
 def run_gpudiag(*arguments: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tb_gpudiag.jobs.part_words import part_noun
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, numbers_text
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.compose import any_rule, compose, report_view
+from tb_gpudiag.report.views.compose import any_rule, report_view
 from tb_gpudiag.report.views.document import (
     Cell,
     Column,
@@ -25,6 +25,8 @@ from tb_gpudiag.report.views.document import (
 from tb_gpudiag.report.views.sections.finding_sections import findings
 from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
+from tb_gpudiag.report.views.sections.trace_header import heading as trace_name
+from tb_gpudiag.report.views.sections.trace_header import limiter as trace_limiter
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
@@ -53,32 +55,53 @@ def job_document(reports: Sequence[pb.JobReport]) -> Document:
     )
 
 
-def directory_document(
-    reports: Sequence[pb.Report], jobs: Sequence[pb.JobReport], rows: Sequence[pb.RunRow]
-) -> Document:
+class Diagnosed(NamedTuple):
+    """The report on a recording or a job, and its row in the table of runs."""
+
+    row: pb.RunRow
+    report: pb.Report | pb.JobReport
+
+    @property
+    def name(self) -> str:
+        """What the table and the report call it."""
+        return (
+            heading(self.report) if isinstance(self.report, pb.JobReport) else trace_name(self.report.trace)
+        )
+
+    @property
+    def limiter(self) -> str:
+        """What limits it, in words."""
+        return _limiter(self.report) if isinstance(self.report, pb.JobReport) else trace_limiter(self.report)
+
+    def view(self) -> ReportView:
+        """Build the view of the report."""
+        return job_view(self.report) if isinstance(self.report, pb.JobReport) else report_view(self.report)
+
+
+def directory_document(diagnosed: Iterable[Diagnosed]) -> Document:
     """Build the document of a log directory: a table of its runs and jobs, and the reports if they are few.
 
-    reports: on traces that are not a rank of one of the jobs. rows: of reports and jobs.
+    diagnosed: all jobs, and the traces that are not a rank of one of them.
     """
-    if not jobs and len(reports) <= MOST_IN_FULL:
-        return compose(reports)
-    in_full = len(jobs) + len(reports) <= MOST_IN_FULL
-    views = [*map(job_view, jobs), *map(report_view, reports)] if in_full else []
-    overview = run_table(worst_first(rows)) if len(rows) > 1 else None
+    found = sorted(diagnosed, key=lambda each: worst_first(each.row))
+    in_full = len(found) <= MOST_IN_FULL
+    views = tuple(each.view() for each in found) if in_full else ()
+    overview = _run_table(found) if len(found) > 1 else None
+    has_jobs = any(isinstance(each.report, pb.JobReport) for each in found)
     return Document(
         title=f"Diagnosis: {overview.title if overview else views[0].heading}",
         overview=overview,
-        reports=tuple(views),
-        example=any_rule([*jobs, *reports]),
+        reports=views,
+        example=any_rule([each.report for each in found]),
         generator=f"tb-gpudiag {__version__}",
-        more=tuple(_more(jobs, in_full=in_full)),
+        more=tuple(_more(in_full=in_full, has_jobs=has_jobs)),
     )
 
 
-def _more(jobs: Sequence[pb.JobReport], *, in_full: bool) -> list[Command]:
+def _more(*, in_full: bool, has_jobs: bool) -> list[Command]:
     whole = Command("gpudiag diagnose PATH --run RUN", "shows one run in full.")
     ranks = Command("gpudiag diagnose TRACE", "shows one rank in full.")
-    return [whole] * (not in_full) + [ranks] * bool(jobs)
+    return [whole] * (not in_full) + [ranks] * has_jobs
 
 
 def heading(report: pb.JobReport) -> str:
@@ -321,35 +344,29 @@ _RUN_COLUMNS = (
 )
 
 
-def worst_first(rows: Iterable[pb.RunRow]) -> list[pb.RunRow]:
+def worst_first(row: pb.RunRow) -> tuple[int, float, str, str]:
     """Sort by severity, then by what fixing the first finding saves."""
-    return sorted(rows, key=lambda row: (-row.severity, -row.saving_share, row.run, row.worker))
+    return -row.severity, -row.saving_share, row.run, row.worker
 
 
-def run_table(rows: Sequence[pb.RunRow]) -> Table:
-    """Return the table of these rows, in their order."""
-    jobs = sum(row.kind == pb.TraceInfo.job for row in rows)
-    recordings = len(rows) - jobs
+def _run_table(found: Sequence[Diagnosed]) -> Table:
+    jobs = sum(each.row.kind == pb.TraceInfo.job for each in found)
+    recordings = len(found) - jobs
     parts = [count(jobs, "job")] * bool(jobs) + [count(recordings, "recording")] * bool(recordings)
-    return table("overview", " and ".join(parts), _RUN_COLUMNS, map(_run_row, rows))
+    return table("overview", f"{' and '.join(parts)}, worst first", _RUN_COLUMNS, map(_run_row, found))
 
 
-def _run_row(row: pb.RunRow) -> tuple[Cell, ...]:
+def _run_row(each: Diagnosed) -> tuple[Cell, ...]:
+    row = each.row
     measured = row.kind in (pb.TraceInfo.trace, pb.TraceInfo.job)
     return (
-        _run_name(row),
+        each.name,
         duration(row.step_us * 1_000) if row.step_us else "",
         share_of(row.busy_share, 1) if measured and row.busy_share else "",
-        limiter_word(pb.Verdict.Limiter.Name(row.limiter), on_gpu=row.busy_share > 0),
+        each.limiter,
         _first_finding(row),
         share_of(row.saving_share, 1) if row.saving_share else "",
     )
-
-
-def _run_name(row: pb.RunRow) -> str:
-    run = "" if row.run in ("", ".") else row.run
-    who = f"job of {count(row.ranks, 'rank')}" if row.kind == pb.TraceInfo.job else row.worker
-    return " · ".join(part for part in (run, who) if part)
 
 
 def _first_finding(row: pb.RunRow) -> str:

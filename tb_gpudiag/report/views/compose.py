@@ -23,15 +23,14 @@ from tb_gpudiag.report.views.sections.time_sections import (
     launch_queues,
     synchronizations,
 )
-from tb_gpudiag.report.views.sections.trace_header import about, heading, limiter, overview
+from tb_gpudiag.report.views.sections.trace_header import about, heading, limiter
 
 
 def compose(reports: Sequence[pb.Report]) -> Document:
     """Build the document of these reports."""
-    table = overview(reports)
     return Document(
-        title=f"Diagnosis: {table.title if table else ' '.join(heading(report.trace) for report in reports)}",
-        overview=table,
+        title=f"Diagnosis: {' '.join(heading(report.trace) for report in reports)}",
+        overview=None,
         reports=tuple(map(report_view, reports)),
         example=any_rule(reports),
         generator=reports[0].generator if reports else "",

@@ -5,13 +5,13 @@ Sections are built from Reports in sections/ and rendered by text.py, markdown.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
 from tb_gpudiag.wording.column_titles import COLUMNS
-from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.format import column_us, share
 from tb_gpudiag.wording.quantity import Quantity
 
 
@@ -41,6 +41,11 @@ WINDOW = "step window"
 """Label of an account's last row."""
 
 WHOLE = share(1.0)
+
+_OTHER = "other"
+
+# Shares below it are shown as "< 0.1%".
+_LEAST_SHOWN = 0.001
 
 Cell = Quantity | str
 """A value of a table. "" is an empty cell. str() gives what a reader sees."""
@@ -82,9 +87,16 @@ class Lines:
         return bool(self.items)
 
 
+class Part(NamedTuple):
+    """A part of an account: computing, copying, communicating, or an idle cause."""
+
+    id: str
+    label: str
+    us: float
+
+
 class AccountRow(NamedTuple):
-    """Computing, copying, communicating, or an idle cause. `fraction`, of the step window, is the length of
-    its bar."""
+    """A part in words. `fraction`, of the step window, is the length of its bar."""
 
     id: str
     label: str
@@ -100,15 +112,43 @@ class Account:
     kind: ClassVar[str] = "account"
     id: str
     title: str
-    rows: tuple[AccountRow, ...]
-    total: str
+    parts: tuple[Part, ...]
+    window_us: float
+
+    @property
+    def rows(self) -> tuple[AccountRow, ...]:
+        """All parts, in their order."""
+        return self._rows(self.parts)
+
+    @property
+    def total(self) -> str:
+        """The step window."""
+        return column_us([part.us for part in self.parts], self.window_us)[1]
+
+    def largest(self, most: int) -> tuple[AccountRow, ...]:
+        """The largest parts, in their order, and the others as one. Below 0.1%, a part is one of these."""
+        shown = sorted(self.parts, key=lambda part: -part.us)[: most - 1]
+        shown = [part for part in shown if part.us >= _LEAST_SHOWN * self.window_us]
+        others = [part for part in self.parts if part not in shown]
+        if len(others) < 2:
+            return self.rows
+        other = Part(_OTHER, _OTHER, sum(part.us for part in others))
+        return self._rows([*(part for part in self.parts if part in shown), other])
+
+    def _rows(self, parts: Sequence[Part]) -> tuple[AccountRow, ...]:
+        times, _ = column_us([part.us for part in parts], self.window_us)
+        return tuple(
+            AccountRow(part.id, part.label, time, share(part.us, self.window_us), part.us / self.window_us)
+            for part, time in zip(parts, times, strict=True)
+        )
 
 
 @dataclass(frozen=True)
 class CodePlace:
-    """A place in the code, and how much of the finding's cost is there."""
+    """A place in the code, and how much of the finding's cost is there. `short`: with fewer folders."""
 
     place: str
+    short: str
     cost: str
     preposition: str
 

@@ -25,7 +25,7 @@ from tb_gpudiag.wording.palette import FILLS, PALETTE, Scheme, css_variables
 
 
 def to_html(reports: Sequence[pb.Report]) -> str:
-    """Reports as one page, and a table of them first where there are several."""
+    """Reports as one page."""
     return document_html(compose(reports))
 
 

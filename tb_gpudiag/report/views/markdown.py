@@ -32,7 +32,7 @@ _BREAKS = re.compile(r"[^\S\u00a0]+")
 
 
 def to_markdown(reports: Sequence[pb.Report]) -> str:
-    """Reports one after another, and a table of them first where there are several."""
+    """Reports one after another."""
     return document_markdown(compose(reports))
 
 

@@ -29,9 +29,13 @@ from tb_gpudiag.report.views.document import (
     Section,
     Table,
 )
+from tb_gpudiag.wording.format import NO_BREAK
 
 PLAIN_WIDTH = 110
 """Columns where there is no terminal to ask."""
+
+_NARROWEST = 40
+"""Tables need as many columns."""
 
 _BAR_WIDTH = 28
 _SEVERITY_STYLES = {"ERROR": "bold red", "WARNING": "bold yellow", "INFO": "cyan"}
@@ -41,7 +45,6 @@ _IDLE_STYLE = "red"
 _NARROWEST_HEADER = 10
 """A title is not wrapped to fewer columns than this."""
 
-_NO_BREAK = "\u00a0"
 _HELD = "\ue000"
 """Private-use character that replaces a no-break space while lines are wrapped."""
 
@@ -50,7 +53,7 @@ class _Prose(Text):
     """Text that is not broken at a no-break space, as rich would. It is printed as a plain space."""
 
     def wrap(self, *arguments: Any, **options: Any) -> RichLines:
-        held = Text(self.plain.replace(_NO_BREAK, _HELD), style=self.style)
+        held = Text(self.plain.replace(NO_BREAK, _HELD), style=self.style)
         for span in self.spans:
             held.stylize(span.style, span.start, span.end)
         broken = held.wrap(*arguments, **options)
@@ -65,22 +68,32 @@ def to_text(reports: Sequence[pb.Report]) -> str:
 
 
 def print_reports(reports: Sequence[pb.Report], console: Console) -> None:
-    """Print reports one after another, and a table of them first where there are several."""
+    """Print reports one after another."""
     print_document(compose(reports), console)
 
 
-def document_text(document: Document) -> str:
+def document_text(document: Document, width: int = PLAIN_WIDTH, *, on_one_screen: bool = False) -> str:
     """A document as plain text, without colors."""
     out = io.StringIO()
     console = Console(
-        file=out, width=PLAIN_WIDTH, color_system=None, force_terminal=False, legacy_windows=False
+        file=out,
+        width=max(width, _NARROWEST),
+        color_system=None,
+        force_terminal=False,
+        legacy_windows=False,
     )
-    print_document(document, console)
+    print_document(document, console, on_one_screen=on_one_screen)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def print_document(document: Document, console: Console) -> None:
-    """Print a document: its overview, then its reports one after another."""
+def print_document(document: Document, console: Console, *, on_one_screen: bool = False) -> None:
+    """Print a document: its overview, then its reports one after another; or what fits one screen."""
+    if on_one_screen:
+        from tb_gpudiag.report.views.screen import screen
+
+        for line in screen(document, max(console.width, _NARROWEST)):
+            console.print(line, no_wrap=True, overflow="ellipsis")
+        return
     if document.overview:
         console.print(_table(document.overview))
     for i, report in enumerate(document.reports):
@@ -91,6 +104,9 @@ def print_document(document: Document, console: Console) -> None:
         console.print()
     for command in document.commands:
         _say(_prose(f"`{command.line}` {command.does}", "dim"), console)
+    if document.reports:
+        console.print()
+        _say(_verdict(document.reports[0], named=len(document.reports) > 1), console)
 
 
 def _print_report(report: ReportView, console: Console) -> None:
@@ -98,12 +114,17 @@ def _print_report(report: ReportView, console: Console) -> None:
     console.print(Text(report.path, style="dim"), soft_wrap=True)
     _say(_prose(report.about, "dim"), console)
     console.print()
-    limiter = f"{report.limiter}. " if report.limiter else ""
-    _say(_prose(limiter, "bold").append(report.verdict, style="not bold"), console)
+    _say(_verdict(report), console)
     _print_titles(report, console)
     for section in report.sections:
         console.print()
         _print_section(section, console)
+
+
+def _verdict(report: ReportView, *, named: bool = False) -> Text:
+    name = f"{report.heading}: " if named else ""
+    limiter = f"{report.limiter}. " if report.limiter else ""
+    return _prose(name + limiter, "bold").append(report.verdict, style="not bold")
 
 
 def _print_titles(report: ReportView, console: Console) -> None:
@@ -136,13 +157,14 @@ def _print_account(account: Account, console: Console) -> None:
     for justify in ("left", "right", "right", "left"):
         rows.add_column(justify=justify, no_wrap=justify == "right")
     for row in account.rows:
-        rows.add_row(_prose(row.label), _prose(row.time), _prose(row.share), _bar(row))
+        rows.add_row(_prose(row.label), _prose(row.time), _prose(row.share), bar(row))
     rows.add_row(_prose(WINDOW, "bold"), _prose(account.total, "bold"), _prose(WHOLE))
     console.print(Padding(rows, (0, 0, 0, 2)))
 
 
-def _bar(row: AccountRow) -> Text:
-    blocks = "█" * round(row.fraction * _BAR_WIDTH) or ("▏" if row.fraction > 0 else "")
+def bar(row: AccountRow, most: int = _BAR_WIDTH) -> Text:
+    """The share of a part of an account, as a bar of at most `most` columns for the whole."""
+    blocks = "█" * round(row.fraction * min(max(most, 0), _BAR_WIDTH)) or ("▏" if row.fraction > 0 else "")
     return Text(blocks, style=_PART_STYLES.get(row.id, _IDLE_STYLE), no_wrap=True)
 
 
@@ -157,8 +179,14 @@ def _print_findings(findings: Findings, console: Console) -> None:
 
 
 def _name(card: FindingCard) -> Text:
-    severity = (card.severity, _SEVERITY_STYLES.get(card.severity, ""))
-    return Text.assemble(f"{card.number}. ", severity, f" {card.rule} {card.name}", no_wrap=True)
+    return Text.assemble(
+        f"{card.number}. ", (card.severity, severity_style(card)), f" {card.rule} {card.name}", no_wrap=True
+    )
+
+
+def severity_style(card: FindingCard) -> str:
+    """The style of a finding's severity."""
+    return _SEVERITY_STYLES.get(card.severity, "")
 
 
 def _print_finding(card: FindingCard, console: Console) -> None:

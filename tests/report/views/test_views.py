@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import to_text
+from tb_gpudiag.report.views.document import Document
+from tb_gpudiag.report.views.html import document_html
+from tb_gpudiag.report.views.markdown import document_markdown
+from tb_gpudiag.report.views.text import document_text, to_text
+from tb_gpudiag.service.index.run_rows import row_with
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
 from tests.report.reports import report_of, slow_loader
@@ -106,25 +109,27 @@ def test_the_account_adds_up_as_printed(report: pb.Report) -> None:
     assert sum(times[:-1]) == pytest.approx(times[-1], abs=1e-9)
 
 
-@pytest.mark.parametrize("to_view", [to_text, to_markdown, to_html])
-def test_a_table_above_several_reports_says_what_limits_each(
-    to_view: Callable[[list[pb.Report]], str], report: pb.Report
+@pytest.mark.parametrize("to_view", [document_text, document_markdown, document_html])
+def test_a_table_above_several_reports_says_what_limits_each_worst_first(
+    to_view: Callable[[Document], str], report: pb.Report
 ) -> None:
     healthy = pb.Report(trace=pb.TraceInfo(run="fine", path="log/fine.json", kind="trace"))
     healthy.verdict.limiter = pb.Verdict.copy
-    report.findings.add().rule = "GD405"
-    shown = to_view([report, healthy])
+    bad = Diagnosed(row_with(report.findings, run="bad"), report)
+    document = directory_document([Diagnosed(row_with([], run="fine"), healthy), bad])
+    shown = to_view(document)
     overview = one_space(shown[: shown.index(report.trace.path)])
-    for words in ("2 traces", "First finding", "Data loading", "GD101", "GD405", "fine", "Copies", "none"):
+    for words in ("2 recordings", "First finding", "Data loading", "GD101", "fine", "Copies", "none"):
         assert words in overview, words
-    assert shown.count(report.trace.path) == shown.count("log/fine.json") == 1
-    assert "First finding" not in to_view([report])
+    assert document.overview
+    assert [row[0] for row in document.overview.rows] == [bad.name, "fine/fine.json"]
+    assert "First finding" not in to_view(directory_document([bad]))
 
 
 def test_text_does_not_break_a_line_between_a_number_and_its_unit(report: pb.Report) -> None:
     report.verdict.sentence = "12.3\u00a0ms " * 60
     shown = to_text([report])
-    assert shown.count("12.3 ms") == 60
+    assert shown.count("12.3 ms") == 2 * 60  # at the beginning and at the end
     assert "\u00a0" not in shown
 
 

@@ -16,7 +16,7 @@ from tb_gpudiag.report.views.document import (
     numbers,
     table,
 )
-from tb_gpudiag.report.views.sections.place_text import full_place, preposition
+from tb_gpudiag.report.views.sections.place_text import full_place, preposition, short_place
 from tb_gpudiag.wording.format import size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration
 
@@ -47,7 +47,8 @@ def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float])
         summary=finding.summary,
         facts=tuple(facts),
         places=tuple(
-            CodePlace(full_place(p), _cost_there(p), preposition(p)) for p in finding.places[:PLACES_SHOWN]
+            CodePlace(full_place(p), short_place(p), _cost_there(p), preposition(p))
+            for p in finding.places[:PLACES_SHOWN]
         ),
         fix=finding.fix.text,
         code=_code(shown, number),

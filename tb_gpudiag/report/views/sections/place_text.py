@@ -13,17 +13,31 @@ def code_place(where: pb.Place) -> str:
 
 def full_place(where: pb.Place) -> str:
     """The function, operator, module, `record_function` and caller, as much of it as is known."""
-    spot = code_place(where)
+    return _place_text(_frame(where), where, code_place(where.caller))
+
+
+def short_place(where: pb.Place) -> str:
+    """The same without the folders of files, except for the innermost one."""
+    return _place_text(_short(_frame(where)), where, str(_short(_frame(where.caller))))
+
+
+def _place_text(frame: Frame, where: pb.Place, caller: str) -> str:
+    spot = str(frame)
     if where.operator:
         spot = f"{spot} ({where.operator})" if spot else where.operator
     parts = [
         spot,
         f"module {where.module}" if where.module else "",
         f"range {where.range}" if where.range else "",
-        f"called from {code_place(where.caller)}" if where.HasField("caller") else "",
+        f"called from {caller}" if where.HasField("caller") else "",
         _candidates(where),
     ]
     return ", ".join(filter(None, parts))
+
+
+def _short(frame: Frame) -> Frame:
+    folders = frame.file.split("/")
+    return frame._replace(file="/".join(["…", *folders[-2:]])) if len(folders) > 2 else frame
 
 
 def _candidates(where: pb.Place) -> str:

@@ -4,23 +4,22 @@ synchronizations."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import (
     Account,
-    AccountRow,
     Cell,
     Column,
     Kind,
     Lines,
+    Part,
     Table,
     lines,
     numbers,
     table,
 )
 from tb_gpudiag.report.views.sections.place_text import full_place
-from tb_gpudiag.wording.format import column_us, count, figures, share, time_us
+from tb_gpudiag.wording.format import count, figures, share, time_us
 from tb_gpudiag.wording.kinds import FAMILIES, HOST_KINDS, STEP_SIGNS, SYNC_KINDS
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.term import term
@@ -56,30 +55,19 @@ def _account(device: pb.Device, window: str) -> Account:
         device.window_communicating_us,
         device.window_idle_by_cause,
     )
-    shown = [part for part in parts if part.us > 0 and device.window_us > 0]
-    times, total = column_us([part.us for part in shown], device.window_us)
-    rows = (
-        AccountRow(part.id, part.label, time, share(part.us, device.window_us), part.us / device.window_us)
-        for part, time in zip(shown, times, strict=True)
-    )
-    return Account(f"gpu{device.id}", f"{name}: {window}", tuple(rows), total)
-
-
-class _Part(NamedTuple):
-    id: str
-    label: str
-    us: float
+    shown = tuple(part for part in parts if part.us > 0 and device.window_us > 0)
+    return Account(f"gpu{device.id}", f"{name}: {window}", shown, device.window_us)
 
 
 def _parts(
     computing_us: float, copying_us: float, communicating_us: float, idle: Iterable[pb.CauseTime]
-) -> list[_Part]:
+) -> list[Part]:
     return [
-        _Part("computing", WORK_PARTS["computing"].noun, computing_us),
-        _Part("copying", WORK_PARTS["copying"].noun, copying_us),
-        _Part("communicating", WORK_PARTS["communicating"].noun, communicating_us),
+        Part("computing", WORK_PARTS["computing"].noun, computing_us),
+        Part("copying", WORK_PARTS["copying"].noun, copying_us),
+        Part("communicating", WORK_PARTS["communicating"].noun, communicating_us),
         *(
-            _Part(cause, f"idle: {term(CAUSES, cause).noun}", us)
+            Part(cause, f"idle: {term(CAUSES, cause).noun}", us)
             for cause, us in ((pb.CauseTime.Cause.Name(part.cause), part.us) for part in idle)
         ),
     ]

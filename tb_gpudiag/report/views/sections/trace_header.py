@@ -1,20 +1,16 @@
-"""Header of a report: its trace and its limiter; and the table that compares several reports."""
+"""Header of a report: its trace and its limiter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.hints import without_hints
-from tb_gpudiag.report.views.document import Column, Table, table
 from tb_gpudiag.wording.format import count, time_us
 from tb_gpudiag.wording.vocabulary import LIMITERS, limiter_word
 
 
 def heading(trace: pb.TraceInfo) -> str:
-    """`run · worker · span`, as much of it as is known."""
-    parts = ["" if trace.run == "." else trace.run, trace.worker, f"span {trace.span}" if trace.span else ""]
-    name = " · ".join(part for part in parts if part) or trace.path
+    """`run/host_1.123.pt.trace.json`: the run and the name of the file."""
+    run = "" if trace.run in (".", "") else f"{trace.run}/"
+    name = run + (trace.path.rpartition("/")[2] or trace.worker)
     return f"{name} (simulated)" if trace.simulated else name
 
 
@@ -41,33 +37,3 @@ def limiter(report: pb.Report) -> str:
     if report.trace.kind != pb.TraceInfo.trace:
         return LIMITERS["memory"].word
     return limiter_word(pb.Verdict.Limiter.Name(report.verdict.limiter), on_gpu=bool(report.devices))
-
-
-OVERVIEW_COLUMNS = (
-    Column("Trace"),
-    Column("Limited by"),
-    Column("First finding"),
-    Column("Other findings"),
-)
-
-
-def overview(reports: Sequence[pb.Report]) -> Table | None:
-    """Table of several reports: what limits each trace. None for a single report."""
-    if len(reports) < 2:
-        return None
-    rows = [
-        (
-            heading(report.trace),
-            limiter(report),
-            _first_finding(report),
-            ", ".join(dict.fromkeys(finding.rule for finding in without_hints(report.findings)[1:])),
-        )
-        for report in reports
-    ]
-    return table("overview", count(len(reports), "trace"), OVERVIEW_COLUMNS, rows)
-
-
-def _first_finding(report: pb.Report) -> str:
-    for finding in without_hints(report.findings):
-        return f"{pb.Finding.Severity.Name(finding.severity)} {finding.rule} {finding.title}"
-    return "none"

@@ -1,0 +1,237 @@
+"""A document on one screen of a terminal: verdict, plan, account and the first findings.
+
+Shows what fits in LINES lines at any width, and says how to see the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rich.text import Text
+
+from tb_gpudiag.report.views.document import (
+    WHOLE,
+    WINDOW,
+    Account,
+    AccountRow,
+    Document,
+    FindingCard,
+    Findings,
+    Kind,
+    Lines,
+    ReportView,
+    Section,
+    Table,
+)
+from tb_gpudiag.report.views.text import bar, severity_style
+from tb_gpudiag.wording.format import NO_BREAK, cut_middle
+
+LINES: Final = 40
+
+FINDINGS: Final = 3
+"""Findings that are shown. The others are named."""
+
+ROWS: Final = 5
+"""Rows of the plan, the host's table and lists."""
+
+# Lines of the first report below a table of several.
+_BESIDE_A_TABLE: Final = 26
+
+# What the names of traces have in common.
+_SUFFIX: Final = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
+
+# Share of the width that the name of a run may take in a table.
+_NAME_SHARE: Final = 0.4
+
+
+class _Level(NamedTuple):
+    """How much of a report is shown."""
+
+    detailed: int  # findings with cost, place and fix
+    account_rows: int
+    wrapped: int  # lines of one text
+
+
+# From most to least: the first that fits is shown.
+_LEVELS: Final = (
+    _Level(detailed=3, account_rows=16, wrapped=3),
+    _Level(detailed=3, account_rows=8, wrapped=2),
+    _Level(detailed=3, account_rows=6, wrapped=1),
+    _Level(detailed=2, account_rows=6, wrapped=1),
+    _Level(detailed=1, account_rows=5, wrapped=1),
+    _Level(detailed=0, account_rows=4, wrapped=1),
+)
+
+
+def screen(document: Document, width: int) -> list[Text]:
+    """Return a document as at most LINES lines, with as many details as fit."""
+    end = _end(document, width)
+    for level in _LEVELS:
+        shown = [*_body(document, level, width), *end]
+        if len(shown) <= LINES:
+            break
+    else:
+        shown = [*shown[: LINES - len(end) - 1], Text("…"), *end]
+    for line in shown:
+        line.truncate(width, overflow="ellipsis")
+    return shown
+
+
+def _body(document: Document, level: _Level, width: int) -> Iterator[Text]:
+    """The overview, and the first report."""
+    first = document.reports[0] if document.reports else None
+    if document.overview:
+        yield from _overview(document.overview, LINES - (_BESIDE_A_TABLE if first else 6), width)
+    if document.overview and first:
+        yield Text()
+    if first:
+        yield from _report(first, level, width)
+
+
+def _end(document: Document, width: int) -> list[Text]:
+    said = [f"`{command.line}` {command.does}" for command in document.commands]
+    if document.reports:
+        several = f"all {len(document.reports)} with " if len(document.reports) > 1 else ""
+        said.insert(0, f"`--full` shows {several}the evidence, the code of the fixes and all tables.")
+    return [Text(), *_wrapped(" ".join(said), width, 2, style="dim")]
+
+
+def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
+    yield Text(f"{report.heading} ".ljust(width, "─"), style="bold")
+    yield from _wrapped(report.about, width, 2, style="dim")
+    yield Text()
+    limiter = f"{report.limiter}. " if report.limiter else ""
+    verdict = _wrapped(limiter + report.verdict, width, 6)
+    verdict[0].stylize("bold", 0, len(limiter))
+    yield from verdict
+    for section in _short_sections(report):
+        yield Text()
+        yield from _wrapped(section.title, width, 1, style="bold")
+        yield from _short(section, level, width)
+    for section in report.sections:
+        if isinstance(section, Findings):
+            yield from _findings(section, level, width)
+        elif section.id == "better_recording" and isinstance(section, Lines):
+            yield Text()
+            yield from _wrapped(f"{section.title}: {section.items[0].text}", width, 2, style="dim")
+
+
+def _short_sections(report: ReportView) -> Iterator[Section]:
+    """The plan, and where time went: on the busiest GPU, on the host, among ranks, or else the memory."""
+    by_id = {section.id: section for section in report.sections}
+    accounts = [section for section in by_id.values() if isinstance(section, Account)]
+    elsewhere = [by_id[id] for id in ("host", "slowdown", "memory") if id in by_id]
+    yield from (by_id[id] for id in ("defects", "plan") if id in by_id)
+    yield from [*accounts, *elsewhere][:1]
+
+
+def _short(section: Section, level: _Level, width: int) -> Iterator[Text]:
+    match section:
+        case Account():
+            yield from _account(section, level.account_rows, width)
+        case Table():
+            yield from _table(section, width)
+        case Lines():
+            for item in section.items[:ROWS]:
+                yield from _wrapped(item.text, width, level.wrapped, indent=2)
+
+
+def _account(account: Account, most: int, width: int) -> Iterator[Text]:
+    rows = account.largest(most)
+    labels = max(len(row.label) for row in (*rows, AccountRow("", WINDOW, "", "", 0)))
+    for row in rows:
+        figures = f"  {row.label:{labels}}  {row.time:>{len(account.total)}}  {row.share:>7}  "
+        yield Text(figures.replace(NO_BREAK, " ")).append_text(bar(row, width - len(figures)))
+    yield Text(f"  {WINDOW:{labels}}  {account.total}  {WHOLE:>7}".replace(NO_BREAK, " "), style="bold")
+
+
+def _table(section: Table, width: int) -> Iterator[Text]:
+    """The first column and the numbers, one line per row."""
+    numbers = [i for i, column in enumerate(section.columns) if column.kind is Kind.NUMBER]
+    rows = section.rows[:ROWS]
+    titles = [section.columns[i].title for i in numbers]
+    sizes = [
+        max(len(title), *(len(str(row[i])) for row in rows)) for i, title in zip(numbers, titles, strict=True)
+    ]
+    room = width - 2 - sum(size + 2 for size in sizes)
+    names = [cut_middle(str(row[0]), max(room, 8)) for row in rows]
+    labels = max(map(len, names))
+
+    def line(name: str, cells: Sequence[str]) -> Text:
+        figures = "".join(f"  {cell:>{size}}" for cell, size in zip(cells, sizes, strict=True))
+        return Text(f"  {name:{labels}}{figures}".replace(NO_BREAK, " "))
+
+    if len(numbers) > 1:
+        yield line("", titles)
+    yield from (line(name, [str(row[i]) for i in numbers]) for name, row in zip(names, rows, strict=True))
+
+
+def _findings(section: Findings, level: _Level, width: int) -> Iterator[Text]:
+    if not section.cards:
+        yield from [Text(), *_wrapped(section.none, width, 2)]
+    shown, others = section.cards[:FINDINGS], section.cards[FINDINGS:]
+    for card in shown:
+        detailed = card.number <= level.detailed
+        if detailed or card.number == 1:
+            yield Text()
+        yield from _finding(card, level.wrapped, width, detailed=detailed)
+    if others:
+        names = ", ".join(f"{card.severity} {card.rule} {card.name}" for card in others)
+        yield from [Text(), *_wrapped(f"{len(others)} more: {names}", width, 2)]
+
+
+def _finding(card: FindingCard, most: int, width: int, *, detailed: bool) -> Iterator[Text]:
+    title = _wrapped(f"{card.number}. {card.severity} {card.rule} {card.title}", width, 2, indent=0)
+    start = len(f"{card.number}. ")
+    title[0].stylize(severity_style(card), start, start + len(card.severity))
+    yield from title
+    if not detailed:
+        return
+    cost = next((fact.text for fact in card.facts if fact.label == "cost"), "")
+    place = next((f"{place.preposition} {place.short}" for place in card.places if place.short), "")
+    for label, text, style in (("cost", cost, ""), ("", place, ""), ("fix", card.fix, "green")):
+        if text:
+            yield from _wrapped(f"{label} {text}".strip(), width, most, indent=3, style=style)
+
+
+def _overview(table: Table, most: int, width: int) -> Iterator[Text]:
+    """One line per row: its name, the numbers, and the last column of text, cut to the width."""
+    yield from _wrapped(table.title, width, 1, style="bold")
+    numbers = [i for i, column in enumerate(table.columns) if column.kind is Kind.NUMBER]
+    chosen = [0, *numbers, max(set(range(len(table.columns))) - set(numbers))]
+    lines = [[table.columns[i].title for i in chosen]]
+    for row in table.rows[:most]:
+        name, *cells = (str(row[i]) for i in chosen)
+        lines.append([cut_middle(_SUFFIX.sub("", name), round(width * _NAME_SHARE)), *cells])
+    sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
+        cells = [
+            f"{cell:>{size}}" if table.columns[i].kind is Kind.NUMBER else f"{cell:{size}}"
+            for i, cell, size in zip(chosen, line, sizes, strict=True)
+        ]
+        yield from _wrapped("  ".join(cells), width, 1, style="" if number else "dim")
+    if len(table.rows) > most:
+        yield Text(f"… and {len(table.rows) - most} more")
+
+
+def _wrapped(words: str, width: int, most: int, *, indent: int = 0, style: str = "") -> list[Text]:
+    """Wrap a text to at most `most` lines; what follows is cut off."""
+    room = " " * indent
+    words = words.replace("\n", " ")
+    if most == 1:
+        line = f"{room}{words.rstrip()}"
+        found = [line if len(line) <= width else f"{line[: width - 1]}…"]
+    else:
+        found = textwrap.wrap(
+            words,
+            width,
+            initial_indent=room,
+            subsequent_indent=room,
+            max_lines=most,
+            placeholder=" …",
+            break_on_hyphens=False,
+        )
+    return [Text(line.replace(NO_BREAK, " "), style=style) for line in found]

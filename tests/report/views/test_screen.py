@@ -1,0 +1,111 @@
+"""What `gpudiag diagnose` prints without --full: one screen, at any width."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.document import Account
+from tb_gpudiag.report.views.screen import LINES, screen
+from tb_gpudiag.report.views.text import document_text
+from tb_gpudiag.service.index.run_rows import row_with
+from tests.report.reports import hostile, report_at
+from tests.report.views.formats import one_space
+from tests.simulator import simulate
+
+WIDTHS = (40, 80, 120, 250)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> pb.Report:
+    """Six findings with long texts, on a GPU with every cause of idle time, and eight fixes."""
+    folder = tmp_path_factory.mktemp("screen")
+    found = report_at(simulate("host_bound", seed=0).write(folder / "run"), folder)
+    device = found.devices[0]
+    del device.window_idle_by_cause[:]
+    for number, (cause, _) in enumerate(pb.CauseTime.Cause.items(), 1):
+        device.window_idle_by_cause.add(cause=cause, us=number)
+    worked = device.window_computing_us + device.window_copying_us + device.window_communicating_us
+    device.window_us = worked + sum(part.us for part in device.window_idle_by_cause)
+    first = found.findings[0]
+    for number in range(6):
+        more = found.findings.add()
+        more.CopyFrom(first)
+        more.rule, more.name, more.title = f"GD3{number:02}", f"rule_{number}", f"title {number} " * 12
+        more.fix.text = "Do this. " * 60
+        place = more.places.add(file="a/" * 60 + "train.py", line=3, function="f" * 90)
+        place.candidates.add(line=5, text="x = y " * 40)
+        found.plan.fixes.add(finding=number, rule=more.rule, name=more.name, saving_us=5, window_us=9)
+    return found
+
+
+def lines_of(report: pb.Report, width: int) -> list[str]:
+    return [line.plain for line in screen(compose([report]), width)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_longest_report_fits_one_screen(report: pb.Report, width: int) -> None:
+    shown = lines_of(report, width)
+    assert len(shown) <= LINES
+    assert max(map(len, shown)) <= width
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_it_has_the_verdict_the_plan_the_account_and_three_findings(report: pb.Report, width: int) -> None:
+    shown = "\n".join(lines_of(report, width))
+    assert report.verdict.sentence.replace("\u00a0", " ")[:30] in shown
+    assert f"{report.plan.fixes[0].rule} {report.plan.fixes[0].name}" in shown
+    assert "computing" in shown
+    assert "step window" in shown
+    for number, finding in enumerate(report.findings[:3], 1):
+        severity = pb.Finding.Severity.Name(finding.severity)
+        assert f"{number}. {severity} {finding.rule} {finding.title[:20]}" in shown
+    assert f"{len(report.findings) - 3} more: " in shown
+    assert "`--full`" in shown
+
+
+def test_the_short_account_adds_up_to_the_step_window(report: pb.Report) -> None:
+    (account,) = (each for each in compose([report]).reports[0].sections if isinstance(each, Account))
+    rows = account.largest(3)
+    assert len(rows) == 3
+    assert rows[-1].label == "other"
+    printed = sum(float(row.time.split("\u00a0")[0].replace(",", "")) for row in rows)
+    assert printed == pytest.approx(float(account.total.split("\u00a0")[0].replace(",", "")))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_many_runs_fit_one_screen_worst_first(report: pb.Report, width: int) -> None:
+    good = pb.Report(trace=pb.TraceInfo(run="good", path="log/good/a.json", kind="trace"))
+    found = [Diagnosed(row_with([], run=f"good{number}"), good) for number in range(60)]
+    found.append(Diagnosed(row_with(report.findings, run="bad"), report))
+    shown = [line.plain for line in screen(directory_document(found), width)]
+    assert len(shown) <= LINES
+    assert max(map(len, shown)) <= width
+    assert shown[0].startswith("61 recordings, worst first")
+    assert shown[2].startswith("run/sim")
+    assert any("more" in line for line in shown)
+
+
+def test_the_worst_of_a_few_runs_is_shown_below_their_table(report: pb.Report) -> None:
+    good = pb.Report(trace=pb.TraceInfo(run="good", path="log/good/a.json", kind="trace"))
+    rows = [
+        Diagnosed(row_with([], run="good"), good),
+        Diagnosed(row_with(report.findings, run="run"), report),
+    ]
+    shown = "\n".join(line.plain for line in screen(directory_document(rows), 100))
+    assert shown.index("2 recordings") < shown.index("good/a") < shown.index(report.verdict.sentence[:20])
+
+
+def test_names_of_the_trace_are_text(tmp_path: Path) -> None:
+    shown = "\n".join(lines_of(hostile(tmp_path), 200))
+    assert "\x1b" not in shown
+    assert "<img src=x" in shown
+
+
+def test_a_long_output_ends_with_the_verdict(report: pb.Report) -> None:
+    shown = document_text(compose([report]))
+    assert one_space(shown).endswith(one_space(report.verdict.sentence))
