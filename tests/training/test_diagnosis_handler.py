@@ -307,9 +307,14 @@ def test_the_helper_has_a_low_priority(tmp_path: Path, profiler: FakeProfiler) -
     made, others = tb_gpudiag.DiagnosisHandler(tmp_path / "log"), children()
     made(profiler)
     (pid,) = eventually(lambda: children() - others)
-    eventually(lambda: os.getpriority(os.PRIO_PROCESS, pid) == NICE)
+    eventually(lambda: os.getpriority(os.PRIO_PROCESS, pid) == lowered())
     made.close(0.01)
     eventually(lambda: not is_alive(pid))
+
+
+def lowered() -> int:
+    """The priority of a helper: lower than the training's own, which may be low itself."""
+    return min(os.nice(0) + NICE, 19)
 
 
 @pytest.mark.slow
@@ -321,11 +326,11 @@ def test_the_helper_hurries_when_the_training_is_over() -> None:
         (pid,) = children() - others
         return os.getpriority(os.PRIO_PROCESS, pid)
 
-    assert priority() == NICE
+    assert priority() == lowered()
     helper.hurry()
     assert priority() == os.getpriority(os.PRIO_PROCESS, 0)
     helper.stop()
-    assert priority() == NICE
+    assert priority() == lowered()
     helper.stop()
 
 
