@@ -88,7 +88,7 @@ def with_saving(finding: Finding, facts: Facts, replay: Replay | None) -> Findin
             finding if finding.saving is None else replace(finding, saving=_inside(finding.saving, window_ns))
         )
     if facts.on_cpu:
-        return _with_beyond(replace(finding, saving=_on_cpu(finding.cost_ns, window_ns)), _REST_IS_FASTER)
+        return _on_cpu(finding, window_ns)
     if facts.device is None or finding.removable is None:
         return replace(finding, saving=_inside(Saving(0, finding.cost_ns), window_ns))
     if replay is not None:
@@ -122,11 +122,14 @@ def _bounded(replay: Replay, finding: Finding) -> Saving:
     return Saving(low_ns, high_ns, "estimate" if low_ns else "at most")
 
 
-def _on_cpu(cost_ns: int, window_ns: int) -> Saving:
-    """All of the cost, and the rest gets faster, too."""
-    cost_ns = min(cost_ns, window_ns)
-    faster_ns = min(round((1 - REST_TAKES) * (window_ns - cost_ns)), cost_ns)
-    return Saving(0, cost_ns + faster_ns, "estimate")
+def _on_cpu(finding: Finding, window_ns: int) -> Finding:
+    """Return the finding with a saving: all that its fix removes, and the rest gets faster, too."""
+    removed_ns, beyond, removable = finding.cost_ns, _REST_IS_FASTER, finding.removable
+    if removable is not None and removable.most.host.total > MORE_THAN_COST * removed_ns:
+        removed_ns, beyond = removable.most.host.total, f"{removable.beyond}, and {beyond}"
+    removed_ns = min(removed_ns, window_ns)
+    faster_ns = min(round((1 - REST_TAKES) * (window_ns - removed_ns)), removed_ns)
+    return _with_beyond(replace(finding, saving=Saving(0, removed_ns + faster_ns, "estimate")), beyond)
 
 
 def _inside(saving: Saving, window_ns: int) -> Saving:

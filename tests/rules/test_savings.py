@@ -58,6 +58,17 @@ def test_on_a_cpu_the_rest_gains_no_more_than_the_fix_removes(cost: int, most: i
     assert bool(found.saving.beyond) is (most > cost)
 
 
+def test_on_a_cpu_a_fix_may_remove_more_than_it_is_about() -> None:
+    facts = facts_of(without_gpu())
+    window = facts.window
+    end_ns = window.start_ns + window.duration_ns * 3 // 4
+    loops = Removal(Intervals(np.array([window.start_ns]), np.array([end_ns])))
+    about = Finding("", "", Fix(""), cost_ns=window.duration_ns // 2, removable=Removable(loops, loops))
+    saving = with_saving(about, facts, None).saving
+    assert saving is not None
+    assert (saving.low_ns, saving.high_ns) == (0, window.duration_ns * 7 // 8)
+
+
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())

@@ -68,6 +68,8 @@ LEAST_CPU_SHARE = 0.25
 LEAST_TASK_SHARE = 0.02
 _RARELY_NEEDED = frozenset({HostTask.GARBAGE, HostTask.LOGGING, HostTask.SAVING, HostTask.SLEEPING})
 
+_LOOPS = "one tensor operator in place of a loop removes both its Python and its small operators"
+
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
 _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
@@ -127,13 +129,15 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
         free &= ~own
     python, overhead = free & lost.of(Cause.PYTHON), free & in_overhead(lost, facts.small_operators)
     python_ns = lost.total_ns(python)
+    loops = replace(removing(lost.stretches(python | overhead)), beyond=_LOOPS)
     if lost.share(python_ns) >= LEAST_CPU_SHARE:
-        general = python_finding(facts.host, lost, python)
+        general = replace(python_finding(facts.host, lost, python), removable=loops)
         if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:
             general = _of_unseen_work(general, lost)
         found.append(with_recording_overhead(general, facts.recorder_cost, lost, python, ERROR_SHARE))
     if lost.share(lost.total_ns(overhead)) >= LEAST_CPU_SHARE:
         general = dispatch_finding(facts.host, lost, overhead, len(facts.steps))
+        general = replace(general, removable=loops)
         found.append(with_recording_overhead(general, facts.recorder_cost, lost, overhead, ERROR_SHARE))
     others = share(lost.total_ns(python | overhead), lost.window_ns)
     return sorted(found, key=lambda f: -f.cost_ns) or Clear(

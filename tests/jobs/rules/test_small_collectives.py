@@ -43,6 +43,15 @@ def test_small_collectives_in_a_row_are_found() -> None:
     assert answer.saving.high_ns == answer.cost_ns
 
 
+def test_the_calls_between_them_go_too() -> None:
+    answer = check(facts_of(small_ones(computing_ns=5 * US)))
+    assert isinstance(answer, Finding)
+    assert answer.saving is not None
+    # 19 stretches of 5 us between the collectives of each of five rows.
+    assert answer.saving.high_ns - answer.cost_ns == round(5 * 19 * 5 * US * 19 / 20)
+    assert answer.saving.beyond == "the calls between the collectives go, too"
+
+
 def test_waiting_before_the_row_does_not_count() -> None:
     rows = rows_of(facts_of(small_ones(waiting_ns=10 * US)))
     # One rank waits 10 us for the first one, and the other's row begins 10 us later.
