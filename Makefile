@@ -6,6 +6,8 @@
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make truth   record real training jobs, judge their diagnoses, write docs/how-right-it-is.md
 # make bench   measure reading, and how often the diagnosis is right
+# make bench-against BASE=FOLDER   compare with another checkout's speed and memory
+# make test-oldest, test-newest    the reports with the oldest and the newest dependencies
 # make fuzz    look for files and requests that break something
 # make soak    disturb a TensorBoard for half an hour
 # make wire    generate code: from report.proto, and from the words of tb_gpudiag/wording
@@ -32,7 +34,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test quick lint docs bench truth rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test test-oldest test-newest bench-against quick lint docs bench truth rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -146,6 +148,19 @@ test-frontend: .make/npm
 test-browser: .make/venv $(STATIC)
 	@sh .ci/browser
 
+# The reports must be the same with every release of the dependencies that pyproject.toml allows. Needs an index that uv
+# can read.
+FOR_REPORTS := pytest pytest-timeout pytest-xdist hypothesis jsonschema
+OF_REPORTS := tests/golden tests/trace tests/facts tests/rules tests/report tests/digest tests/jobs tests/test_api.py
+
+test-oldest test-newest: .make/venv
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --python $(BIN)/python pyproject.toml -o .make/$@.txt \
+		--upgrade --resolution $(if $(filter test-oldest,$@),lowest-direct,highest)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .make/$@
+	$(BIN)/uv pip install --quiet --python .make/$@/bin/python -r .make/$@.txt $(FOR_REPORTS)
+	@cat .make/$@.txt
+	.make/$@/bin/python -m pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick $(OF_REPORTS)
+
 # A new rule
 
 rule: .make/venv
@@ -154,6 +169,11 @@ rule: .make/venv
 bench: .make/venv
 	$(BIN)/pytest -s tests/benchmarks -m benchmark
 	$(BIN)/pytest -s tests/judgement
+
+bench-against: .make/venv
+	@test -n '$(BASE)' || { echo 'make: say which checkout: make bench-against BASE=FOLDER' >&2; exit 1; }
+	cd '$(BASE)' && $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace >/dev/null 2>&1
+	@$(BIN)/python -m tests.benchmarks.against '$(BASE)'
 
 # Real training jobs, recorded before and after their fix, and judged: half an hour on a machine that does nothing else.
 # The scores go into docs/how-right-it-is.md.

@@ -14,6 +14,12 @@ from tb_gpudiag.errors import CorruptEntry
 
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
+# Windows has none of these, and no owner and permissions of this kind: there, a user's profile is private.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+_HAS_OWNERS = hasattr(os, "geteuid")
+
 
 def open_file(path: Path, *, of_others: bool = False) -> IO[bytes]:
     """Open a regular file of this user for reading. Never waits for a writer.
@@ -24,7 +30,7 @@ def open_file(path: Path, *, of_others: bool = False) -> IO[bytes]:
         CorruptEntry: there is something else.
         OSError: it cannot be opened, or does not exist.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDONLY | _NO_WAITING | _NO_LINK | _BINARY
     if not stat.S_ISREG(os.lstat(path).st_mode):  # opening a device may do something
         raise CorruptEntry.at(path)
     file = os.fdopen(os.open(path, flags), "rb")
@@ -41,7 +47,7 @@ def create_private(path: Path) -> int:
     Raises:
         OSError: it exists or cannot be created.
     """
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY, 0o600)
 
 
 def why_not_private(directory: Path) -> str:
@@ -53,6 +59,8 @@ def why_not_private(directory: Path) -> str:
     status = os.stat(directory)
     if not stat.S_ISDIR(status.st_mode):
         return f"{directory} is not a directory"
+    if not _HAS_OWNERS:
+        return ""
     if status.st_uid != os.geteuid():
         return f"{directory} belongs to another user"
     if status.st_mode & WRITABLE_BY_OTHERS:
@@ -61,4 +69,6 @@ def why_not_private(directory: Path) -> str:
 
 
 def _is_own(status: os.stat_result) -> bool:
+    if not _HAS_OWNERS:
+        return True
     return status.st_uid == os.geteuid() and not status.st_mode & WRITABLE_BY_OTHERS

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from typing import IO, Any, Final
 
 from tb_gpudiag.errors import ProcessFailed
 from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, error_in, take
-from tb_gpudiag.service.processes.process_setup import NICE, worker_environment
+from tb_gpudiag.service.processes.process_setup import NICE, SIGKILL, worker_environment
 
 PROGRAM = (sys.executable, "-m", "tb_gpudiag.service.processes")
 
@@ -129,7 +128,7 @@ class Child:
             return self._process
         self.stop()
         if self._closed.is_set():
-            raise ChildEnded(-signal.SIGKILL)
+            raise ChildEnded(-SIGKILL)
         parent = os.getpid() if self._ends_with_thread else 0
         try:
             process = subprocess.Popen(
