@@ -24,6 +24,7 @@ from tb_gpudiag.version import __version__
 COMMANDS = {
     "annotate": "copy a trace with idle time by cause, findings and launch queues as tracks for Perfetto",
     "compare": "compare two traces or jobs: which is faster, and where the difference went",
+    "demo": "show the page on traces that come with gpudiag",
     "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
     "digest": "write what job, history and compare need of each trace, for clusters",
     "explain": "show what a rule checks, and how to fix what it finds",
@@ -31,7 +32,7 @@ COMMANDS = {
     "job": "show the ranks of a job together: which one the others wait for, and why",
     "mcp": "answer a coding assistant's questions about traces (Model Context Protocol)",
     "schema": "print the JSON Schema of `diagnose --format json`",
-    "serve": "show the page in a browser, without TensorBoard",
+    "serve": "show the page in a browser, without TensorBoard, for a path or dropped files",
     "scrub": "copy a trace without the tokens and passwords in it",
 }
 """One line of help by name of the subcommand, which is a module in tb_gpudiag.cli."""

@@ -20,7 +20,6 @@ from tb_gpudiag.jobs.ranks.members import JobSet
 from tb_gpudiag.jobs.ranks.operations import RankOperations, operations_of
 from tb_gpudiag.jobs.ranks.own_time import OwnTime, own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms
-from tb_gpudiag.jobs.ranks.stages import Bubbles, bubbles_of, stages_of
 from tb_gpudiag.jobs.ranks.waits import Starts, Waits, starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.replay.rank_work import JobWork, job_work
@@ -137,16 +136,6 @@ class JobFacts:
     def parallelism(self) -> list[str]:
         """Parallelisms, as far as collectives show them."""
         return parallelisms(self.operations, self.channels, self.waits)
-
-    @cached_property
-    def stages(self) -> Int64:
-        """Each member's stage in a pipeline, shape (members,); all 0 without one."""
-        return stages_of(self.channels, len(self.set.members))
-
-    @cached_property
-    def bubbles(self) -> Bubbles:
-        """How long the stages of a pipeline wait for one another."""
-        return bubbles_of(self.operations, self.channels, self.waits, len(self.set.members))
 
     @cached_property
     def window_ns(self) -> Int64:

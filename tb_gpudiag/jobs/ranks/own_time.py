@@ -17,7 +17,6 @@ from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
-from tb_gpudiag.jobs.ranks.stages import stages_of
 from tb_gpudiag.jobs.ranks.waits import Waits
 
 
@@ -201,10 +200,26 @@ def _roles(operations: RankOperations, channels: Channels, waits: Waits, members
     Such stages are compared with one another, because there is nothing else to compare them with.
     """
     kinds = _kinds(operations, channels, waits, members)
-    stage = stages_of(channels, members)
+    stage = _stages(channels, members)
     role = row_groups(kinds if not stage.any() else np.zeros(members, np.int64), stage)[1]
     staged = bool(stage.any()) and int(np.bincount(role).min()) < 2
     return (np.zeros(members, np.int64), True) if staged else (role, False)
+
+
+def _stages(channels: Channels, members: int) -> Int64:
+    """Return the stage of each member in a pipeline, shape (members,): one more than the last stage that
+    sends to it from a lower rank. All 0 without a pipeline."""
+    stage = np.zeros(members, np.int64)
+    if not channels.is_pipeline:
+        return stage
+    forward = sorted(
+        channel.members
+        for channel in channels.channels
+        if channel.pair is not None and channel.pair[0] < channel.pair[1] and len(channel.members) == 2
+    )
+    for sender, receiver in forward:  # in order of the sender: all before it are known
+        stage[receiver] = max(stage[receiver], stage[sender] + 1)
+    return stage
 
 
 def _kinds(operations: RankOperations, channels: Channels, waits: Waits, members: int) -> Int64:
