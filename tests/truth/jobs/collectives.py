@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import torch
@@ -13,9 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.truth.job import job
 from tests.truth.jobs.ranks import LATE
 from tests.truth.parts import mlp, rows, trainer
-
-# A stage takes this long forward for each sample, and twice as long backward.
-SAMPLE_S = 0.5e-3
 
 
 @job(limiters="communication mixed", rules="GD605", world=2, timed=15)
@@ -131,7 +127,7 @@ def sum_on_server(gradient: torch.Tensor, rank: int, world: int) -> None:
         gradient += received
 
 
-@job(limiters=LATE, rules="GD602 GD603", rank=1, world=3, timed=10, allowed="GD610")
+@job(limiters=LATE, rules="GD602 GD603", rank=1, world=3, timed=10)
 def pipeline_with_a_heavy_stage(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """A pipeline by send and receive whose second stage has four times the layers; fixed: even stages."""
     depth = 4 if fixed else 8 if rank == 1 else 2
@@ -197,42 +193,3 @@ def healthy_sharded(fixed: bool, rank: int, world: int) -> Iterator[None]:
     while True:
         train(*batch)
         yield
-
-
-@job(limiters="communication", rules="GD610", world=3, timed=10)
-def pipeline_of_two_microbatches(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """A pipeline cuts its batch in two; fixed: in twelve. Sleeping stands for a device of its own."""
-    pieces = 12 if fixed else 2
-    while True:
-        passed = [sleepy_forward(rank, world, 48 // pieces) for _ in range(pieces)]
-        for outputs in reversed(passed):
-            sleepy_backward(outputs, rank, world)
-        yield
-
-
-@job(world=3, timed=10)
-def healthy_pipeline(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """Even stages, and five microbatches for each of them."""
-    while True:
-        passed = [sleepy_forward(rank, world, 4) for _ in range(15)]
-        for outputs in reversed(passed):
-            sleepy_backward(outputs, rank, world)
-        yield
-
-
-def sleepy_forward(rank: int, world: int, samples: int) -> torch.Tensor:
-    batch = torch.ones(samples, 64)
-    if rank > 0:
-        dist.recv(batch, rank - 1)
-    time.sleep(samples * SAMPLE_S)
-    if rank < world - 1:
-        dist.send(batch, rank + 1)
-    return batch
-
-
-def sleepy_backward(batch: torch.Tensor, rank: int, world: int) -> None:
-    if rank < world - 1:
-        dist.recv(batch, rank + 1)
-    time.sleep(2 * len(batch) * SAMPLE_S)
-    if rank > 0:
-        dist.send(batch, rank - 1)
