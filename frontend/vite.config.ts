@@ -2,6 +2,7 @@
 import react from "@vitejs/plugin-react";
 import { readFileSync, writeFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
+import { sourcesLine } from "./sources";
 
 // `npm run dev` serves the page standalone, with data from a TensorBoard at this URL.
 const tensorboard = process.env.TENSORBOARD ?? "http://localhost:6006";
@@ -34,8 +35,19 @@ function missingLicense(): Plugin {
   };
 }
 
+/** Say in index.js which sources it was built from. */
+function sources(): Plugin {
+  return {
+    name: "sources",
+    writeBundle({ dir = "" }) {
+      const file = `${dir}/index.js`;
+      writeFileSync(file, sourcesLine() + readFileSync(file, "utf8"));
+    },
+  };
+}
+
 export default defineConfig({
-  plugins: [react(), fontLicense(), missingLicense()],
+  plugins: [react(), fontLicense(), missingLicense(), sources()],
   // TensorBoard can serve the page under any prefix, so every URL is relative.
   base: "./",
   build: {

@@ -1,10 +1,13 @@
 // Vitest's global setup: two TensorBoards for most test files, which analyze each trace once.
 
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import type { TestProject } from "vitest/node";
+import { sourcesLine } from "../../frontend/sources";
 import {
   copyRuns,
   makeFolder,
+  PROJECT,
   repeat,
   settle,
   simulate,
@@ -70,7 +73,15 @@ function fillSeveral(logdir: string, filled: string): void {
 
 const SEVERAL_ANALYZED = ["input_pipeline", "healthy", "leak_kept_graph", "job", "again"];
 
+/** Tests of another page than that of the sources fail, or pass, for no reason that anyone finds in the sources. */
+function refuseStalePage(): void {
+  const bundle = readFileSync(join(PROJECT, "tb_gpudiag/static/index.js"), "utf8");
+  if (!bundle.startsWith(sourcesLine()))
+    throw new Error("tb_gpudiag/static was not built from these sources: cd frontend && npm run build");
+}
+
 export default async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
+  refuseStalePage();
   const folders = [makeFolder(), makeFolder()] as const;
   const [one, several] = folders;
   fill(one);
