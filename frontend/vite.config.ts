@@ -2,7 +2,7 @@
 import react from "@vitejs/plugin-react";
 import { readFileSync, writeFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
-import { sourcesLine } from "./sources";
+import { sourcesLine } from "./sources.ts";
 
 // `npm run dev` serves the page standalone, with data from a TensorBoard at this URL.
 const tensorboard = process.env.TENSORBOARD ?? "http://localhost:6006";

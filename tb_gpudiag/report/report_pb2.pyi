@@ -469,18 +469,20 @@ class Plan(_message.Message):
     def __init__(self, fixes: _Optional[_Iterable[_Union[PlannedFix, _Mapping[str, object]]]] = ..., window_us: _Optional[float] = ..., saving_us: _Optional[float] = ..., error_share: _Optional[float] = ...) -> None: ...
 
 class PlannedFix(_message.Message):
-    __slots__ = ("finding", "rule", "name", "saving_us", "window_us")
+    __slots__ = ("finding", "rule", "name", "saving_us", "window_us", "most_window_us")
     FINDING_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SAVING_US_FIELD_NUMBER: _ClassVar[int]
     WINDOW_US_FIELD_NUMBER: _ClassVar[int]
+    MOST_WINDOW_US_FIELD_NUMBER: _ClassVar[int]
     finding: int
     rule: str
     name: str
     saving_us: float
     window_us: float
-    def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., window_us: _Optional[float] = ...) -> None: ...
+    most_window_us: float
+    def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., window_us: _Optional[float] = ..., most_window_us: _Optional[float] = ...) -> None: ...
 
 class Evidence(_message.Message):
     __slots__ = ("label", "value", "number", "unit")
@@ -2006,7 +2008,7 @@ class Promised(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ...) -> None: ...
 
 class RunRow(_message.Message):
-    __slots__ = ("id", "run", "kind", "worker", "ranks", "recordings", "time_s", "step_us", "low_step_us", "high_step_us", "busy_share", "account", "limiter", "sentence", "first_rule", "first_title", "saving_share", "memory_share", "change", "state", "error", "trace_id", "severity")
+    __slots__ = ("id", "run", "kind", "worker", "ranks", "recordings", "time_s", "step_us", "low_step_us", "high_step_us", "busy_share", "account", "limiter", "sentence", "first_rule", "first_title", "saving_share", "memory_share", "change", "state", "error", "trace_id", "severity", "low_saving_share", "growth_bytes_per_step")
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -2030,6 +2032,8 @@ class RunRow(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    LOW_SAVING_SHARE_FIELD_NUMBER: _ClassVar[int]
+    GROWTH_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
     id: str
     run: str
     kind: TraceInfo.Kind
@@ -2053,7 +2057,9 @@ class RunRow(_message.Message):
     error: Problem
     trace_id: str
     severity: int
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ...) -> None: ...
+    low_saving_share: float
+    growth_bytes_per_step: float
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ..., low_saving_share: _Optional[float] = ..., growth_bytes_per_step: _Optional[float] = ...) -> None: ...
 
 class RunTable(_message.Message):
     __slots__ = ("rows", "generation", "scanned", "total", "unchanged", "removed", "whole", "more", "folders")

@@ -20,11 +20,12 @@ from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.exports import Export, Exports, Order
-from tb_gpudiag.service.index.log_index import LogIndex, TraceEntry
+from tb_gpudiag.service.index.log_index import LogIndex, Snapshot, TraceEntry
 from tb_gpudiag.service.index.overview import Overview
 from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.related import ranks_of, recordings_of
 from tb_gpudiag.service.index.roots import Root
+from tb_gpudiag.service.index.runs import newest_of_runs
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.slices.slices import Question, Slices, SlicesBusy
 from tb_gpudiag.trace.files.source import is_remote
@@ -71,7 +72,8 @@ class Service:
         self._memory_limit_bytes = settings.memory_limit_bytes
         self._reductions = Reductions(self._cache, self._analyses)
         self._records = records
-        self._index = LogIndex(roots, records=records, on_change=self._overview.look_up)
+        self._left_at_start = settings.analyze_at_start
+        self._index = LogIndex(roots, records=records, on_change=self._take_over)
         self._index.start()
         if records is not None:
             records.start(self._index.wake)
@@ -195,6 +197,16 @@ class Service:
             "cache_bytes": self._cache.size_bytes(),
             "notes": self._overview.notes(),
         }
+
+    def _take_over(self, snapshot: Snapshot) -> None:
+        """Take over a scan. After the first one that found traces, analyze as many runs as the user wants."""
+        self._overview.look_up(snapshot)
+        if self._left_at_start and snapshot.entries:
+            for trace in newest_of_runs(snapshot.entries.values())[: self._left_at_start]:
+                key = diagnosis_key(trace)
+                if key and self._cache.place(key) is None:
+                    self._analyses.begin(key, Task(trace.file))
+            self._left_at_start = 0
 
     def _entries(self) -> Mapping[str, TraceEntry]:
         """Return the traces that are listed, by id."""

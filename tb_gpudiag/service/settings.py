@@ -9,6 +9,7 @@ then TensorBoard would not start.
     GPUDIAG_SHARED_CACHE_MB  disk space for shared results
     GPUDIAG_TIME_LIMIT_S     time limit of one analysis, in TensorBoard and in commands
     GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, in TensorBoard and in commands
+    GPUDIAG_ANALYZE_AT_START  so many of the newest runs are analyzed before anyone opens the page (none)
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Settings:
 
     cache_directory: None if the user has no cache directory.
     shared_directory: None if results are not shared.
+    analyze_at_start: so many runs are analyzed when TensorBoard starts.
     """
 
     cache_directory: Path | None
@@ -62,6 +64,7 @@ class Settings:
     workers: int = WORKERS
     shared_directory: Path | None = None
     shared_bytes: int = SHARED_CACHE_MB * MIB
+    analyze_at_start: int = 0
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -73,6 +76,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         memory_limit_bytes=_memory_limit_bytes(environment, SHARE_OF_MEMORY),
         shared_directory=_named_directory(environment, "GPUDIAG_SHARED_CACHE_DIR"),
         shared_bytes=int(_positive(environment, "GPUDIAG_SHARED_CACHE_MB", SHARED_CACHE_MB) * MIB),
+        analyze_at_start=int(_positive(environment, "GPUDIAG_ANALYZE_AT_START", 0)),
     )
 
 

@@ -35,7 +35,7 @@ def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     report = f'{{"state":"ready","progress":1.0,"report":{{"text":"{word}"}}}}'
     summary = {"sentence": word}
     if word.startswith("saves "):
-        summary["row"] = f'{{"saving_share":{word.removeprefix("saves ")}}}'
+        summary["row"] = f'{{"low_saving_share":{word.removeprefix("saves ")}}}'
     result = EntryContent(gzip.compress(report.encode()), {"x": np.arange(1000)}, summary)
     return ChildMessage({"draft": str(save(result, task.drafts))})
 

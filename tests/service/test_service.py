@@ -8,10 +8,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.index import log_index, runs
@@ -31,8 +33,9 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     monkeypatch.setenv("GPUDIAG_TEST_STARTS", str(tmp_path / "starts"))
     services = []
 
-    def make(log: str = "log") -> Service:
-        service = Service([Root(str(tmp_path / log))], Settings(tmp_path / "cache"), module=FAKE_WORKER)
+    def make(log: str = "log", **more: Any) -> Service:
+        settings = Settings(tmp_path / "cache", **more)
+        service = Service([Root(str(tmp_path / log))], settings, module=FAKE_WORKER)
         services.append(service)
         eventually(lambda: service.traces().scanned)
         return service
@@ -290,6 +293,23 @@ def test_the_table_of_runs_asks_for_the_state_of_jobs_without_a_lock(
     monkeypatch.setattr(AnalysisQueue, "state", state)
     assert len(service.runs().rows) == 1
     assert len(served) == 1
+
+
+def test_the_newest_runs_are_analyzed_at_start_if_the_user_says_so(
+    serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysis_queue, "ABANDONED_AFTER_S", 0.0)
+    for age_s, run in enumerate(("new", "recent", "old")):
+        path = write_trace(tmp_path / "log" / run, "worker", "fine")
+        os.utime(path, (1e9 - age_s, 1e9 - age_s))
+
+    service = serve(analyze_at_start=2)
+
+    def states() -> dict[str, int]:
+        return {entry.run: entry.state for entry in service.traces().traces}
+
+    done = {"new": pb.TraceEntry.ready, "recent": pb.TraceEntry.ready, "old": pb.TraceEntry.new}
+    eventually(lambda: states() == done)
 
 
 def test_the_first_rows_are_those_that_the_page_shows_first_and_the_others_follow(

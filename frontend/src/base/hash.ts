@@ -27,6 +27,8 @@ export interface Link {
   readonly base?: string;
   readonly trace?: string;
   readonly finding?: string;
+  /** What the table of runs is filtered by. */
+  readonly filter?: string;
   readonly start_us?: number;
   readonly end_us?: number;
   /** The row that is shown on the timeline, and which of its places, from 1. */
@@ -63,11 +65,13 @@ function selected(found: ReadonlyMap<string, string>): Link {
   const trace = found.get("trace");
   const base = found.get("base");
   const finding = found.get("finding");
+  const filter = found.get("filter");
   return {
     ...(view ? { view } : {}),
     ...(trace ? { trace } : {}),
     ...(base ? { base } : {}),
     ...(finding ? { finding } : {}),
+    ...(filter ? { filter } : {}),
   };
 }
 
@@ -128,6 +132,7 @@ export function writeHash(hash: string, link: Link): string {
     ["trace", link.trace],
     ["base", link.base],
     ["finding", link.finding],
+    ["filter", link.filter],
     ["t0", link.start_us?.toFixed(3)],
     ["t1", link.end_us?.toFixed(3)],
     ["row", link.row],

@@ -86,6 +86,11 @@ export function likelyBases(
   return [...(previous ? [previous] : []), ...others].slice(0, most);
 }
 
+/** The name of a run or folder for people: files in the log directory itself have none. */
+export function runName(run: string): string {
+  return run === "" || run === "." ? "(no folder)" : run;
+}
+
 /** Format a span. torch's trace handler writes the recording time, in ms or ns since 1970. Others use any name. */
 export function spanLabel(span: string): string {
   if (!/^\d{12,20}$/.test(span)) return span || "–";

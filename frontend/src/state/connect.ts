@@ -74,6 +74,7 @@ function updateUrl(): Url {
       "base",
       "trace",
       "finding",
+      "filter",
       "view",
       "shown",
       "selection",

@@ -35,9 +35,9 @@ describe("the gain of a fix", () => {
   it("is the step before and after", () => {
     const gain = gainOf(replayed, 100_000);
     expect(plain(`${gain?.before} → ${gain?.after} ${gain?.of}, ${gain?.share}`)).toBe(
-      "10 ms → 6 ms to 8 ms per step, saves 20.0% to 40.0%",
+      "10 ms → 6 to 8 ms per step, saves 20.0% to 40.0%",
     );
-    expect(plain(savedShort(finding({ saving: replayed })))).toBe("saves 2 ms to 4 ms per step");
+    expect(plain(savedShort(finding({ saving: replayed })))).toBe("saves 2 to 4 ms per step");
   });
 
   it("is the best case where only a bound is known", () => {
@@ -67,6 +67,9 @@ describe("the gain of a fix", () => {
   it("says how sure it is, with the error of the replay", () => {
     const plan = { fixes: [], window_us: 1, saving_us: 1, error_share: 0.01 };
     expect(confidenceOf(finding({ saving: replayed }), plan)).toContain("with 1.0% error.");
+    expect(confidenceOf(finding({ saving: saving({ basis: "replayed" }) }), plan)).toMatch(
+      /^Low: upper bound only\. /,
+    );
     const beyond = saving({ beyond: "the host gets ahead" });
     expect(confidenceOf(finding({ saving: beyond }), plan)).toContain(
       "More than the cost: the host gets ahead.",
@@ -95,14 +98,18 @@ it("shows the first way to fix it", () => {
 
 it("gives the step after each planned fix, per step if steps are known", () => {
   const plan = {
-    fixes: [{ finding: 2, rule: "", name: "", saving_us: 1, window_us: 50_000 }],
+    fixes: [
+      { ...{ finding: 2, rule: "", name: "", saving_us: 1 }, window_us: 50_000, most_window_us: 100_000 },
+      { ...{ finding: 3, rule: "", name: "", saving_us: 1 }, window_us: 40_000, most_window_us: 60_000 },
+    ],
     ...{ window_us: 100_000, saving_us: 60_000, error_share: 0 },
   };
   const devices = [{ window_us: 100_000 }];
   const report = { plan, devices, steps: [], step_time: { median_us: 10_000 } } as unknown as Report;
-  expect(plain(stepAfter(report).get(2))).toBe("5 ms");
+  expect(plain(stepAfter(report).get(2))).toBe("5 ms at best");
+  expect(plain(stepAfter(report).get(3))).toBe("4 to 6 ms");
   expect(plain(stepBefore(report))).toBe("10 ms");
-  expect(plain(stepAfterAll(plan, report))).toBe("4 ms");
+  expect(plain(stepAfterAll(plan, report))).toBe("4 to 6 ms");
 });
 
 it("says what a fix saves once those before it are made", () => {
@@ -113,6 +120,7 @@ it("says what a fix saves once those before it are made", () => {
     name: "",
     saving_us,
     window_us: 0,
+    most_window_us: 0,
   });
   const plan = { fixes: [fix(0, 9_000), fix(1, 344_000)] };
   const report = { plan, findings: [one, two] } as unknown as Report;

@@ -9,6 +9,7 @@ import {
   type Finding,
   type Place,
   type Plan,
+  type PlannedFix,
   type Report,
   type Saving,
 } from "../wire/report";
@@ -21,9 +22,12 @@ export function stepsInWindow(report: Report): number | null {
   return step_us > 0 ? window_us(report) / step_us : null;
 }
 
-/** "1 ms", "1 ms to 2 ms": two figures, or one if they read the same. */
+/** "1 ms", "1 to 2 ms", "1 µs to 2 ms": two figures, or one if they read the same. */
 export function between(low: string, high: string): string {
-  return low === high ? high : `${low} to ${high}`;
+  if (low === high) return high;
+  const [figure, unit] = low.split("\u00a0");
+  const shared = unit !== undefined && unit === high.split("\u00a0")[1] && !high.includes(" min");
+  return `${shared ? figure : low} to ${high}`;
 }
 
 export interface Gain {
@@ -74,12 +78,13 @@ export function confidenceOf({ saving }: Finding, plan: Plan | undefined): strin
   const bound = saving.basis.startsWith("at most");
   const basis = term(SAVING_BASES, bound ? "at most" : saving.basis)?.explanation ?? saving.basis;
   const also = bound && saving.basis.includes(";") ? " Other findings include the same time." : "";
+  const unsure = !bound && saving.low_us <= 0 ? "Low: upper bound only. " : "";
   const error =
     saving.basis === "replayed" && plan
       ? ` The replay reproduces the recorded steps with ${percent(plan.error_share)} error.`
       : "";
   const beyond = saving.beyond && ` More than the cost: ${saving.beyond}.`;
-  return basis + also + error + beyond;
+  return unsure + basis + also + error + beyond;
 }
 
 /** The growth of a device's memory as measured, with its confidence interval. Empty if nothing was fitted. */
@@ -106,11 +111,17 @@ export function firstBlock(code: string): string {
   return blocks.slice(0, blocks.findIndex(does) + 1 || 1).join("\n\n");
 }
 
-/** For each finding, the step (or step window) once it and the fixes before it are made; undefined without a replay. */
+/** For each finding, the step (or step window) once it and the fixes before it are made; none without a replay. */
 export function stepAfter(report: Report): ReadonlyMap<number, string> {
-  const steps = stepsInWindow(report) ?? 1;
   const fixes = report.plan?.fixes ?? [];
-  return new Map(fixes.map((fix) => [fix.finding, time(fix.window_us / steps)]));
+  return new Map(fixes.map((fix) => [fix.finding, stepOf(fix, report)]));
+}
+
+/** "2.2 to 3.6 ms"; "2.2 ms at best" if nothing is sure. */
+function stepOf({ window_us: best, most_window_us: most }: PlannedFix, report: Report): string {
+  const steps = stepsInWindow(report) ?? 1;
+  const unsure = most >= (report.plan?.window_us ?? 0);
+  return unsure ? `${time(best / steps)} at best` : between(time(best / steps), time(most / steps));
 }
 
 /** The step (or step window) as recorded. */
@@ -118,9 +129,20 @@ export function stepBefore(report: Report): string {
   return time(window_us(report) / (stepsInWindow(report) ?? 1));
 }
 
-/** The least that the step can take once all fixes are made, on the same basis. */
-export function stepAfterAll({ window_us: whole_us, saving_us }: Plan, report: Report): string {
-  return time((whole_us - saving_us) / (stepsInWindow(report) ?? 1));
+/** The step once all fixes are made, on the same basis. */
+export function stepAfterAll({ fixes }: Plan, report: Report): string {
+  const last = fixes.at(-1);
+  return last ? stepOf(last, report) : "";
+}
+
+/** Return true for a finding about the recording itself: to fix it is to record again, which makes nothing faster. */
+export function isAboutRecording({ rule }: Finding): boolean {
+  return rule.startsWith("GD9");
+}
+
+/** What the recording itself adds to the finding's time, at least and at most; empty if little. */
+export function overheadOf({ evidence }: Finding): string {
+  return evidence.find(({ label }) => label === "Recording overhead, estimated")?.value ?? "";
 }
 
 /** The finding to fix first; null if none costs time or memory. */

@@ -8,10 +8,12 @@ import type { CauseTime, RunRow, TraceEntry_State } from "../wire/report";
 import { rank } from "../base/causes";
 import type { Part } from "./account";
 import { matches } from "./choose";
+import { between } from "./gain";
 import { kindText } from "./kinds";
 
 interface RunsState {
-  readonly search: string;
+  /** The run that was opened last: its row gets the focus when the table is shown again. */
+  readonly opened: string | null;
   readonly order: Order;
   /** How far the table is scrolled, in pixels. */
   readonly top: number;
@@ -19,6 +21,8 @@ interface RunsState {
   readonly grouped: boolean | null;
   /** Folders whose runs are hidden. */
   readonly folded: ReadonlySet<string>;
+  /** The traces to compare, the base first: at most two. */
+  readonly compared: readonly string[];
   /** Whether new runs are analyzed in the background. */
   readonly analyzing: boolean;
 }
@@ -27,8 +31,8 @@ interface RunsState {
 export interface Folder {
   readonly folder: string;
   readonly runs: number;
-  /** The most that a fix saves in one of its runs. */
-  readonly saving_share: number;
+  /** How bad the worst finding in its runs is; NaN if none was found. */
+  readonly severity: number;
   readonly folded: boolean;
 }
 
@@ -39,11 +43,12 @@ export function isFolder(line: Line): line is Folder {
 }
 
 export const useRunsTable = create<RunsState>()(() => ({
-  search: "",
-  order: { by: "saving", descending: true },
+  opened: null,
+  order: { by: "severity", descending: true },
   top: 0,
   grouped: null,
   folded: new Set(),
+  compared: [],
   analyzing: true,
 }));
 
@@ -62,8 +67,9 @@ export function groupedRuns(rows: readonly RunRow[], folded: ReadonlySet<string>
   }
   return [...folders].flatMap(([folder, inside]): Line[] => {
     const hidden = folded.has(folder);
-    const saving_share = inside.reduce((most, row) => Math.max(most, row.saving_share), 0);
-    const head = { folder, runs: inside.length, saving_share, folded: hidden };
+    const severities = inside.map(severityOf).filter((severity) => !Number.isNaN(severity));
+    const severity = severities.length > 0 ? Math.max(...severities) : NaN;
+    const head = { folder, runs: inside.length, severity, folded: hidden };
     return hidden ? [head] : [head, ...inside];
   });
 }
@@ -74,6 +80,15 @@ export function foldRuns(folder: string): void {
     folded: folded.has(folder)
       ? new Set([...folded].filter((other) => other !== folder))
       : new Set([...folded, folder]),
+  }));
+}
+
+/** Choose a run to compare, or choose it no longer. A third one replaces the first. */
+export function chooseToCompare(trace: string): void {
+  useRunsTable.setState(({ compared }) => ({
+    compared: compared.includes(trace)
+      ? compared.filter((other) => other !== trace)
+      : [...compared, trace].slice(-2),
   }));
 }
 
@@ -105,14 +120,31 @@ export function aboutRun({ kind, state }: RunRow): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
-/** The most that fixing the first finding saves, and the step after that; null if it saves no time. */
-export function gainOfRow({ saving_share, step_us }: RunRow): { share: string; after: string } | null {
-  if (saving_share <= 0) return null;
-  const after_us = step_us * (1 - saving_share);
-  return { share: percent(saving_share), after: after_us > 0 ? time(after_us) : "" };
+/** How bad the worst finding is; -1 if there is none, NaN if the run is not analyzed. */
+export function severityOf({ state, first_rule, severity }: RunRow): number {
+  if (state !== "ready") return NaN;
+  return first_rule === "" ? -1 : severity;
 }
 
-/** Return the rows that contain every word of the search, the newest first. */
+/** What fixing the first finding saves, and the step after that; null if it saves no time. */
+export function gainOfRow(row: RunRow): { share: string; after: string } | null {
+  const { low_saving_share: low, saving_share: high, step_us } = row;
+  if (high <= 0) return null;
+  const after = (share: number) => time(step_us * (1 - share));
+  return {
+    share: low > 0 ? between(percent(low), percent(high)) : `at most ${percent(high)}`,
+    after:
+      step_us <= 0 || high >= 1 ? "" : low > 0 ? between(after(high), after(low)) : `${after(high)} at best`,
+  };
+}
+
+/** From the most urgent row to the least: tb_gpudiag/report/urgency.py is its twin. */
+function byUrgency(a: RunRow, b: RunRow): number {
+  const keys = ["severity", "low_saving_share", "growth_bytes_per_step", "saving_share", "time_s"] as const;
+  return keys.map((key) => b[key] - a[key]).find((difference) => difference !== 0) ?? 0;
+}
+
+/** Return the rows that contain every word of the search, the most urgent first. */
 export function filteredRuns(rows: readonly RunRow[], search: string): RunRow[] {
   return rows
     .filter((row) => {
@@ -120,5 +152,5 @@ export function filteredRuns(rows: readonly RunRow[], search: string): RunRow[] 
       const text = [run, worker, kind, limiterText(row), first_rule, first_title, change, aboutRun(row)];
       return matches(text.join(" "), search);
     })
-    .sort((a, b) => b.time_s - a.time_s);
+    .sort(byUrgency);
 }

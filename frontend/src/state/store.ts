@@ -34,6 +34,8 @@ export interface PageState {
   /** The trace that comparisons start from. */
   readonly base: string | null;
   readonly trace: string | null;
+  /** What the table of runs is filtered by. */
+  readonly filter: string;
   /** The key of the expanded finding, from `findingKeys`. */
   readonly finding: string | null;
   /** The time range on the timeline; null is the whole trace. */
@@ -57,6 +59,7 @@ export interface PageState {
   readonly openTrace: (id: string | null) => void;
   readonly openTab: (tab: ViewName, trace?: string) => void;
   readonly compare: (base: string, candidate: string) => void;
+  readonly filterRuns: (filter: string) => void;
   readonly pinBase: (id: string | null) => void;
   readonly openLink: (link: Link) => void;
   readonly toggleFinding: (key: string) => void;
@@ -88,6 +91,7 @@ const OF_TRACE = {
 export const usePage = create<PageState>()((set) => ({
   tab: null,
   base: null,
+  filter: "",
   trace: null,
   ...OF_TRACE,
   stopped: new Set(),
@@ -106,6 +110,9 @@ export const usePage = create<PageState>()((set) => ({
   pinBase: (base) => {
     set({ base });
   },
+  filterRuns: (filter) => {
+    set({ filter });
+  },
   openLink: (link) => {
     set((now) => {
       const trace = link.trace ?? now.trace;
@@ -117,6 +124,7 @@ export const usePage = create<PageState>()((set) => ({
         ...(trace === now.trace ? {} : OF_TRACE),
         tab: link.view ?? now.tab,
         base: link.base ?? now.base,
+        filter: link.filter ?? "",
         ...{ trace, finding: link.finding ?? null, view, shown, selection },
         ...{ memoryOf: link.memory ?? null, gap: link.gap ?? null, event: link.event ?? null },
       };
@@ -178,6 +186,7 @@ export function linkOf(state: PageState): Link {
     ...(state.base === null ? {} : { base: state.base }),
     ...(state.trace === null ? {} : { trace: state.trace }),
     ...(state.finding === null ? {} : { finding: state.finding }),
+    ...(state.filter === "" ? {} : { filter: state.filter }),
     ...(state.view ?? {}),
     ...(state.shown === null ? {} : { row: state.shown.row, place: state.shown.place + 1 }),
     ...(state.memoryOf === null ? {} : { memory: state.memoryOf }),

@@ -381,8 +381,10 @@ export interface PlannedFix {
   name: string;
   /** upper bound, in addition to the fixes before it */
   saving_us: number;
-  /** step window after this fix and those before it */
+  /** step window after this fix and those before it, at best */
   window_us: number;
+  /** likewise, if they save only what the surest of them saves for sure */
+  most_window_us: number;
 }
 
 /** A measured figure. */
@@ -1601,8 +1603,12 @@ export interface RunRow {
     | undefined;
   /** of the newest recording */
   trace_id: string;
-  /** Finding.Severity of the first finding */
+  /** highest Finding.Severity of the findings */
   severity: number;
+  /** least that the first finding saves */
+  low_saving_share: number;
+  /** fastest growth of memory among the findings */
+  growth_bytes_per_step: number;
 }
 
 /** Response of `runs`: the table of runs, or what has changed in it. */

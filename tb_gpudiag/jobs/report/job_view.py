@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from tb_gpudiag.jobs.part_words import part_noun
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, numbers_text
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.urgency import urgency
 from tb_gpudiag.report.views.compose import any_rule, report_view
 from tb_gpudiag.report.views.document import (
     Cell,
@@ -344,9 +345,9 @@ _RUN_COLUMNS = (
 )
 
 
-def worst_first(row: pb.RunRow) -> tuple[int, float, str, str]:
-    """Sort by severity, then by what fixing the first finding saves."""
-    return -row.severity, -row.saving_share, row.run, row.worker
+def worst_first(row: pb.RunRow) -> tuple[float | str, ...]:
+    """Sort as the page's table of runs does; what is equally urgent, by name."""
+    return *(-part for part in urgency(row)), row.run, row.worker
 
 
 def _run_table(found: Sequence[Diagnosed]) -> Table:

@@ -76,6 +76,10 @@ class _Analysis:
     stopped: GpudiagError | None = None  # why its process was killed
     failures: int = 0  # processes that failed in a row
     crashes: int = 0  # of these, processes that ended without an answer
+    unasked: bool = False  # it goes on although nobody asks
+
+    def is_abandoned(self, now_s: float) -> bool:
+        return not self.unasked and now_s - self.asked_s > ABANDONED_AFTER_S
 
 
 class AnalysisQueue:
@@ -126,6 +130,12 @@ class AnalysisQueue:
                 self._tell(analysis)
             analysis.asked_s = now_s
             return _state_of(analysis)
+
+    def begin(self, key: str, task: Task) -> None:
+        """Queue `task` behind everything that somebody asks for. It goes on although nobody asks."""
+        with self._changed:
+            self.ask(key, task)
+            self._analyses[key].asked_s, self._analyses[key].unasked = 0.0, True
 
     def state(self, key: str) -> Pending | None:
         """Return the state of an analysis; None if there is none. This does not count as asking."""
@@ -209,7 +219,7 @@ class AnalysisQueue:
         """Stop analyses that nobody asks about or that take too long. Forget the oldest failures."""
         now_s = time.monotonic()
         for analysis in list(self._analyses.values()):
-            if analysis.state in ("queued", "running") and now_s - analysis.asked_s > ABANDONED_AFTER_S:
+            if analysis.state in ("queued", "running") and analysis.is_abandoned(now_s):
                 self._drop(analysis)
             elif analysis.state == "running" and now_s - analysis.began_s > self._settings.time_limit_s:
                 self._stop_at_time_limit(analysis)

@@ -20,7 +20,7 @@ from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.private import open_file
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
-from tb_gpudiag.service.index.runs import gain_of
+from tb_gpudiag.service.index.runs import place_of
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Results that may wait for slow storage. Further results are not shared: the next user analyzes the trace.
@@ -112,7 +112,7 @@ class Sharing:
 
 def _is_readable(summary: Summary) -> bool:
     try:
-        gain_of(summary["row"])
+        place_of(summary["row"])
         from_json(summary["row"], pb.RunRow)
         pb.Verdict.Limiter.Value(summary["limiter"])
     except Exception:  # not a row: the trace is analyzed instead

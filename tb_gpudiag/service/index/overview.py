@@ -23,9 +23,9 @@ from tb_gpudiag.service.index.runs import (
     Runs,
     by_run,
     first_rows,
-    gain_of,
     newest_analyzed,
     of_several_ranks,
+    place_of,
     table_of,
 )
 
@@ -276,7 +276,7 @@ class Overview:
         if entry is None:
             return None
         if entry.summary.get("row"):
-            gain_of(entry.summary["row"])  # parsed here, where no page waits for it
+            place_of(entry.summary["row"])  # parsed here, where no page waits for it
         return dict(entry.summary)
 
     def _note_change(self, key: str) -> None:

@@ -55,13 +55,16 @@ def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
 
 
 def row_with(findings: Sequence[pb.Finding], **more: Any) -> pb.RunRow:
-    """Return a row with the first finding."""
-    first = next(iter(without_hints(findings)), pb.Finding())
+    """Return a row with the first finding, and what is worst among all."""
+    counted = without_hints(findings)
+    first = next(iter(counted), pb.Finding())
     return pb.RunRow(
         first_rule=first.rule,
         first_title=first.title,
         saving_share=first.saving.high_share,
-        severity=first.severity,
+        low_saving_share=first.saving.low_share,
+        severity=max((finding.severity for finding in counted), default=pb.Finding.INFO),
+        growth_bytes_per_step=max((finding.cost_bytes_per_step for finding in counted), default=0.0),
         **more,
     )
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.urgency import URGENCY
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.index.listing import ListChanges, Listing
 from tb_gpudiag.service.index.log_index import TraceEntry
@@ -17,6 +18,12 @@ from tb_gpudiag.wording.format import share
 
 # Rows in one answer: a quarter of a megabyte, before compression.
 MOST_ROWS = 500
+
+# Fields of a row that say what is wrong. What is wrong with a rank is not what is wrong with its job.
+_OF_THE_VERDICT = (
+    *("limiter", "sentence", "first_rule", "first_title"),
+    *("saving_share", "low_saving_share", "severity", "growth_bytes_per_step"),
+)
 
 # Smaller changes between recordings are noise.
 LEAST_CHANGE = 0.02
@@ -100,6 +107,11 @@ def by_run(entries: Iterable[TraceEntry]) -> dict[str, list[TraceEntry]]:
     return traces
 
 
+def newest_of_runs(entries: Iterable[TraceEntry]) -> list[TraceEntry]:
+    """Return the newest trace of each run, the newest first."""
+    return sorted((found[-1] for found in by_run(entries).values()), key=time_ns, reverse=True)
+
+
 def table_of(changes: Changes, states: TraceStates) -> pb.RunTable:
     """Return the rows of the runs that have changed. Call it without holding a lock."""
     part = changes.part
@@ -115,8 +127,8 @@ def table_of(changes: Changes, states: TraceStates) -> pb.RunTable:
 
 
 def first_rows(changes: Changes, states: TraceStates, most: int) -> Changes:
-    """Return the runs that the page shows first: those with the most to gain, by folder if `folders`."""
-    ordered = sorted(changes.traces, key=lambda traces: _gain(traces, states), reverse=True)
+    """Return the runs that the page shows first: the most urgent ones, by folder if `folders`."""
+    ordered = sorted(changes.traces, key=lambda traces: _place(traces, states), reverse=True)
     if changes.folders:
         places: dict[str, int] = {}
         for traces in ordered:
@@ -125,14 +137,14 @@ def first_rows(changes: Changes, states: TraceStates, most: int) -> Changes:
     return changes._replace(traces=ordered[:most])
 
 
-def _gain(traces: Sequence[TraceEntry], states: TraceStates) -> tuple[float, float]:
-    """Return what a fix saves in the newest analyzed recording, and when that was recorded."""
+def _place(traces: Sequence[TraceEntry], states: TraceStates) -> tuple[float, ...]:
+    """Return how urgent the newest analyzed recording is, and when it was made."""
     newest = newest_analyzed(traces, states.summary_of)
     found = _row_in(states.summary_of(newest))
     if of_several_ranks(traces, newest):
         job = states.job_of(newest)
         found = _row_in(job) or (found if job is not None else "")
-    return gain_of(found) if found else (0.0, time_ns(traces[-1]) / 1e9)
+    return place_of(found) if found else (*(0,) * len(URGENCY), time_ns(traces[-1]) / 1e9)
 
 
 def newest_analyzed(
@@ -160,10 +172,10 @@ def _row_in(found: Mapping[str, str] | None) -> str:
 
 
 @lru_cache(1 << 17)
-def gain_of(row: str) -> tuple[float, float]:
-    """Return `saving_share` and `time_s` of a RunRow in JSON. Parsing thousands takes a tenth of a second."""
+def place_of(row: str) -> tuple[float, ...]:
+    """Return how urgent a RunRow in JSON is, and its time. Parsing thousands takes a tenth of a second."""
     fields = json.loads(row)
-    return fields.get("saving_share", 0.0), fields.get("time_s", 0.0)
+    return tuple(fields.get(name, 0) for name in (*URGENCY, "time_s"))
 
 
 def _folder(run: str) -> str:
@@ -214,7 +226,7 @@ def _of_job(row: pb.RunRow, job: Mapping[str, str] | None) -> pb.RunRow:
         row.kind = pb.TraceInfo.job
         if row.state == pb.TraceEntry.ready:
             row.state = pb.TraceEntry.ranks
-        for name in ("limiter", "sentence", "first_rule", "first_title", "saving_share", "severity"):
+        for name in _OF_THE_VERDICT:
             row.ClearField(name)
     elif _row_in(job):
         found = from_json(job["row"], pb.RunRow)

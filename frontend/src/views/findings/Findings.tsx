@@ -29,7 +29,7 @@ export function Findings({ report, against }: { report: Report; against: Against
       aside={
         <span className="gd-muted">
           {planned
-            ? `${unit} now: ${stepBefore(report)}. Right column: best case after this and the fixes above`
+            ? `${unit} now: ${stepBefore(report)}. Right column: after this and the fixes above`
             : plural(shown.length, "finding")}
         </span>
       }
@@ -56,8 +56,8 @@ export function Findings({ report, against }: { report: Report; against: Against
       </ol>
       {planned && report.plan && (
         <p className="gd-plan-sum">
-          All fixes together: at most {percent(report.plan.saving_us, report.plan.window_us)} less time per{" "}
-          {unit.toLowerCase()} ({stepBefore(report)} → {stepAfterAll(report.plan, report)}).
+          All fixes together: {unit.toLowerCase()} {stepBefore(report)} → {stepAfterAll(report.plan, report)},
+          at most {percent(report.plan.saving_us, report.plan.window_us)} less.
         </p>
       )}
       <GoneList findings={comparison?.findings?.gone ?? []} />

@@ -2,6 +2,7 @@ import { memo, useLayoutEffect, useMemo, useRef, useState, type MouseEvent, type
 import { csv } from "../../base/csv";
 import { nextOrder, ordered, type Order, type SortValue } from "../../base/sorting";
 import { CsvButton } from "./CsvButton";
+import { useRoving } from "./useRoving";
 
 export interface Column<T> {
   readonly id: string;
@@ -15,6 +16,8 @@ export interface Column<T> {
   readonly value: (row: T) => SortValue;
   /** Only in a file of the table. */
   readonly saved?: boolean;
+  /** Nothing to sort by, and nothing for a file. */
+  readonly unsorted?: boolean;
   readonly cell: (row: T) => ReactNode;
 }
 
@@ -62,6 +65,7 @@ export function DataTable<T>(props: Props<T>) {
     [rows, by, order, arranged],
   );
   const { box, first, last } = useWindow(all.length, rowHeight, scroll);
+  const onKeyDown = useRoving(box);
   const table = (
     <div
       className="gd-data"
@@ -69,7 +73,7 @@ export function DataTable<T>(props: Props<T>) {
       style={{ maxHeight }}
       role="group"
       aria-label={label}
-      tabIndex={all.length > WHOLE ? 0 : -1}
+      onKeyDown={onKeyDown}
     >
       <table aria-label={label} aria-rowcount={all.length + 1} style={{ minWidth }}>
         <colgroup>
@@ -102,10 +106,11 @@ export function DataTable<T>(props: Props<T>) {
       </table>
     </div>
   );
+  const kept = every.filter(({ unsorted }) => !unsorted);
   const saved = () =>
     csv(
-      every.map(({ id, title }) => title || id),
-      all.map((row) => every.map(({ value }) => value(row))),
+      kept.map(({ id, title }) => title || id),
+      all.map((row) => kept.map(({ value }) => value(row))),
     );
   return (
     <div className="gd-table-box">
@@ -162,7 +167,7 @@ function TableRow<T>({ row, index, columns, height, onOpen, open }: RowProps<T>)
 function opening<T>(row: T, open: (row: T) => void) {
   return (event: MouseEvent) => {
     const selecting = window.getSelection()?.isCollapsed === false;
-    if (!selecting && !(event.target as Element).closest("button")) open(row);
+    if (!selecting && !(event.target as Element).closest("button, input")) open(row);
   };
 }
 
@@ -172,7 +177,8 @@ interface HeadProps<T> {
   readonly onOrder: (order: Order) => void;
 }
 
-function Head<T>({ column: { id, title, about, figures = false }, order, onOrder }: HeadProps<T>) {
+function Head<T>({ column, order, onOrder }: HeadProps<T>) {
+  const { id, title, about, figures = false, unsorted } = column;
   const sorted = order.by === id;
   const direction = order.descending ? "descending" : "ascending";
   return (
@@ -182,16 +188,20 @@ function Head<T>({ column: { id, title, about, figures = false }, order, onOrder
       className={figures ? "gd-number" : undefined}
       aria-sort={sorted ? direction : undefined}
     >
-      <button
-        type="button"
-        className="gd-sort"
-        onClick={() => {
-          onOrder(nextOrder(order, id, figures));
-        }}
-      >
-        {title}
-        <span aria-hidden="true">{sorted ? (order.descending ? " ↓" : " ↑") : ""}</span>
-      </button>
+      {unsorted ? (
+        title
+      ) : (
+        <button
+          type="button"
+          className="gd-sort"
+          onClick={() => {
+            onOrder(nextOrder(order, id, figures));
+          }}
+        >
+          {title}
+          <span aria-hidden="true">{sorted ? (order.descending ? " ↓" : " ↑") : ""}</span>
+        </button>
+      )}
     </th>
   );
 }

@@ -1,6 +1,6 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClientProvider } from "@tanstack/react-query";
-import { act, cleanup, fireEvent, render, screen, within } from "@testing-library/react";
+import { act, cleanup, fireEvent, render, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { createQueryClient } from "../../state/queries";
 import { useRunsTable } from "../../state/runs";
@@ -22,6 +22,7 @@ function row(run: string, more: Partial<RunRow> = {}): RunRow {
     },
     ...{ first_rule: "", first_title: "", saving_share: 0, memory_share: 0, change: "", state: "ready" },
     ...{ error: undefined, trace_id: `${run}-trace`, severity: 0 },
+    ...{ low_saving_share: 0, growth_bytes_per_step: 0 },
     ...more,
   };
 }
@@ -59,13 +60,73 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
+const WARNING = { severity: 1, first_rule: "GD201" };
+
 const ROWS = [
-  row("small", { saving_share: 0.1, step_us: 900, limiter: "input", first_title: "Data loading" }),
+  row("small", {
+    ...WARNING,
+    low_saving_share: 0.1,
+    step_us: 900,
+    limiter: "input",
+    first_title: "Data loading",
+  }),
   row("unknown", { state: "new" }),
-  row("large", { saving_share: 0.5, step_us: 100, kind: "job", ranks: 8, recordings: 3 }),
+  row("large", { ...WARNING, low_saving_share: 0.5, step_us: 100, kind: "job", ranks: 8, recordings: 3 }),
 ];
 
-it("lists the runs with the largest saving first, and sorts by any column", async () => {
+it("lists the most urgent runs first: severity, what a fix saves for sure, growing memory", async () => {
+  expect(
+    await shown([
+      row("new", { state: "new" }),
+      row("at best", { ...WARNING, saving_share: 0.9 }),
+      row("healthy", { saving_share: 0 }),
+      row("hint", { first_rule: "GD504", saving_share: 0.98 }),
+      row("leak", { ...WARNING, growth_bytes_per_step: 1e6 }),
+      row("sure", { ...WARNING, saving_share: 0.3, low_saving_share: 0.2 }),
+      row("error", { first_rule: "GD101", severity: 2 }),
+    ]),
+  ).toEqual(["error", "sure", "leak", "at best", "hint", "healthy", "new"]);
+  expect(screen.getAllByText("Warning").length).toBe(3);
+  expect(screen.getByText("20.0% to 30.0%")).toBeTruthy();
+  expect(screen.getByText("at most 90.0%")).toBeTruthy();
+});
+
+it("leaves out the columns that say nothing about any run", async () => {
+  await shown([row("a"), row("b")]);
+  for (const name of ["Ranks", "Recordings", "Memory grows", "Free memory", "Change since previous"])
+    expect(screen.queryByRole("columnheader", { name })).toBeNull();
+});
+
+it("compares two runs that are checked, the first as the base", async () => {
+  await shown([row("before"), row("after"), row("failed", { state: "failed" })]);
+  expect(screen.getAllByRole("checkbox").length).toBe(2);
+  fireEvent.click(screen.getByRole("checkbox", { name: "Compare before" }));
+  fireEvent.click(screen.getByRole("checkbox", { name: "Compare after" }));
+  fireEvent.click(screen.getByRole("button", { name: "Compare after with before" }));
+  expect(usePage.getState()).toMatchObject({ tab: "compare", base: "before-trace", trace: "after-trace" });
+});
+
+it("has one stop of Tab, and arrow keys among rows and columns", async () => {
+  await shown([row("a"), row("b")]);
+  const stops = () =>
+    [...document.querySelectorAll<HTMLElement>(".gd-data :is(button, input)")].filter(
+      (e) => e.tabIndex === 0,
+    );
+  expect(stops().map((stop) => stop.textContent)).toEqual(["a"]);
+  const press = (key: string) => fireEvent.keyDown(document.activeElement ?? document.body, { key });
+  stops()[0]?.focus();
+  press("ArrowDown");
+  expect(document.activeElement?.textContent).toBe("b");
+  press("ArrowRight");
+  expect(document.activeElement?.getAttribute("aria-label")).toBe("Compare b");
+  press("PageUp");
+  expect(document.activeElement?.getAttribute("aria-label")).toBe("Compare a");
+  await waitFor(() => {
+    expect(stops()).toEqual([document.activeElement]);
+  });
+});
+
+it("sorts by any column", async () => {
   expect(await shown(ROWS)).toEqual(["large", "small", "unknown"]);
   fireEvent.click(screen.getByRole("button", { name: "Step" }));
   expect(names()).toEqual(["small", "large", "unknown"]);
@@ -121,7 +182,7 @@ it("renders only some of thousands of rows", async () => {
   expect(screen.getByRole("table", { name: "Runs" }).getAttribute("aria-rowcount")).toBe("3001");
 });
 
-it("analyzes new runs by itself, one at a time and the newest first, until stopped", async () => {
+it("analyzes new runs by itself, the newest first, until stopped", async () => {
   useRunsTable.setState({ analyzing: false });
   await shown([
     row("old", { state: "new", time_s: 1_600_000_000 }),
@@ -170,25 +231,29 @@ it("requests a file that was still being written again", async () => {
   vi.useRealTimers();
 });
 
-it("starts no analysis while another runs", async () => {
+it("starts no analysis while the server runs as many as it can", async () => {
   const requests: string[] = [];
-  const running = [row("new", { state: "new" }), row("busy", { state: "running" })];
-  const table = { ...TABLE, rows: running, total: 2 };
+  const running = [
+    row("new", { state: "new" }),
+    row("busy", { state: "running" }),
+    row("also", { state: "running" }),
+  ];
+  const table = { ...TABLE, rows: running, total: 3 };
   await shown(running);
   vi.stubGlobal("fetch", (url: string) => {
     requests.push(url);
     return Promise.resolve(new Response(JSON.stringify(table)));
   });
-  expect(screen.getByRole("button", { name: "Stop analyzing, 2 left" })).toBeTruthy();
+  expect(screen.getByRole("button", { name: "Stop analyzing, 3 left" })).toBeTruthy();
   expect(requests.filter((url) => url.includes("report"))).toEqual([]);
 });
 
-it("groups the runs by folder, those with the most to gain first, and folds a folder", async () => {
+it("groups the runs by folder, the most urgent ones first, and folds a folder", async () => {
   const rows = [
-    row("b/1", { saving_share: 0.2 }),
-    row("a/1", { saving_share: 0.1 }),
-    row("b/2", { saving_share: 0.05 }),
-    row("a/2", { saving_share: 0.5 }),
+    row("b/1", { ...WARNING, low_saving_share: 0.2 }),
+    row("a/1", { ...WARNING, low_saving_share: 0.1 }),
+    row("b/2", { ...WARNING, low_saving_share: 0.05 }),
+    row("a/2", { ...WARNING, low_saving_share: 0.5 }),
   ];
   const seen = await shown(rows, true);
   expect(seen).toEqual(["a", "a/2", "a/1", "b", "b/1", "b/2"]);

@@ -1,6 +1,7 @@
 import { Button, CloseButton, TextInput } from "@mantine/core";
-import { useMemo } from "react";
+import { useEffect, useMemo, useRef } from "react";
 import { count, plural } from "../../base/format";
+import { runName } from "../../state/choose";
 import { useBaseFigures } from "../../state/base";
 import { useRuns } from "../../state/queries";
 import { filteredRuns, foldRuns, groupedRuns, isFolder, useRunsTable } from "../../state/runs";
@@ -32,17 +33,20 @@ function arranged(
   return folded ? groupedRuns(inOrder, folded) : inOrder;
 }
 
-/** All runs of the log directory, those with the largest possible saving first. */
+/** All runs of the log directory, the most urgent ones first. */
 export default function Runs() {
   const { data, error } = useRuns();
-  const { search, order, top, grouped, folded } = useRunsTable();
+  const { order, opened, top, grouped, folded } = useRunsTable();
+  const search = usePage((page) => page.filter);
+  const filter = usePage((page) => page.filterRuns);
   const openTab = usePage((page) => page.openTab);
-  const analyses = useAnalyses(data && !data.more ? data.rows : NONE);
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
+  const analyses = useAnalyses(data && !data.more ? data.rows : NONE, rows);
+  const table = useOpenedRow();
   const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
   const base_us = useBaseFigures()?.step_us ?? 0;
-  const columns = useMemo(() => runColumns(base_us), [base_us]);
+  const columns = useMemo(() => runColumns(base_us, data?.rows ?? []), [base_us, data]);
   const shown = useMemo(() => lineColumns(columns), [columns]);
   const lines = useMemo(
     () => arranged(rows, columns, order, byFolder ? folded : null),
@@ -65,6 +69,7 @@ export default function Runs() {
           <span className="gd-muted" role="status">
             {summary}
           </span>
+          <CompareChosen rows={data.rows} />
           {analyses.left > 0 && <Analyze {...analyses} />}
           {(folders || grouped) && (
             <Button
@@ -85,7 +90,8 @@ export default function Runs() {
             placeholder="Filter by name, limiter, finding…"
             value={search}
             onChange={(event) => {
-              useRunsTable.setState({ search: event.currentTarget.value, top: 0 });
+              filter(event.currentTarget.value);
+              useRunsTable.setState({ top: 0 });
             }}
             rightSection={
               search !== "" && (
@@ -93,7 +99,7 @@ export default function Runs() {
                   size="xs"
                   aria-label="Clear the filter"
                   onClick={() => {
-                    useRunsTable.setState({ search: "" });
+                    filter("");
                   }}
                 />
               )
@@ -105,32 +111,68 @@ export default function Runs() {
       {rows.length === 0 ? (
         <p className="gd-nothing">No run matches the filter.</p>
       ) : (
-        <DataTable
-          label="Runs"
-          columns={shown}
-          rows={lines}
-          arranged
-          rowKey={(line) => (isFolder(line) ? `folder ${line.folder}` : line.id)}
-          order={order}
-          onOrder={(next) => {
-            useRunsTable.setState({ order: next });
-          }}
-          rowHeight={ROW_PX}
-          maxHeight="calc(100vh - 142px)"
-          minWidth={leastWidth(columns)}
-          scroll={{
-            top,
-            onScroll: (now) => {
-              useRunsTable.setState({ top: now });
-            },
-          }}
-          onOpen={(line) => {
-            if (isFolder(line)) foldRuns(line.folder);
-            else openTab(line.kind === "job" ? "job" : "summary", line.trace_id);
-          }}
-        />
+        <div ref={table}>
+          <DataTable
+            label="Runs"
+            columns={shown}
+            rows={lines}
+            arranged
+            rowKey={(line) => (isFolder(line) ? `folder ${line.folder}` : line.id)}
+            order={order}
+            onOrder={(next) => {
+              useRunsTable.setState({ order: next });
+            }}
+            rowHeight={ROW_PX}
+            maxHeight="calc(100vh - 142px)"
+            minWidth={leastWidth(columns)}
+            scroll={{
+              top,
+              onScroll: (now) => {
+                useRunsTable.setState({ top: now });
+              },
+            }}
+            onOpen={(line) => {
+              if (isFolder(line)) foldRuns(line.folder);
+              else {
+                useRunsTable.setState({ opened: line.id });
+                openTab(line.kind === "job" ? "job" : "summary", line.trace_id);
+              }
+            }}
+            isOpen={(line) => !isFolder(line) && line.id === opened}
+          />
+        </div>
       )}
     </Section>
+  );
+}
+
+/** Back in the table, the focus is where it was. */
+function useOpenedRow() {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (document.activeElement === document.body)
+      box.current?.querySelector<HTMLElement>("tr[aria-current] .gd-open")?.focus({ preventScroll: true });
+  }, []);
+  return box;
+}
+
+function CompareChosen({ rows }: { rows: readonly RunRow[] }) {
+  const [base, candidate] = useRunsTable((table) => table.compared);
+  const compare = usePage((page) => page.compare);
+  if (base === undefined) return null;
+  const name = (trace: string) => runName(rows.find(({ trace_id }) => trace_id === trace)?.run ?? "");
+  return (
+    <Button
+      size="compact-xs"
+      disabled={candidate === undefined}
+      onClick={() => {
+        if (candidate !== undefined) compare(base, candidate);
+      }}
+    >
+      {candidate === undefined
+        ? `Compare ${name(base)} with another run`
+        : `Compare ${name(candidate)} with ${name(base)}`}
+    </Button>
   );
 }
 
@@ -139,7 +181,7 @@ function Analyze({ left, on, toggle }: Analyses) {
     <Button
       size="compact-xs"
       variant="default"
-      title="Analyzes the newest recording of each run, one at a time, while this view is open"
+      title="Analyzes the newest recording of each run while this view is open, those at the top first"
       onClick={toggle}
     >
       {on ? `Stop analyzing, ${count(left)} left` : `Analyze ${count(left)} new`}

@@ -1,5 +1,6 @@
-import { count, date, percent, plural, sentence, time } from "../../base/format";
-import { GLOSSARY } from "../../base/vocabulary";
+import { bytes, count, date, percent, plural, sentence, time } from "../../base/format";
+import { GLOSSARY, SEVERITIES } from "../../base/vocabulary";
+import { runName } from "../../state/choose";
 import { deltaOf } from "../../state/delta";
 import {
   aboutRun,
@@ -7,28 +8,57 @@ import {
   isFolder,
   limiterText,
   partsOf,
+  chooseToCompare,
+  severityOf,
+  useRunsTable,
   type Folder,
   type Line,
 } from "../../state/runs";
-import type { RunRow } from "../../wire/report";
+import { Finding_Severity, type RunRow } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
 import type { Column } from "../parts/DataTable";
+import { Separated } from "../parts/Separated";
 
 /** Year 2000. Times before it are not times, but numbers in a file's name. */
 const FIRST_RECORDING_S = 946_684_800;
 
-/** Characters of a date, without the seconds. */
-const TO_THE_MINUTE = 16;
+/** Characters of a date, without the time. */
+const TO_THE_DAY = 10;
+
+interface RunColumn extends Column<RunRow> {
+  /** Whether the column says something about a run. If it says nothing about any, it is left out. */
+  readonly says?: (row: RunRow) => boolean;
+}
 
 /** The columns of the table of runs. Figures that a run does not have are left out, and sort last. */
-const COLUMNS: readonly Column<RunRow>[] = [
+const COLUMNS: readonly RunColumn[] = [
   { id: "run", title: "Run", value: ({ run }) => run, cell: (row) => <Name row={row} /> },
+  {
+    id: "severity",
+    title: "Severity",
+    about: "Of the worst finding. Equal ones are sorted by what the first fix saves for sure.",
+    width: 78,
+    figures: true,
+    value: severityOf,
+    cell: (row) => <SeverityMark severity={severityOf(row)} />,
+  },
+  {
+    id: "compare",
+    title: "Compare",
+    about: "Choose two runs to compare",
+    width: 66,
+    unsorted: true,
+    says: isComparable,
+    value: () => "",
+    cell: (row) => isComparable(row) && <CompareBox row={row} />,
+  },
   {
     id: "ranks",
     title: "Ranks",
     width: 54,
     figures: true,
+    says: ({ ranks }) => ranks > 1,
     value: ({ ranks }) => ranks,
     cell: ({ ranks }) => count(ranks),
   },
@@ -37,6 +67,7 @@ const COLUMNS: readonly Column<RunRow>[] = [
     title: "Recordings",
     width: 82,
     figures: true,
+    says: ({ recordings }) => recordings > 1,
     value: ({ recordings }) => recordings,
     cell: ({ recordings }) => count(recordings),
   },
@@ -44,11 +75,11 @@ const COLUMNS: readonly Column<RunRow>[] = [
     id: "date",
     title: "Recorded",
     about: "When the newest recording was made",
-    width: 146,
+    width: 96,
     figures: true,
     value: ({ time_s }) => (time_s > FIRST_RECORDING_S ? time_s : NaN),
     cell: ({ time_s }) =>
-      time_s > FIRST_RECORDING_S && <span title={date(time_s)}>{date(time_s).slice(0, TO_THE_MINUTE)}</span>,
+      time_s > FIRST_RECORDING_S && <span title={date(time_s)}>{date(time_s).slice(0, TO_THE_DAY)}</span>,
   },
   {
     id: "step",
@@ -63,8 +94,9 @@ const COLUMNS: readonly Column<RunRow>[] = [
     id: "busy",
     title: "GPU busy",
     ...(GLOSSARY["gpu busy"] === undefined ? {} : { about: GLOSSARY["gpu busy"] }),
-    width: 84,
+    width: 78,
     figures: true,
+    says: ({ busy_share }) => busy_share > 0,
     value: ({ busy_share }) => busy_share || NaN,
     cell: ({ busy_share }) => (busy_share > 0 ? percent(busy_share) : ""),
   },
@@ -72,7 +104,7 @@ const COLUMNS: readonly Column<RunRow>[] = [
     id: "account",
     title: "Where time goes",
     about: "The step window by cause. Sorts by the share that is not computing.",
-    width: 114,
+    width: 104,
     value: lostShare,
     cell: (row) => <Account row={row} />,
   },
@@ -84,12 +116,29 @@ const COLUMNS: readonly Column<RunRow>[] = [
   },
   {
     id: "saving",
-    title: "Gain",
-    about: "The most that fixing the first finding can save, and the step time after that fix",
-    width: 84,
+    title: "First fix saves",
+    about: "What fixing the first finding saves of the step, and the step time after it",
+    width: 132,
     figures: true,
-    value: ({ saving_share }) => saving_share || NaN,
+    says: ({ saving_share }) => saving_share > 0,
+    value: ({ low_saving_share, saving_share }) => (saving_share > 0 ? low_saving_share : NaN),
     cell: (row) => <Gain row={row} />,
+  },
+  {
+    id: "growth",
+    title: "Memory grows",
+    about: "How much more memory is allocated after each step: a leak, if it goes on",
+    width: 98,
+    figures: true,
+    says: ({ growth_bytes_per_step: growth }) => growth > 0,
+    value: ({ growth_bytes_per_step: growth }) => growth || NaN,
+    cell: ({ growth_bytes_per_step: growth }) =>
+      growth > 0 && (
+        <span className="gd-two">
+          <span>{bytes(growth)}</span>
+          <span>per step</span>
+        </span>
+      ),
   },
   {
     id: "memory",
@@ -97,6 +146,7 @@ const COLUMNS: readonly Column<RunRow>[] = [
     about: "The share of the GPU's memory that was never reserved",
     width: 94,
     figures: true,
+    says: ({ memory_share }) => memory_share > 0,
     value: ({ memory_share }) => (memory_share > 0 ? 1 - memory_share : NaN),
     cell: ({ memory_share }) => (memory_share > 0 ? percent(Math.max(0, 1 - memory_share)) : ""),
   },
@@ -105,14 +155,16 @@ const COLUMNS: readonly Column<RunRow>[] = [
     title: "Change since previous",
     about: "What changed between the two newest analyzed recordings of the same worker",
     width: 148,
+    says: ({ change }) => change !== "",
     value: ({ change }) => change,
     cell: ({ change, recordings }) => (recordings > 1 ? <span title={change}>{sentence(change)}</span> : ""),
   },
 ];
 
-/** The columns of runs. With the step time of a base, one more has the difference from it. */
-export function runColumns(base_us: number): readonly Column<RunRow>[] {
-  if (base_us <= 0) return COLUMNS;
+/** The columns that say something about these rows. With a base's step time, one has the difference from it. */
+export function runColumns(base_us: number, rows: readonly RunRow[]): readonly Column<RunRow>[] {
+  const columns = COLUMNS.filter(({ says }) => !says || rows.some(says));
+  if (base_us <= 0) return columns;
   const fromBase: Column<RunRow> = {
     id: "base",
     title: "vs. base",
@@ -123,7 +175,7 @@ export function runColumns(base_us: number): readonly Column<RunRow>[] {
     cell: ({ step_us }) =>
       step_us > 0 && <DeltaText delta={deltaOf(step_us, base_us, time)} base={time(base_us)} stacked />,
   };
-  return COLUMNS.flatMap((column) => (column.id === "step" ? [column, fromBase] : [column]));
+  return columns.flatMap((column) => (column.id === "step" ? [column, fromBase] : [column]));
 }
 
 /** Room for a run's name, and for its limiter, in pixels. */
@@ -143,15 +195,52 @@ export function lineColumns(columns: readonly Column<RunRow>[]): readonly Column
   }));
 }
 
-function folderCell(id: string, { folder, runs, saving_share, folded }: Folder) {
-  if (id === "saving" && folded && saving_share > 0) return percent(saving_share);
+function folderCell(id: string, { folder, runs, severity, folded }: Folder) {
+  if (id === "severity" && folded) return <SeverityMark severity={severity} />;
   if (id !== "run") return "";
   return (
     <span className="gd-run-folder">
-      <span aria-hidden="true">{folded ? "▸" : "▾"}</span> <b>{folder || "(no folder)"}</b>{" "}
+      <span aria-hidden="true">{folded ? "▸" : "▾"}</span> <b>{runName(folder)}</b>{" "}
       <span className="gd-muted">{plural(runs, "run")}</span>
       <span className="gd-unseen">{folded ? ", hidden" : ""}</span>
     </span>
+  );
+}
+
+function isComparable({ kind, state }: RunRow): boolean {
+  return kind === "trace" && state !== "failed";
+}
+
+function CompareBox({ row: { run, trace_id } }: { row: RunRow }) {
+  const chosen = useRunsTable((table) => table.compared.includes(trace_id));
+  return (
+    <input
+      type="checkbox"
+      className="gd-check"
+      aria-label={`Compare ${runName(run)}`}
+      checked={chosen}
+      onChange={() => {
+        chooseToCompare(trace_id);
+      }}
+    />
+  );
+}
+
+/** By their numbers. */
+const LEVELS = [Finding_Severity.INFO, Finding_Severity.WARNING, Finding_Severity.ERROR] as const;
+
+/** NaN: not known; -1: no finding. */
+function SeverityMark({ severity }: { severity: number }) {
+  if (Number.isNaN(severity)) return null;
+  const name = LEVELS[severity];
+  return name ? (
+    <span data-severity={name}>
+      <span className="gd-severity" title={SEVERITIES[name].explanation}>
+        {SEVERITIES[name].word}
+      </span>
+    </span>
+  ) : (
+    <span className="gd-muted">none</span>
   );
 }
 
@@ -160,8 +249,8 @@ function Gain({ row }: { row: RunRow }) {
   if (!gain) return null;
   return (
     <span className="gd-two">
-      <span>≤ {gain.share}</span>
-      {gain.after && <span>→ {gain.after}</span>}
+      <span>{gain.share}</span>
+      {gain.after && <span>{gain.after}</span>}
     </span>
   );
 }
@@ -180,9 +269,11 @@ function Name({ row }: { row: RunRow }) {
   return (
     <span className="gd-run-name" title={[row.run, row.worker, about].filter(Boolean).join("\n")}>
       <i className="gd-dot" data-state={row.state} />
-      <span className="gd-two">
-        <b>{row.run || "."}</b>
-        <span>{about}</span>
+      <span className="gd-run-text">
+        <b>
+          <Separated name={runName(row.run)} />
+        </b>
+        {about && <span className="gd-muted"> {about}</span>}
       </span>
     </span>
   );

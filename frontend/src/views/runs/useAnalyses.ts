@@ -22,6 +22,9 @@ export interface Analyses {
   readonly toggle: () => void;
 }
 
+/** The server runs as many analyses at a time. */
+const AT_ONCE = 2;
+
 /** Whether the run, or the job that it is, is not analyzed yet. */
 function isNew({ state }: RunRow): boolean {
   return state === "new" || state === "ranks";
@@ -40,24 +43,24 @@ async function analyzeJob(id: string, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * Analyzes the runs that are not analyzed yet while the page is visible: one at a time, the newest first, and none
- * while another analysis runs.
+ * Analyzes the runs that are not analyzed yet while the page is visible: those that are `shown` first, in their order.
+ * As many run at once as the server can; the next is asked for when one has ended.
  */
-export function useAnalyses(rows: readonly RunRow[]): Analyses {
+export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): Analyses {
   const client = useQueryClient();
   const on = useRunsTable((table) => table.analyzing);
   const visible = usePage((page) => page.visible);
   const [round, setRound] = useState(0);
   const requested = useRef(new Set<string>());
   const job = useRef<AbortController>(null); // ends the wait for a job
-  const pending = rows.find(({ state }) => isPending(state))?.trace_id;
+  const pending = rows.filter(({ state }) => isPending(state)).map(({ trace_id }) => trace_id);
+  const busy = pending.length >= AT_ONCE;
 
   useEffect(() => {
     if (!on) job.current?.abort();
-    if (!on || !visible || pending !== undefined || job.current !== null) return;
-    const next = rows
-      .filter((row) => isNew(row) && !requested.current.has(requestOf(row)))
-      .reduce<RunRow | null>((best, row) => (best && best.time_s >= row.time_s ? best : row), null);
+    if (!on || !visible || busy || job.current !== null) return;
+    const isNext = (row: RunRow) => isNew(row) && !requested.current.has(requestOf(row));
+    const next = rows.length > 0 ? (shown.find(isNext) ?? rows.find(isNext)) : undefined;
     if (!next) return;
     requested.current.add(requestOf(next));
     // If the request fails, the table keeps showing the run as not analyzed.
@@ -69,7 +72,7 @@ export function useAnalyses(rows: readonly RunRow[]): Analyses {
         if (wait) job.current = null;
         return client.invalidateQueries({ queryKey: RUNS });
       });
-  }, [on, visible, pending, rows, round, client]);
+  }, [on, visible, busy, rows, shown, round, client]);
 
   useEffect(
     () => () => {
@@ -78,19 +81,22 @@ export function useAnalyses(rows: readonly RunRow[]): Analyses {
     [],
   );
 
+  const asked = pending.join(" ");
   const left = rows.filter((row) => isNew(row) || isPending(row.state)).length;
   useEffect(() => {
     if (!on || !visible || left === 0) return;
     const timer = window.setInterval(() => {
-      if (pending === undefined) {
+      if (asked === "") {
         requested.current.clear();
         setRound((number) => number + 1);
-      } else if (requested.current.has(`new ${pending}`)) void fetchReport(pending).catch(() => null);
+      }
+      for (const id of asked.split(" "))
+        if (requested.current.has(`new ${id}`)) void fetchReport(id).catch(() => null);
     }, ASK_AGAIN_MS);
     return () => {
       window.clearInterval(timer);
     };
-  }, [on, visible, pending, left]);
+  }, [on, visible, asked, left]);
 
   return {
     on,

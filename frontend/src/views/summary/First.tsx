@@ -3,7 +3,17 @@ import type { ReactNode } from "react";
 import { bytes } from "../../base/format";
 import { window_us } from "../../state/account";
 import { costsMemory, findingKeys } from "../../state/findings";
-import { confidenceOf, firstBlock, gainOf, growthOf, ownPlace, savedShort, toFix } from "../../state/gain";
+import {
+  confidenceOf,
+  firstBlock,
+  gainOf,
+  growthOf,
+  isAboutRecording,
+  overheadOf,
+  ownPlace,
+  savedShort,
+  toFix,
+} from "../../state/gain";
 import { usePage } from "../../state/store";
 import { Finding_Severity, type Finding, type Report } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
@@ -23,7 +33,7 @@ export function First({ report }: { report: Report }) {
     <div className="gd-first" data-severity={finding.severity}>
       <div className="gd-first-title">
         <h2>
-          {finding.severity === Finding_Severity.INFO ? "Worth a try" : "Fix first"}: {finding.title}
+          {headOf(finding)}: {finding.title}
         </h2>
         <span className="gd-buttons">
           <ShowOnTimeline of={finding} />
@@ -62,6 +72,11 @@ export function First({ report }: { report: Report }) {
   );
 }
 
+function headOf(finding: Finding): string {
+  if (isAboutRecording(finding)) return "Record next";
+  return finding.severity === Finding_Severity.INFO ? "Worth a try" : "Fix first";
+}
+
 function Row({ name, children }: { name: string; children: ReactNode }) {
   return (
     <div>
@@ -74,6 +89,7 @@ function Row({ name, children }: { name: string; children: ReactNode }) {
 function GainRow({ finding, report }: { finding: Finding; report: Report }) {
   const gain = gainOf(finding.saving, window_us(report));
   const memory = report.memory.find(({ device }) => device === finding.memory_device);
+  const overhead = overheadOf(finding);
   const confidence = costsMemory(finding)
     ? memory
       ? growthOf(memory)
@@ -98,6 +114,7 @@ function GainRow({ finding, report }: { finding: Finding; report: Report }) {
         </Row>
       )}
       {confidence && <Row name="Confidence">{confidence}</Row>}
+      {overhead && <Row name="Recording">takes {overhead} itself</Row>}
     </>
   );
 }
