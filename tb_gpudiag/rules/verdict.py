@@ -290,17 +290,30 @@ def _figures(parts: WindowParts) -> dict[str, str]:
     window_ns = parts.window_ns
     own = {name.removesuffix("_ns"): share(ns, window_ns) for name, ns in vars(parts).items()}
     sums = {f"all_{limiter}": share(ns, window_ns) for limiter, ns in parts.by_limiter.items()}
-    return own | sums | {"host_parts": _host_parts(parts)}
+    return own | sums | {f"{name}_parts": _listed(parts, name) for name in _PARTS}
 
 
-def _host_parts(parts: WindowParts) -> str:
-    """What the GPU waited for the host for, as the account calls it, without what took no time."""
-    named = (
-        (parts.launching_ns + parts.operators_ns, "CPU operator overhead and launches"),
-        (parts.python_ns, "Python between operators"),
-        (parts.compiling_ns, "compilation"),
-    )
-    return ", ".join(f"{share(ns, parts.window_ns)} for {noun}" for ns, noun in named if ns)
+def _listed(parts: WindowParts, name: str) -> str:
+    """What a limiter consists of, as the account calls it, without what took no time."""
+    sums = ((sum(getattr(parts, field) for field in fields), noun) for noun, *fields in _PARTS[name])
+    return ", ".join(f"{share(ns, parts.window_ns)} {noun}" for ns, noun in sums if ns)
+
+
+_PARTS = {
+    "host": (
+        ("for CPU operator overhead and launches", "launching_ns", "operators_ns"),
+        ("for Python between operators", "python_ns"),
+        ("for compilation", "compiling_ns"),
+    ),
+    "sync": (
+        ("inside them", "synchronizing_ns"),
+        ("until the launch queue filled up again", "refilling_ns"),
+    ),
+    "communication": (
+        ("in exposed collectives", "communicating_ns"),
+        ("idle while the host was inside a collective call", "in_collectives_ns"),
+    ),
+}
 
 
 _HOST = "It waited for the host {all_host} of the time: {host_parts}. "
@@ -310,11 +323,10 @@ _SENTENCES = {
     "launch": _HOST + "Launching many small kernels limits this job.",
     "python": _HOST + "The host's own work limits this job.",
     "compile": _HOST + "Compilation limits this job.",
-    "sync": "Synchronizations cost {all_sync} of the time: {synchronizing} inside them, and {refilling} "
-    "until the launch queue filled up again. They limit this job.",
+    "sync": "Synchronizations cost {all_sync} of the time: {sync_parts}. They limit this job.",
     "copy": "Exposed copies took {all_copy} of the time. Transfers limit this job.",
-    "communication": "Communication took {all_communication} of the time: {communicating} in exposed "
-    "collectives, and {in_collectives} idle while the host was inside a collective call. It limits this job.",
+    "communication": "Communication took {all_communication} of the time: {communication_parts}. It limits "
+    "this job.",
     "memory": "It waited for the driver to allocate or free memory {all_memory} of the time. Memory "
     "allocation limits this job.",
     "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time. Many small kernels limit "
