@@ -8,9 +8,12 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
 
 _FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)
+
+ANY_FRAME = any_of(r"[^<].*\(\d+\): .*", flags=re.S)
+"""A Python function: built-ins begin with `<`."""
 
 # Frames of the interpreter and of libraries, whose lines the user cannot change: the place is the nearest
 # other frame.

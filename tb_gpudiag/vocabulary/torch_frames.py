@@ -120,6 +120,10 @@ FORWARD_FRAME = any_of(
     _MODULES + r"\w+\.py\(\d+\): (forward|_call_impl|_wrapped_call_impl)",
     flags=re.S,
 )
+# Calls a module's forward() and, around it, the hooks.
+MODULE_CALL = any_of(
+    r"nn\.Module: .*", _MODULES + r"module\.py\(\d+\): (_call_impl|_wrapped_call_impl|inner)", flags=re.S
+)
 # Searched for in a whole stack of a snapshot, in which modules have no frames of their own.
 MODULE_FRAME = any_of(r"torch/nn/modules/\w+\.py\(\d+\): (forward|_\w*call_impl)")
 

@@ -53,11 +53,24 @@ class MemoryContext:
         return self._of(self.host.place)
 
     def frame(self, event: int) -> Frame | None:
-        """Return the user's frame of a memory event: in a snapshot from its stack."""
+        """Return the user's frame of a memory event: in a snapshot from its stack. Of what the engine
+        allocates, it is the line that called backward()."""
         stack = int(self.memory.stack[event])
+        if stack == NONE and self.memory.stacks and self.phase[event] == Phase.BACKWARD:
+            caller = int(self._backward_call[event])
+            stack = NONE if caller == NONE else int(self.memory.stack[caller])
         if stack != NONE:
             return innermost_place(self.memory.stacks[stack])
         return self.host.frame(int(self.place[event]))
+
+    @cached_property
+    def _backward_call(self) -> Int64:
+        """The event that the call of backward() made itself: the last one before each event, or the first one
+        of all. NONE without any, shape (m,)."""
+        called = (self.phase == Phase.BACKWARD) & (self.memory.stack != NONE)
+        first = int(called.argmax()) if called.any() else NONE
+        last = np.maximum.accumulate(np.where(called, np.arange(len(called)), NONE))
+        return np.where(last == NONE, first, last)
 
 
 class Allocations:

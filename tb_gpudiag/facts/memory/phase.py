@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
-from tb_gpudiag.vocabulary.recorded import Category
+from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
 
 
 class Phase(IntEnum):
@@ -65,6 +65,12 @@ def phases(memory: MemoryEvents, host: Host, transfers: Transfers, around: Int64
         of_stack = phases_of_stacks(memory.stacks)
         by_stack = np.where(memory.stack == NONE, Phase.UNKNOWN, of_stack[memory.stack])
         found = np.where(by_stack == Phase.UNKNOWN, found, by_stack).astype(np.uint8)
+        if (of_stack == Phase.BACKWARD).any():
+            # The engine's own threads run no Python: a snapshot has no frames of what they allocate.
+            makes = (memory.action == MemoryAction.ALLOCATE) & (memory.stack == NONE)
+            if memory.found is not None:
+                makes &= ~memory.found
+            found[makes & (found == Phase.UNKNOWN)] = Phase.BACKWARD
     return found
 
 

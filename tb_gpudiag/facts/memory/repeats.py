@@ -41,6 +41,19 @@ OUTSIDE_SHARE = 0.9
 """Layers repeat as well, but inside the model. A step also allocates outside of the model: a batch, a result.
 In a loop that does not train, this share of the steps must do so."""
 
+WORK = 2
+"""A step that does not train computes: it frees at least this many times what it keeps, in bytes or in
+number. Weights that are loaded one after the other mostly stay, and so do the activations of micro-batches
+whose backward pass is still to come."""
+
+MOST_MICRO_BATCHES = 64
+"""Modules that keep results so many times or more are no micro-batches of one step."""
+
+TAIL_STEPS = 2
+TAIL_SHARE = 0.25
+"""A loop goes on until the recording ends. If what follows the last border is more than so many steps, and
+more than this share of the loop, the loop was a phase of its own, such as loading."""
+
 MOST_TRIED = 48
 """Most allocation sites that are tried as borders."""
 
@@ -57,8 +70,8 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
     phase = allocations.phase.copy()
     engine = np.zeros(len(phase), np.bool_)
     if allocations.memory.stacks:
-        # The engine's own threads run no Python: a snapshot has no frames of their allocations.
-        engine = (phase == Phase.UNKNOWN) & (allocations.stack == NONE)
+        # See phases(): here the engine runs even if nothing else of the backward pass shows.
+        engine = np.isin(phase, (Phase.UNKNOWN, Phase.BACKWARD)) & (allocations.stack == NONE)
         phase[engine] = Phase.BACKWARD
     # Weights are made or loaded one after the other, at one place: each would be a step.
     built = (phase == Phase.PARAMETER) | _in_stack(allocations, BUILDING_FRAME)
@@ -68,12 +81,32 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
     site, phase, time = _sites(allocations, engine)[some], phase[some], allocations.time_ns[some]
     outside = ~_in_module(allocations)[some] if has_modules else np.zeros(len(site), np.bool_)
     called = _model_calls(allocations)[some]
+    ends = np.where(allocations.freed == NONE, np.iinfo(np.int64).max, allocations.freed_ns)[some]
+    size = allocations.bytes[some]
+    trains = bool(np.isin(phase, (Phase.OPTIMIZER, Phase.BACKWARD)).any())
     for borders in _candidates(site, phase, outside, called):
         at = distinct(time[borders])
-        if len(at) >= FEWEST_BORDERS:
+        if len(at) >= FEWEST_BORDERS and (trains or _is_loop(at, time, ends, size, outside)):
             names = [f"inferred {i + 1}" for i in range(len(at) - 1)]
             return Periods(names, at[:-1], at[1:], "step", inferred=True)
     return NO_PERIODS
+
+
+def _is_loop(at: Int64, time: Int64, ends: Int64, size: Int64, outside: Bool) -> bool:
+    """Whether steps that do not train are a loop that computes, not weights that are loaded or micro-batches.
+
+    at: times of the borders. time, ends, size, outside: of allocations.
+    """
+    first, last = np.searchsorted(time, at[[0, -1]])
+    if len(time) - last > max(TAIL_STEPS / len(at), TAIL_SHARE) * (last - first):
+        return False
+    border = at[np.searchsorted(at[:-1], time[first:last], side="right")]
+    own, keeps = size[first:last], ends[first:last] > border
+    kept = int(own[keeps].sum())
+    if int(own.sum()) - kept >= WORK * kept or (~keeps).sum() >= WORK * keeps.sum():
+        return True
+    inside = int(own[keeps & ~outside[first:last]].sum())
+    return 2 * inside > kept and len(at) > MOST_MICRO_BATCHES
 
 
 def _sites(allocations: Allocations, engine: Bool) -> Int64:

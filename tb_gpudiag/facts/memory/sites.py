@@ -17,6 +17,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
@@ -67,6 +68,7 @@ class GrowingSite:
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
 
+    holder: Holder | None  # the container that receives it; None if unknown
     in_optimizer: bool  # torch's own optimizer allocated it, as its state
     grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
 
@@ -143,6 +145,7 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
     if not allocations.paired or (~found.excused).sum() < 2:
         return []
     table = floor_table(allocations, found)
+    containers = Containers(allocations.host)
     x = found.periods.at[table.column]
     sites = []
     for number in range(len(table.one)):
@@ -151,7 +154,7 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
             continue
         slope, low, high = theil_sen(x, y)
         if low > 0 and later_slope(x, y) > 0:
-            sites.append(_site(allocations, found, table, number, x, (slope, low, high)))
+            sites.append(_site(allocations, found, table, containers, number, x, (slope, low, high)))
     return sorted(sites, key=lambda site: -site.per_unit)
 
 
@@ -159,6 +162,7 @@ def _site(
     allocations: Allocations,
     found: Floors,
     table: FloorTable,
+    containers: Containers,
     number: int,
     x: Float64,
     slopes: tuple[float, float, float],
@@ -172,7 +176,7 @@ def _site(
     size = allocations.bytes[held]
     step = np.searchsorted(found.periods.start_ns, allocations.time_ns[held], side="right") - 1
     shown = evenly(held, MOST_TIMES)
-    host, one = allocations.host, int(table.one[number])
+    host, one = allocations.host, int(own[-1])  # the recording shows most about the last one
     operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
     text = allocations.memory.stacks[stack] if stack != NONE else host_stack(host, operator)
     counts = table.count[number].astype(np.float64)
@@ -196,6 +200,9 @@ def _site(
         count_later=later_slope(x, counts),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],
+        holder=containers.holder(
+            allocations.time_ns[shown], allocations.memory.thread[allocations.event[shown]]
+        ),
         in_optimizer=is_optimizer_state(text),
         grad_mode=_grad_mode(host, operator, text),
     )

@@ -19,16 +19,24 @@ from tb_gpudiag.rules.rule import (
     Severity,
     place_at,
 )
-from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, causes_of, loss_of
+from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, GRAPH, Explained, causes_of, loss_of
+from tb_gpudiag.rules.shared.leak_holder import (
+    call_of_holder,
+    filling_sentence,
+    holders_of,
+    only_adds,
+)
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LEAST_BYTES_PER_STEP,
+    SURE_STEPS,
     FloorState,
     floor_allows,
     growth_per_unit,
     keepers,
     least_per_unit,
     repeats,
+    replacers,
     risen_bytes,
     state_of,
     until_full,
@@ -95,6 +103,15 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell:
         return CannotTell(
             f"{rising}, and the optimizer's own state grows, as L-BFGS fills its history (history_size)",
             "Record later steps, when the history is full.",
+        )
+    replacing = [site for memory in memories for site in replacers(memory)]
+    if replacing:
+        held = replacing[0].holder
+        assert held is not None  # replacers have one
+        return CannotTell(
+            f"{rising}, but {call_of_holder(held)} fills a container that may drop its oldest entries, and "
+            "this recording does not show frees of memory that was allocated before it",
+            _HOW_TO_BE_SURE,
         )
     unseen = sum(len(memory.allocations.unseen_free) for memory in memories)
     if unseen >= FEWEST_UNSEEN:
@@ -183,9 +200,9 @@ def _doubt(memory: DeviceMemory) -> str:
     A retained graph and a cache that is replaced by a larger one grow whatever was freed before them, and a
     full buffer does not fill the memory.
     """
-    rate = growth_per_unit(memory)
-    boundless = sum(part.per_unit for part in _causes(memory) if part.cause in BOUNDLESS)
-    if memory.ran_out or not memory.misses_old_frees or 2 * boundless > rate:
+    rate, trend = growth_per_unit(memory), memory.trend
+    long = trend is not None and trend.unit == "step" and trend.steps >= SURE_STEPS
+    if memory.ran_out or long or not memory.misses_old_frees or 2 * _boundless(memory) > rate:
         return ""
     recorder = "PyTorch's CPU profiler" if memory.is_cpu else "this history"
     return (
@@ -193,6 +210,13 @@ def _doubt(memory: DeviceMemory) -> str:
         "recording, so a full buffer that replaces its oldest entries (a deque, a replay buffer, an image "
         "pool) looks the same" + (", and so do tensors that another thread frees." if memory.is_cpu else ".")
     )
+
+
+def _boundless(memory: DeviceMemory) -> float:
+    """How much of the growth no full buffer explains: its cause drops no entry, or its list only grows."""
+    of_causes = {id(s): s for part in _causes(memory) if part.cause in BOUNDLESS for s in part.sites}
+    of_lists = {id(s): s for s in keepers(memory) if only_adds(s)}
+    return sum(site.per_unit for site in (of_causes | of_lists).values())
 
 
 def _causes(memory: DeviceMemory) -> list[Explained]:
@@ -257,7 +281,7 @@ def _finding(memory: DeviceMemory) -> Finding:
         memory_device=memory.device,
         sure=not doubt,
         evidence=list(_evidence(memory, trend, keepers(memory))),
-        places=[_place(site) for site in _in_turn(parts)[:MOST_PLACES]],
+        places=_places(parts)[:MOST_PLACES],
         severity=Severity.ERROR if _ends_the_job(memory, trend) else Severity.WARNING,
     )
 
@@ -265,6 +289,7 @@ def _finding(memory: DeviceMemory) -> Finding:
 def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained], doubt: str) -> Iterator[str]:
     kept = "between steps" if trend.unit == "step" else "when work is done"
     yield f"The memory still allocated {kept} keeps rising. {parts[0].cause.summary}"
+    yield from map(filling_sentence, holders_of(parts[0].sites)[:1])
     for part in parts[1:]:
         yield f"{_growth(trend, part.per_unit)} of it has another reason: {part.cause.summary}"
     full = _until_full(memory)
@@ -348,6 +373,17 @@ def _until_full(memory: DeviceMemory) -> Quantity | None:
 
 def _about(full: Quantity) -> str:
     return f"about {full}" if full.value else "less than one step"
+
+
+def _places(parts: list[Explained]) -> list[Place]:
+    """Where it is kept, if the recording shows that: the call that fills a container, or the loss that holds
+    a graph. Then where it is allocated."""
+    sites = _in_turn(parts)
+    first = [place_at(held.frame, bytes=round(parts[0].bytes)) for held in holders_of(parts[0].sites)[:1]]
+    loss = loss_of(parts[0].sites) if parts[0].cause is GRAPH else None
+    if not first and loss is not None and loss.frame is not None:
+        first = [_place(loss)]
+    return first + [place for site in sites if (place := _place(site)) not in first]
 
 
 def _place(site: GrowingSite) -> Place:

@@ -16,8 +16,9 @@ _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5
 
-# Metrics that jobs keep, such as values for a progress bar or a confusion matrix, are no larger than this.
-METRIC_BYTES = 64 * 2**10
+# Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes, are no larger
+# than this. Batches, predictions and states are.
+METRIC_BYTES = 16 * 2**10
 
 # A loss is one number. The GPU's allocator takes a block of 512 bytes for it, the CPU's a few bytes.
 SCALAR_BYTES = 512
@@ -67,10 +68,10 @@ CACHE = LeakCause(
 )
 HOOKS = LeakCause(
     "retained module outputs",
-    "The outputs of one kind of module stay allocated, but no loss does. A forward hook, the module itself "
-    "or a list of results holds them.",
-    "Remove the hook when it is no longer needed, and keep only what you need of the last step, on the host. "
-    "Write evaluation results to disk, or keep numbers instead of outputs.",
+    "The outputs of one kind of module stay allocated, but no loss does. A list of results, a forward hook "
+    "or the module itself holds them.",
+    "Keep only what you need of the last step, on the host. Write evaluation results to disk, or keep "
+    "numbers instead of outputs. If a forward hook keeps them, remove it when it is no longer needed.",
     _CODE["hooks"],
     "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook",
 )
@@ -176,6 +177,18 @@ class GrowingSites:
         return [site for site in self.outside_backward if _may_be_metric(site)]
 
     @property
+    def keeps_inputs(self) -> bool:
+        """Whether what modules computed stays with what they were given: a hook keeps outputs only. Both are
+        allocated equally often, and the modules compute more than one result per step."""
+        results = sum(s.count_per_unit for s in self.in_modules if not s.replaced)
+        given = [
+            s.count_per_unit
+            for s in self.outside_backward
+            if s.size_bytes > SCALAR_BYTES and not (_is_in_module(s) or s.replaced or _is_own_copy(s))
+        ]
+        return any(rate > 0 and results >= GRAPH_OPERATORS * rate for rate in given)
+
+    @property
     def keeps_loss(self) -> bool:
         return loss_of(self.sites) is not None
 
@@ -225,7 +238,8 @@ def _retained_graph(growth: GrowingSites) -> list[GrowingSite]:
     in_modules = [site for site in growth.in_modules if site in growth.in_graph]
     if not growth.has_modules or not growth.is_mostly(in_modules):
         return []
-    return growth.in_graph if growth.keeps_loss or _has_several_operators(in_modules) else []
+    graph = growth.keeps_loss or growth.keeps_inputs or _has_several_operators(in_modules)
+    return growth.in_graph if graph else []
 
 
 def _functional_graph(growth: GrowingSites) -> list[GrowingSite]:

@@ -10,6 +10,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.shared.leak_holder import may_replace
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
@@ -43,6 +44,10 @@ KEPT_STEPS_SHARE = 0.5
 # Without steps, a rate holds for about as long as it was seen: a forward pass of 0.1 s says nothing about an
 # hour.
 LEAST_SECONDS = 10.0
+
+# A buffer with fewer entries than this frees what the recording saw it take: tensors that stay for so many
+# steps are kept for good, whatever was freed before the recording.
+SURE_STEPS = 256
 
 # Where the job's own loop allocates: in the other phases torch runs through layers and parameters.
 _OWN_CODE = (Phase.UNKNOWN, Phase.INPUT, Phase.FORWARD)
@@ -152,7 +157,14 @@ def keepers(memory: DeviceMemory) -> list[GrowingSite]:
     They hold more and more, some of it for two steps or longer, or what they hold is replaced evenly by
     larger allocations. An optimizer's own state is bounded: L-BFGS fills its history.
     """
-    return [site for site in memory.sites if not site.in_optimizer and _keeps(site)]
+    replacing = replacers(memory)
+    return [site for site in memory.sites if not site.in_optimizer and _keeps(site) and site not in replacing]
+
+
+def replacers(memory: DeviceMemory) -> list[GrowingSite]:
+    """Sites whose container may have been full before the recording and drop its oldest entries, where the
+    recording does not show frees of older memory."""
+    return [site for site in memory.sites if memory.misses_old_frees and may_replace(site)]
 
 
 def _keeps(site: GrowingSite) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.repeats import MOST_MICRO_BATCHES
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.facts import facts_of
@@ -217,3 +218,30 @@ def test_each_call_of_the_model_is_a_step_where_nothing_trains() -> None:
     assert trend is not None
     assert memory.floors.periods.inferred
     assert (trend.unit, trend.per_unit) == ("step", MB)
+
+
+def test_weights_that_the_jobs_own_code_loads_are_no_steps() -> None:
+    """A loop that only keeps what it allocates, and one that ends long before the recording does."""
+    loads = Job()
+    for _ in range(80):
+        loads.free(loads.take(MB, "weights.py(4): read"))
+        loads.take(MB, "weights.py(5): read")
+    assert not loads.memory.floors.periods.inferred
+    runs = Job()
+    for _ in range(80):
+        runs.free(*(runs.take(MB, "weights.py(4): read") for _ in range(3)))
+        runs.take(MB, "weights.py(5): read")
+    for line in range(200):
+        runs.free(runs.take(MB, MODULE, f"model.py({line}): layer"))
+    assert not runs.memory.floors.periods.inferred
+
+
+@pytest.mark.parametrize(("passes", "steps"), [(12, False), (MOST_MICRO_BATCHES + 4, True)])
+def test_micro_batches_before_their_backward_pass_are_no_steps(passes: int, steps: bool) -> None:
+    """They keep their activations on purpose. So many of them are no micro-batches."""
+    job = Job()
+    for _ in range(passes):
+        batch = job.take(MB, "data.py(5): load")
+        job.forward()
+        job.free(batch)
+    assert job.memory.floors.periods.inferred is steps

@@ -1,0 +1,109 @@
+"""What holds a leak: the container that receives what a line allocates, and whether it drops entries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.memory.host_memory_leak import RULE
+from tb_gpudiag.rules.memory.memory_leak import RULE as GPU_LEAK
+from tb_gpudiag.rules.rule import CannotTell
+from tb_gpudiag.rules.shared.leak_state import SURE_STEPS
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder, TraceBuilder
+from tests.rules.memory_stage import MIB, only
+from tests.rules.stage import facts_of
+
+STEP_US = 100.0
+KEEPER = "train.py(7): keep"
+TORCH = "/opt/lib/python3.11/site-packages/torch"
+
+
+def _call(method: str, kind: str) -> str:
+    return f"<built-in method {method} of {kind} object at 0x7f{abs(hash(method)) % 10**8:08d}>"
+
+
+def keeping(*calls: str, steps: int = 8, hook: bool = False) -> TraceBuilder:
+    """Build a job on the CPU in whose steps `keep` allocates 1 MiB and makes these calls."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for number in range(steps):
+        at = number * STEP_US
+        main.step(number, at=at, us=STEP_US - 2)
+        if hook:
+            main.frame("nn.Module: Linear_0", at=at + 5, us=60)
+            main.frame("torch/nn/modules/module.py(1782): _call_impl", at=at + 6, us=58)
+            main.frame("torch/nn/modules/linear.py(125): forward", at=at + 8, us=10)
+        main.op("aten::addmm" if hook else "aten::clone", at=at + 10, us=5)
+        main.alloc(MIB, at=at + 12, device=None)
+        if hook:
+            main.frame(KEEPER, at=at + 30, us=20)
+        for i, call in enumerate(calls):
+            main.frame(call, at=at + 32 + 4 * i, us=2)
+        if not hook:
+            main.frame(KEEPER, at=at + 5, us=60)
+    return trace
+
+
+def test_a_list_that_only_grows_is_named_and_no_full_buffer(tmp_path: Path) -> None:
+    found = only(RULE.check(facts_of(keeping(_call("append", "list")), tmp_path)))
+    assert found.sure
+    assert "list.append in keep (train.py, defined at line 7)" in found.summary
+    assert "removed nothing" in found.summary
+    assert (found.places[0].function, found.places[0].line) == ("keep", 7)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [_call("append", "list"), _call("pop", "list")],
+        [_call("append", "collections.deque")],
+        [_call("append", "collections.deque"), _call("popleft", "collections.deque")],
+    ],
+)
+def test_a_container_that_may_drop_its_oldest_entries_is_not_called_a_leak(
+    calls: list[str], tmp_path: Path
+) -> None:
+    """torch's CPU profiler does not show frees of what was in a full buffer before the recording."""
+    answer = RULE.check(facts_of(keeping(*calls), tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert "append in keep" in answer.reason
+    assert "oldest entries" in answer.reason
+
+
+def test_what_a_hook_keeps_is_at_the_hook(tmp_path: Path) -> None:
+    """A hook runs after the forward pass that allocated what it keeps."""
+    found = only(RULE.check(facts_of(keeping(_call("append", "list"), hook=True), tmp_path)))
+    assert found.title.endswith("retained module outputs")
+    assert found.places[0].function == "keep"
+
+
+def test_a_long_recording_shows_that_no_buffer_is_full(tmp_path: Path) -> None:
+    assert not only(RULE.check(facts_of(keeping(steps=8), tmp_path / "short"))).sure
+    assert only(RULE.check(facts_of(keeping(steps=SURE_STEPS + 2), tmp_path / "long"))).sure
+
+
+def test_gradients_without_frames_are_kept_gradients_of_the_line_that_calls_backward(tmp_path: Path) -> None:
+    """The engine's own threads run no Python, so a snapshot has no frames of what they allocate."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(1 << 30, at=0)
+    for step in range(8):
+        at = 100 * (step + 1)
+        forward = snapshot.allocate(2 * MIB, at=at, stack=["train.py(5): fit", "model.py(8): forward"])
+        loss = snapshot.allocate(
+            512,
+            at=at + 10,
+            stack=[
+                "train.py(6): fit",
+                f"{TORCH}/_tensor.py(560): backward",
+                f"{TORCH}/autograd/__init__.py(91): _make_grads",
+            ],
+        )
+        snapshot.allocate(MIB, at=at + 20)
+        for address in (forward, loss):
+            snapshot.free(address, at=at + 30)
+    found = only(GPU_LEAK.check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    assert found.title.endswith("retained gradients")
+    assert (found.places[0].file, found.places[0].line) == ("train.py", 6)
