@@ -20,7 +20,7 @@ PACKAGE = Path(tb_gpudiag.__file__).parent
 LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs", "service", "training", "cli")
 """From the bottom up: a module may import from its own layer and from those before it."""
 
-SAME_AS = {"pages": "cli", "plugin": "cli", "loader": "cli", "__main__": "cli"}
+SAME_AS = {"notebook": "cli", "pages": "cli", "plugin": "cli", "loader": "cli", "__main__": "cli"}
 """Modules and packages that stand on the level of another."""
 
 OPEN_TO_ALL = {"_version", "arrays", "errors", "step_time", "version", "vocabulary"}

@@ -22,6 +22,27 @@ PROTO = Path(tb_gpudiag.__file__).parent / "report" / "report.proto"
 FIELD = re.compile(r"(repeated )?([\w.]+|map<.*>) (\w+) = \d+;\s*(?://\s*(.*))?$")
 VALUE = re.compile(r"(\w+) = \d+;\s*(?://\s*(.*))?$")
 
+API_EXAMPLE = """
+import tb_gpudiag
+
+report = tb_gpudiag.diagnose("log/my_run")
+print(report.verdict.sentence)
+for finding in report.findings:
+    print(finding.rule, finding.title)
+
+comparison = tb_gpudiag.compare("log/before", "log/after")
+print(comparison.sentence)
+
+print(tb_gpudiag.job("log/my_job").verdict.sentence)
+
+for history in tb_gpudiag.history("log"):
+    print(history.run, len(history.points), "recordings")
+
+with tb_gpudiag.open("log") as page:
+    print(page.url)
+"""
+"""A test runs it."""
+
 _JSON_INTRODUCTION = """
 `gpudiag diagnose --format json` prints `{"reports": [Report, …]}`, and `"errors"` if files could not be read.
 `gpudiag compare` prints `{"comparison": Comparison}`, and `gpudiag history` `{"histories": [History, …]}`.
@@ -51,17 +72,19 @@ def _help(command: str) -> list[str]:
 
 def api_page() -> str:
     """The public Python API: the docstrings of `tb_gpudiag` and its errors."""
-    example = (
-        'import tb_gpudiag\n\nreport = tb_gpudiag.diagnose("log/my_run")\nprint(report.verdict.sentence)\n\n'
-        'comparison = tb_gpudiag.compare("log/before", "log/after")\nprint(comparison.sentence)'
-    )
-    functions: list[Callable[..., object]] = [tb_gpudiag.compare, tb_gpudiag.diagnose]
+    functions: list[Callable[..., object]] = [
+        tb_gpudiag.diagnose,
+        tb_gpudiag.compare,
+        tb_gpudiag.job,
+        tb_gpudiag.history,
+        tb_gpudiag.open,
+    ]
     return (
         "\n\n".join(
             [
                 "# Python API",
                 _doc(tb_gpudiag),
-                f"```python\n{example}\n```",
+                f"```python\n{API_EXAMPLE.strip()}\n```",
                 *(part for function in functions for part in _function(function)),
                 *_handler(),
                 "The messages of a `Report` and a `Comparison` are described in [JSON](json.md). Where JSON "
