@@ -139,6 +139,7 @@ FILES = "trace.files"
 REACHES_THROUGH = {
     ("report.diagnosis", "trace.read"): "the way from a file to its report starts here",
     ("report.annotate", "trace"): "an annotated trace is a copy of the trace",
+    ("report.dispute", "trace"): "so is an excerpt, of a part of it",
     ("report.slices", "trace.events"): "the timeline and the map of segments draw what was recorded",
     ("report.building", "trace.events"): "parts of the report say what was recorded",
     ("digest.building", "trace.events"): "operators of the step window are counted for comparisons",

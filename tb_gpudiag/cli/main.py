@@ -27,6 +27,7 @@ COMMANDS = {
     "demo": "show the page on traces that come with gpudiag",
     "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
     "digest": "write what job, history and compare need of each trace, for clusters",
+    "dispute": "make a small file for a report that a diagnosis is wrong",
     "explain": "show what a rule checks, and how to fix what it finds",
     "history": "show what changed over the recordings of a run, and memory that grows",
     "job": "show the ranks of a job together: which one the others wait for, and why",

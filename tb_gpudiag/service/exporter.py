@@ -70,4 +70,17 @@ def _json(_order: Order, _entry: CacheEntry, report: pb.Report, write: _Write) -
     write(dump({"reports": [to_dict(report)]}).encode("utf-8", "replace"))
 
 
-_FORMATS: Final = {"trace": _trace, "html": _html, "markdown": _markdown, "json": _json}
+def _dispute(order: Order, entry: CacheEntry, report: pb.Report, write: _Write) -> None:
+    from tb_gpudiag.report.dispute import dispute
+    from tb_gpudiag.report.slices.prepared import read_meta
+
+    write(dispute(report, order.file, int(read_meta(entry.arrays(), "meta")["file_start_ns"])))
+
+
+_FORMATS: Final = {
+    "trace": _trace,
+    "html": _html,
+    "markdown": _markdown,
+    "json": _json,
+    "dispute": _dispute,
+}

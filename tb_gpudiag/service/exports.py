@@ -24,7 +24,7 @@ FIRST_BYTES_WITHIN_S = 60.0
 
 MODULE = "tb_gpudiag.service.exporter"
 
-FORMATS = {"trace": "json.gz", "html": "html", "markdown": "md", "json": "json"}
+FORMATS = {"trace": "json.gz", "html": "html", "markdown": "md", "json": "json", "dispute": "zip"}
 """Formats, and the extension of the file's name."""
 
 

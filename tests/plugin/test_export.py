@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +37,7 @@ def test_every_format(serve: Callable[..., Server], log: Path) -> None:
     assert _download(server, "markdown")[0].startswith(b"#")
     assert _download(server, "html")[0].startswith(b"<!doctype html>")
     assert json.loads(_download(server, "json")[0])["reports"][0]["trace"]["run"] == "run"
+    assert zipfile.is_zipfile(io.BytesIO(_download(server, "dispute")[0]))
     assert sorted(path.name for path in log.rglob("*") if path.is_file()) == [
         path.name for path in (log / "run").iterdir()
     ]

@@ -7,7 +7,7 @@ off is closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -20,6 +20,9 @@ from tb_gpudiag.trace.kineto.repair import repaired
 from tb_gpudiag.trace.kineto.structure import elements
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
 from tb_gpudiag.trace.nsys.nsys_file import refuse_database
+
+Keep = Callable[[bytes], bytes]
+"""Takes JSON objects with commas between them, and returns those that stay."""
 
 _SPACE: Final = b" \t\r\n\0"
 _SEPARATOR: Final = b",\n"
@@ -35,11 +38,12 @@ def copy_with_events(
     mend: bool,
     limits: Limits = DEFAULT_LIMITS,
     folder: str = "",
+    keep: Keep | None = None,
 ) -> None:
     """Write the trace at `path`, unpacked, with more events at the start of its list of events.
 
     events: each one JSON object. mend: the file was cut off or contains text that is not JSON.
-    folder: see read_trace.
+    keep: chooses among the events of the file, with `mend`. folder: see read_trace.
 
     Raises TraceError if the file cannot be read, and what `write` raises.
     """
@@ -55,7 +59,7 @@ def copy_with_events(
             for event in events:
                 out.add(event)
             if mend:
-                _mend(stream, out, write, limits, bare=top.bare)
+                _mend(stream, out, write, limits, bare=top.bare, keep=keep)
             else:
                 _copy(stream, out, write)
             return False  # the stream has ended: nothing is left to walk
@@ -120,16 +124,18 @@ def _copy(stream: Stream, out: _Elements, write: Write) -> None:
         write(block)
 
 
-def _mend(stream: Stream, out: _Elements, write: Write, limits: Limits, *, bare: bool) -> None:
+def _mend(
+    stream: Stream, out: _Elements, write: Write, limits: Limits, *, bare: bool, keep: Keep | None
+) -> None:
     """Write the events that are JSON, close the list, and write what follows it if that is JSON."""
-    rest = _mend_events(stream, out, limits)
+    rest = _mend_events(stream, out, limits, keep)
     while len(rest) <= _MOST_AFTER_EVENTS_BYTES and (block := stream.next()):
         rest += block
     whole = len(rest) <= _MOST_AFTER_EVENTS_BYTES and is_json(b'{"":[]' + rest)
     write(b"\n]" + (b"" if bare else rest if whole else b"}") + b"\n")
 
 
-def _mend_events(stream: Stream, out: _Elements, limits: Limits) -> bytes:
+def _mend_events(stream: Stream, out: _Elements, limits: Limits, keep: Keep | None) -> bytes:
     """Write the events that are JSON. Return the text after them; b"" if the file ends before."""
     leftover = b""
     while True:
@@ -139,7 +145,10 @@ def _mend_events(stream: Stream, out: _Elements, limits: Limits) -> bytes:
         endless = len(text) > limits.max_element_bytes
         by_structure = None if endless else _by_structure(text, limits, final=not block)
         settled = by_structure or salvage(text, not block)
-        if accepted := settled.accepted.strip(_SPACE + b","):
+        accepted = settled.accepted.strip(_SPACE + b",")
+        if accepted and keep is not None:
+            accepted = keep(accepted)
+        if accepted:
             out.add(accepted)
         if settled.rest is not None:
             return settled.rest

@@ -36,11 +36,11 @@ async function offered(recorder: string): Promise<string> {
 }
 
 it("offers to annotate a trace of torch", async () => {
-  expect(await offered("torch")).toMatch(/One HTML file.*Annotated trace.*Open in Perfetto/);
+  expect(await offered("torch")).toMatch(/One HTML file.*Annotated trace.*Wrong diagnosis.*Open in Perfetto/);
 });
 
 it("offers no annotated copy of an export of Nsight Systems", async () => {
   const menu = await offered("nsys");
   expect(menu).toContain("One HTML file");
-  expect(menu).not.toMatch(/Annotated|Perfetto/);
+  expect(menu).not.toMatch(/Annotated|Wrong diagnosis|Perfetto/);
 });

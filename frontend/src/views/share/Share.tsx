@@ -24,7 +24,15 @@ const DOWNLOADS: readonly Download[] = [
   },
   { format: "markdown", title: "Markdown", about: "For an issue or a pull request." },
   { format: "json", title: "JSON", about: "Everything in the report, for scripts." },
+  {
+    format: "dispute",
+    title: "Wrong diagnosis?",
+    about: "A small file to attach to an issue: events around the first finding, without credentials.",
+  },
 ];
+
+/** These contain events of the trace. */
+const OF_EVENTS: ReadonlySet<ExportFormat> = new Set(["trace", "dispute"]);
 
 /** Passes on what the page shows: as a link, as a file, or to Perfetto. */
 export function Share({ entry }: { entry: TraceEntry }) {
@@ -32,10 +40,10 @@ export function Share({ entry }: { entry: TraceEntry }) {
   const [inPerfetto, setInPerfetto] = useState(false);
   const report = useReport(entry, false).data?.report; // as far as another view has loaded it
   if (isEmbedded()) return null;
-  // Only traces of torch can be copied with tracks: not exports of Nsight Systems.
+  // Only events of torch's traces can be copied: not those of Nsight Systems.
   const annotatable = hasEvents(entry.kind) && !(report && fromNsys(report));
   const ready = entry.state === "ready" && !onlyRecord(entry.kind);
-  const downloads = DOWNLOADS.filter(({ format }) => format !== "trace" || annotatable);
+  const downloads = DOWNLOADS.filter(({ format }) => !OF_EVENTS.has(format) || annotatable);
 
   const copy = (what: string, text: Promise<string>) => {
     text

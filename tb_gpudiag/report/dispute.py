@@ -1,0 +1,139 @@
+"""One small file with what a report of a wrong diagnosis needs.
+
+The events around a finding without credentials, what gpudiag said, and its version. Nothing is sent.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import platform
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+from tb_gpudiag.errors import GpudiagError, UsageError
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
+from tb_gpudiag.report.wire import dump, to_dict
+from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.files.file_names import TraceFile
+from tb_gpudiag.trace.kineto.excerpt_copy import copy_window
+
+TRACE: Final = "excerpt.pt.trace.json.gz"
+REPORT: Final = "report.json"
+ABOUT: Final = "about.txt"
+
+# Compressed, 4 MB to 8 MB: forges take files of 10 MB to 25 MB. A step of a large model has 50,000 events.
+_MOST_EVENTS: Final = 200_000
+
+# So many steps before and after: most rules compare steps, and leave out the first of a recording.
+_STEPS_AROUND: Final = 2
+
+_WITHOUT_STEPS: Final = 1.0
+"""So much of the range's length before and after it."""
+
+
+def dispute(report: pb.Report, file: TraceFile, start_ns: int, rule: str = "") -> bytes:
+    """Return the zip file about a finding of this rule, or about the first one that has a place.
+
+    start_ns: of the trace, on the file's clock.
+
+    Raises UsageError if there is no such finding, or the file is not a profiler's trace, and TraceError if it
+    cannot be read.
+    """
+    if report.trace.kind != pb.TraceInfo.trace:
+        raise UsageError(
+            "only events of a trace of torch.profiler can be cut out",
+            where=file.path,
+            remedy="attach its report",
+        )
+    finding = _finding(report, rule, file.path)
+    begin_us, end_us = window(report, finding)
+    excerpt = io.BytesIO()
+    with gzip.GzipFile(fileobj=excerpt, mode="wb", mtime=0) as packed:
+        left_out = copy_window(
+            file.path,
+            start_ns + round(begin_us * 1000),
+            start_ns + round(end_us * 1000),
+            packed.write,
+            most_events=_MOST_EVENTS,
+            folder=file.folder,
+        )
+    found = CredentialFilter()
+    said = found.feed(dump({"reports": [to_dict(report)]}).encode("utf-8", "replace")) + found.end()
+    about = _about(report, finding, begin_us, end_us, left_out, _again(excerpt.getvalue(), finding))
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(ABOUT, about)
+        archive.writestr(REPORT, said)
+        archive.writestr(TRACE, excerpt.getvalue(), zipfile.ZIP_STORED)
+    return content.getvalue()
+
+
+def _finding(report: pb.Report, rule: str, where: str) -> pb.Finding | None:
+    if not rule:
+        placed = [finding for finding in report.findings if finding.ranges]
+        return next(iter([*placed, *report.findings]), None)
+    for finding in report.findings:
+        if rule.upper() == finding.rule or rule == finding.name:
+            return finding
+    known = ", ".join(dict.fromkeys(finding.rule for finding in report.findings)) or "none"
+    raise UsageError(
+        f"no finding of this trace is called {rule}", where=where, remedy=f"its findings: {known}"
+    )
+
+
+def window(report: pb.Report, finding: pb.Finding | None) -> tuple[float, float]:
+    """Return the time to cut out, in µs: whole steps around the longest range of the finding."""
+    steps = [(step.start_us, step.start_us + step.duration_us) for step in report.steps]
+    ranges = [(place.start_us, place.end_us) for place in finding.ranges] if finding is not None else []
+    if not ranges:
+        chosen = steps[: 2 * _STEPS_AROUND + 1]
+        return (chosen[0][0], chosen[-1][1]) if chosen else (0.0, float(report.trace.duration_us))
+    start, end = ranges[0]
+    inside = [i for i, (begin, stop) in enumerate(steps) if begin <= end and stop >= start]
+    if not inside:
+        around = (end - start) * _WITHOUT_STEPS
+        return start - around, end + around
+    chosen = steps[max(0, inside[0] - _STEPS_AROUND) : inside[-1] + _STEPS_AROUND + 1]
+    return min(start, chosen[0][0]), max(end, chosen[-1][1])
+
+
+def _again(excerpt: bytes, finding: pb.Finding | None) -> str:
+    """Diagnose the excerpt alone, and say whether it has the finding, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, TRACE)
+        path.write_bytes(excerpt)
+        try:
+            again = diagnose_file(only_trace(str(path)))
+        except GpudiagError as error:
+            return f"The excerpt alone cannot be diagnosed: {error.what}"
+    rules = [other.rule for other in again.findings]
+    if finding is None:
+        return f"The excerpt alone has these findings: {', '.join(rules) or 'none'}."
+    has = "has" if finding.rule in rules else "does not have"
+    return f"The excerpt alone {has} the finding."
+
+
+def _about(
+    report: pb.Report,
+    finding: pb.Finding | None,
+    begin_us: float,
+    end_us: float,
+    left_out: int,
+    again: str,
+) -> str:
+    about = "the trace, which has no findings" if finding is None else f"{finding.rule} {finding.title}"
+    lines = [
+        f"{report.generator}, Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+        f"About: {about}",
+        f"{TRACE}: events from {begin_us:.0f} µs to {end_us:.0f} µs of the recording, without credentials",
+        *([f"It was full: {left_out:,} events are left out."] if left_out else []),
+        again,
+        f"{REPORT}: what gpudiag said about the whole trace",
+        "Names of functions, files, hosts and users stay. Look through these files before you publish them.",
+        "",
+    ]
+    return "\n".join(lines)
