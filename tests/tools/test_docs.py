@@ -33,6 +33,15 @@ def test_every_rule_has_a_page_and_a_link_to_it(pages: dict[str, str]) -> None:
         assert f"| {rule.id} | [{rule.name}]({rule.name}.md) |" in pages["rules/index.md"]
 
 
+def test_no_link_leaves_the_site(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        for target in re.findall(r"\]\((?![a-z]+://|#)([^)#]+)", text):
+            assert Path("/site", name).parent.joinpath(target).resolve().is_relative_to("/site"), (
+                name,
+                target,
+            )
+
+
 def test_the_command_line_page_has_every_command_and_option(pages: dict[str, str]) -> None:
     for command in COMMANDS:
         assert f"usage: gpudiag {command}" in pages["cli.md"]

@@ -7,6 +7,7 @@ messages. In a checkout the pages link to these sources, and on the site to what
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 from pathlib import Path
 
@@ -18,8 +19,10 @@ GENERATED = {
     "../tb_gpudiag/cli/": "cli.md",
     "../tb_gpudiag/__init__.py": "api.md",
     "../tb_gpudiag/report/report.proto": "json.md",
+    "../CHANGELOG.md": "changelog.md",
 }
 """What pages link to in a checkout -> the page of the site that is generated from it."""
+RULE_PAGE = re.compile(r"\]\(\.\./tb_gpudiag/(?:jobs/)?rules/(?:\w+/)?(\w+\.md)")
 
 
 def main() -> None:
@@ -33,11 +36,12 @@ def write(out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(DOCS, out)
     pages = {"cli.md": cli_page(), "api.md": api_page(), "json.md": json_page(), **rule_pages()}
+    pages["changelog.md"] = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
     for page in DOCS.glob("*.md"):
         text = page.read_text(encoding="utf-8")
         for source, generated in GENERATED.items():
             text = text.replace(f"]({source})", f"]({generated})")
-        pages[page.name] = text
+        pages[page.name] = RULE_PAGE.sub(r"](rules/\1", text)
     for name, text in pages.items():
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text(text, encoding="utf-8")
