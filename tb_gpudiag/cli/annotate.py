@@ -19,23 +19,7 @@ from tb_gpudiag.wording.format import count
 
 def run(arguments: Sequence[str]) -> int:
     """Write the copy. Raises GpudiagError."""
-    parser = argparse.ArgumentParser(
-        prog="gpudiag annotate",
-        description="Copy a trace with three kinds of tracks added: what the findings are about, each GPU's "
-        "idle time by cause, and the depth of its launch queues. Open the copy in https://ui.perfetto.dev or "
-        "chrome://tracing. The original events stay as they are, without credentials.",
-        epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
-    )
-    parser.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        required=True,
-        help="the copy, compressed if its name ends in .gz; never the trace itself",
-    )
-    parser.add_argument("--quiet", action="store_true", help="do not show progress")
-    parsed = parser.parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     target = Path(parsed.output)
     refuse_same_file(parsed.trace, target)
     file = only_trace(parsed.trace)
@@ -62,3 +46,24 @@ def run(arguments: Sequence[str]) -> int:
         )
     tell(f"wrote {target}: open it in https://ui.perfetto.dev or chrome://tracing")
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
+        prog="gpudiag annotate",
+        description="Copy a trace with three kinds of tracks added: what the findings are about, each GPU's "
+        "idle time by cause, and the depth of its launch queues. Open the copy in https://ui.perfetto.dev or "
+        "chrome://tracing. The original events stay as they are, without credentials.",
+        epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
+    )
+    made.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
+    made.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=True,
+        help="the copy, compressed if its name ends in .gz; never the trace itself",
+    )
+    made.add_argument("--quiet", action="store_true", help="do not show progress")
+    return made

@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises UsageError and NothingToRead.
     """
-    parsed = _parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     slower, new_findings = _conditions(parsed.fail_on)
     sides = []
     for path in (parsed.base, parsed.candidate):
@@ -145,8 +145,9 @@ def _bad_condition(value: str) -> UsageError:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="gpudiag compare",
         description="Compare two traces, or two jobs with a trace per rank: which is faster, where did the "
         "difference go, and what became of the findings?",
@@ -154,10 +155,10 @@ def _parser() -> argparse.ArgumentParser:
         "read, 3 a bug in gpudiag.",
     )
     side = "a trace, a digest, or a directory with one trace or with one per rank of a job"
-    parser.add_argument("base", metavar="BASE", help=side)
-    parser.add_argument("candidate", metavar="CANDIDATE", help="the same, after the change")
-    add_options(parser, ("junit",))
-    parser.add_argument(
+    made.add_argument("base", metavar="BASE", help=side)
+    made.add_argument("candidate", metavar="CANDIDATE", help="the same, after the change")
+    add_options(made, ("junit",))
+    made.add_argument(
         "--fail-on",
         metavar="CONDITION",
         action="append",
@@ -165,5 +166,5 @@ def _parser() -> argparse.ArgumentParser:
         help="exit with status 1 if the candidate is slower (slower), by a percentage or more (slower:5), or "
         "if it has findings that the base lacks (new-findings)",
     )
-    add_engine_options(parser)
-    return parser
+    add_engine_options(made)
+    return made

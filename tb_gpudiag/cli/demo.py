@@ -16,14 +16,19 @@ LOG: Final = Path(__file__).parents[1] / "demo_log"
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Raises UsageError if the port is taken."""
-    parser = argparse.ArgumentParser(
+    parsed = parser().parse_args(arguments)
+    print(f"The traces: {LOG}")
+    with PageServer(str(LOG), port=parsed.port) as server:
+        return serve(server, open_page=has_display())
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="gpudiag demo",
         description="Show the Diagnosis page on traces that come with gpudiag: two small trainings recorded "
         "on a CPU, and simulated GPU jobs, which say so. Opens a browser if there is a display.",
         epilog="Exit status: 0 stopped by Ctrl-C, 2 invalid usage, or the port is taken.",
     )
-    add_port(parser)
-    parsed = parser.parse_args(arguments)
-    print(f"The traces: {LOG}")
-    with PageServer(str(LOG), port=parsed.port) as server:
-        return serve(server, open_page=has_display())
+    add_port(made)
+    return made

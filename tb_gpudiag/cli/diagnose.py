@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises UsageError.
     """
-    parsed = _parser().parse_intermixed_args(arguments)
+    parsed = parser().parse_intermixed_args(arguments)
     conditions, paths = sort_out(parsed.fail_on, parsed.paths)
     if not paths:
         raise UsageError("PATH is missing", remedy="name a trace file, a memory snapshot or a log directory")
@@ -121,41 +121,42 @@ def run(arguments: Sequence[str]) -> int:
     return 1 if is_met(result.findings(), conditions) else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="gpudiag diagnose",
         description="Show where GPU time and memory went, why the GPU was idle, and what to fix first.",
         epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothing to read, "
         "3 a bug in gpudiag: the report of a file, or a rule in it, is missing.",
     )
-    parser.add_argument(
+    made.add_argument(
         "paths",
         metavar="PATH",
         nargs="*",
         help="a trace file, a memory snapshot (.pickle), an export of Nsight Systems (.sqlite), or a log "
         "directory",
     )
-    add_options(parser, ("github", "sarif"))
-    parser.add_argument(
+    add_options(made, ("github", "sarif"))
+    made.add_argument(
         "--full",
         action="store_true",
         help="text with everything; without it, text fits one screen of 40 lines",
     )
-    add_fail_on(parser)
-    parser.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
-    parser.add_argument(
+    add_fail_on(made)
+    made.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
+    made.add_argument(
         "--export",
         action="store_true",
         help="export reports of Nsight Systems (.nsys-rep) with nsys first, next to the report",
     )
-    parser.add_argument(
+    made.add_argument(
         "--write-sidecar",
         action="store_true",
         help="also write each result next to its trace (TRACE.gpudiag): the tab and this command use it "
         "instead of analyzing the trace again",
     )
-    parser.add_argument("--quiet", action="store_true", help="do not show progress")
-    return parser
+    made.add_argument("--quiet", action="store_true", help="do not show progress")
+    return made
 
 
 def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, sidecars: bool, quiet: bool) -> None:

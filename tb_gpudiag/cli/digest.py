@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises UsageError.
     """
-    parsed = _parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     folder = Path(parsed.output)
     files, errors = find_files(parsed.paths, parsed.run)
     known = _already_there(folder)
@@ -42,21 +42,22 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if written else 2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="gpudiag digest",
         description="Diagnose traces, and write a small file for each. `gpudiag job`, `history` and "
         "`compare` read these in place of the traces. On a cluster, run it once per rank, with one directory "
         "for all.",
         epilog="Exit status: 0 success, 2 no digest was written, 3 a bug in gpudiag.",
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="a trace file or a log directory")
-    parser.add_argument(
+    made.add_argument("paths", metavar="PATH", nargs="+", help="a trace file or a log directory")
+    made.add_argument(
         "-o", "--output", metavar="DIR", required=True, help="write the digests to this directory"
     )
-    parser.add_argument("--run", metavar="RUN", help="only the traces of this run")
-    add_engine_options(parser)
-    return parser
+    made.add_argument("--run", metavar="RUN", help="only the traces of this run")
+    add_engine_options(made)
+    return made
 
 
 def _already_there(folder: Path) -> set[str]:

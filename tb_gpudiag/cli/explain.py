@@ -20,17 +20,7 @@ LIST_WIDTH = 100
 
 def run(arguments: Sequence[str]) -> int:
     """Print a page: rendered on a terminal, as Markdown otherwise."""
-    parser = argparse.ArgumentParser(
-        prog="gpudiag explain",
-        description="Prints what a rule looks for and what to do about it, or what a term means.",
-    )
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        help="a rule's id or name, such as GD101 or input_pipeline, or a term, such as 'step window'",
-    )
-    parsed = parser.parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     if parsed.name is None:
         print("\n".join(_list()))
         return 0
@@ -42,6 +32,21 @@ def run(arguments: Sequence[str]) -> int:
     else:
         print(page, end="")
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
+        prog="gpudiag explain",
+        description="Prints what a rule looks for and what to do about it, or what a term means.",
+    )
+    made.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="a rule's id or name, such as GD101 or input_pipeline, or a term, such as 'step window'",
+    )
+    return made
 
 
 def _page(name: str) -> str | None:

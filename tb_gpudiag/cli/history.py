@@ -18,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises NothingToRead.
     """
-    parsed = _parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     digests, errors = read_digests(parsed.paths, parsed, parsed.run)
     met_a_bug = tell_errors(errors)
     found = histories(digests)
@@ -32,15 +32,16 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if found else 2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="gpudiag history",
         description="Show what changed over the recordings of a run: the time of a step, where it goes, "
         "findings and memory. It also finds memory that grows too slowly for one recording to show it.",
         epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="a log directory, or one of digests")
-    parser.add_argument("--run", metavar="RUN", help="only the recordings of this run")
-    add_options(parser)
-    add_engine_options(parser)
-    return parser
+    made.add_argument("paths", metavar="PATH", nargs="+", help="a log directory, or one of digests")
+    made.add_argument("--run", metavar="RUN", help="only the recordings of this run")
+    add_options(made)
+    add_engine_options(made)
+    return made

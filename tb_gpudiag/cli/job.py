@@ -22,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises UsageError and NothingToRead.
     """
-    parsed = _parser().parse_intermixed_args(arguments)
+    parsed = parser().parse_intermixed_args(arguments)
     conditions, paths = sort_out(parsed.fail_on, parsed.paths)
     if not paths:
         raise UsageError("PATH is missing", remedy="name the traces or digests of a job, or their directory")
@@ -51,22 +51,23 @@ def _data(jobs: JobReports, errors: Sequence[GpudiagError]) -> dict[str, object]
     return document
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="gpudiag job",
         description="Show the ranks of a job together: which rank the others wait for and why, how fast "
         "collectives transfer, and what limits the job.",
         epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or no two ranks of "
         "one job, 3 a bug in gpudiag, or ranks are missing because a process or the cluster failed.",
     )
-    parser.add_argument(
+    made.add_argument(
         "paths",
         metavar="PATH",
         nargs="*",
         help="a directory with a trace or a digest per rank, or these files",
     )
-    add_options(parser)
-    add_fail_on(parser)
-    parser.add_argument("--run", metavar="RUN", help="only the ranks of this run")
-    add_engine_options(parser)
-    return parser
+    add_options(made)
+    add_fail_on(made)
+    made.add_argument("--run", metavar="RUN", help="only the ranks of this run")
+    add_engine_options(made)
+    return made

@@ -24,6 +24,7 @@ from tb_gpudiag.version import __version__
 COMMANDS = {
     "annotate": "copy a trace with idle time by cause, findings and launch queues as tracks for Perfetto",
     "compare": "compare two traces or jobs: which is faster, and where the difference went",
+    "completion": "print the script with which a shell completes commands, options and rules",
     "demo": "show the page on traces that come with gpudiag",
     "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
     "digest": "write what job, history and compare need of each trace, for clusters",
@@ -42,7 +43,7 @@ COMMANDS = {
 # events takes 1.15 GB of it, a large one up to 3 GB.
 LEAST_ADDRESS_SPACE_MB = 1400
 # These commands do not load such libraries.
-LIGHT = ("explain", "scrub")
+LIGHT = ("completion", "explain", "scrub")
 
 DONE = 0
 UNUSABLE = 2

@@ -36,7 +36,7 @@ _Parameters = ParamSpec("_Parameters")
 
 def run(arguments: Sequence[str]) -> int:
     """Serve over standard input and output until the client leaves. Raises UsageError."""
-    parsed = _parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     if not is_remote(parsed.path) and not os.path.exists(parsed.path):
         raise UsageError("there is no such file or directory", where=parsed.path, remedy="check the path")
     _require_sdk()
@@ -55,16 +55,17 @@ def _require_sdk() -> None:
         ) from None
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="gpudiag mcp",
         description="AnswerData a coding assistant's questions about traces, over standard input and output "
         "(Model Context Protocol). It reads only what is below DIR, and changes nothing there. Needs the "
         "extra `mcp`.",
         epilog="Exit status: 0 the client has left, 2 invalid usage, or the SDK is not installed.",
     )
-    parser.add_argument("path", metavar="DIR", help="a log directory, a trace file or a memory snapshot")
-    return parser
+    made.add_argument("path", metavar="DIR", help="a log directory, a trace file or a memory snapshot")
+    return made
 
 
 def server(assistant: Assistant, path: str) -> MCPServer[Any]:

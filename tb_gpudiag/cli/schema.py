@@ -16,13 +16,18 @@ from tb_gpudiag.report.wire import is_repeated
 
 def run(arguments: Sequence[str]) -> int:
     """Return 0."""
-    argparse.ArgumentParser(
-        prog="gpudiag schema",
-        description="Print the JSON Schema (2020-12) of what `gpudiag diagnose --format json` prints.",
-    ).parse_args(arguments)
+    parser().parse_args(arguments)
     json.dump(diagnosis_schema(), sys.stdout, indent=1)
     sys.stdout.write("\n")
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    return argparse.ArgumentParser(
+        prog="gpudiag schema",
+        description="Print the JSON Schema (2020-12) of what `gpudiag diagnose --format json` prints.",
+    )
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -17,21 +17,7 @@ NO_PROMISE = (
 
 def run(arguments: Sequence[str]) -> int:
     """Write the copy and list what was removed. Raises GpudiagError."""
-    parser = argparse.ArgumentParser(
-        prog="gpudiag scrub",
-        description="Copy a trace without the credentials in it: tokens, keys and passwords, in the "
-        "environment, command lines, annotations and URLs. Every other byte stays the same.",
-        epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
-    )
-    parser.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        required=True,
-        help="the copy, compressed if its name ends in .gz; never the trace itself",
-    )
-    parsed = parser.parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     found, notes = scrub(parsed.trace, parsed.output)
     for note in notes:
         tell(f"{parsed.trace}: {note}")
@@ -41,3 +27,22 @@ def run(arguments: Sequence[str]) -> int:
         print("no credentials found: the copy is the same")
     print(NO_PROMISE)
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
+        prog="gpudiag scrub",
+        description="Copy a trace without the credentials in it: tokens, keys and passwords, in the "
+        "environment, command lines, annotations and URLs. Every other byte stays the same.",
+        epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
+    )
+    made.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
+    made.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=True,
+        help="the copy, compressed if its name ends in .gz; never the trace itself",
+    )
+    return made

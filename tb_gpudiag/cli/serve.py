@@ -18,7 +18,7 @@ DEFAULT_PORT: Final = 6060
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C. Raises UsageError if the path does not exist or the port is taken."""
-    parsed = _parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     with PageServer(parsed.path, parsed.host, parsed.port) as server:
         return serve(server, open_page=parsed.open)
 
@@ -52,26 +52,27 @@ def add_port(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
         prog="gpudiag serve",
         description="Serve the Diagnosis page without TensorBoard.",
         epilog="Exit status: 0 stopped by Ctrl-C, 2 invalid usage, or the port is taken.",
     )
-    parser.add_argument(
+    made.add_argument(
         "path",
         metavar="PATH",
         nargs="?",
         help="a log directory, a trace file or a memory snapshot; without it, the page takes files that you "
         "drop on it, and deletes its copies at the end",
     )
-    add_port(parser)
-    parser.add_argument(
+    add_port(made)
+    made.add_argument(
         "--host",
         default="127.0.0.1",
         metavar="H",
         help="address to listen on (default: 127.0.0.1, which only this machine reaches). The page has no "
         "password: whoever reaches it can read the traces",
     )
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    return parser
+    made.add_argument("--open", action="store_true", help="open the page in a browser")
+    return made

@@ -4,6 +4,7 @@ import pytest
 
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
+from tb_gpudiag.wording import glossary
 
 
 @pytest.mark.parametrize("key", ["GD101", "gd101", "input_pipeline", "INPUT_PIPELINE", "input-pipeline"])
@@ -40,6 +41,26 @@ def test_an_unknown_rule_exits_with_2_and_lists_close_matches(
 def test_a_term_however_it_is_written(key: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", key]) == 0
     assert capsys.readouterr().out.startswith("# Step window\n\nThe steady steps, ")
+
+
+@pytest.mark.parametrize(
+    ("word", "title"),
+    [
+        ("headroom", "# Free memory"),
+        ("step windows", "# Step window"),
+        ("launch api", "# Launch API (column"),
+    ],
+)
+def test_other_words_for_a_term(word: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", word]) == 0
+    assert capsys.readouterr().out.startswith(title)
+
+
+def test_every_term_and_every_other_word_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for entry in glossary.entries():
+        for word in filter(None, (entry.name, entry.id, *entry.also)):
+            assert main(["explain", word]) == 0, word
+            assert capsys.readouterr().err == ""
 
 
 def test_an_id_that_stands_for_several_things(capsys: pytest.CaptureFixture[str]) -> None:

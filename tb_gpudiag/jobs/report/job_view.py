@@ -51,7 +51,7 @@ def job_document(reports: Sequence[pb.JobReport]) -> Document:
         title=overview.title if overview else " ".join(map(heading, reports)),
         overview=overview,
         reports=tuple(map(job_view, reports)),
-        example=next((finding.rule for report in reports for finding in report.findings), "GD602"),
+        example=any_rule(reports),
         generator=f"gpudiag {__version__}",
     )
 

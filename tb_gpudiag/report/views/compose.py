@@ -73,7 +73,5 @@ def _sections(report: pb.Report) -> list[Section]:
 
 
 def any_rule(reports: Sequence[pb.Report | pb.JobReport]) -> str:
-    """Id of the first finding's rule, else of a rule that was checked; "" without either."""
-    found = [finding.rule for report in reports for finding in report.findings]
-    checked = [rule.rule for report in reports for rule in report.clear]
-    return next(iter([*found, *checked]), "")
+    """Id of the first finding's rule; "" without findings."""
+    return next((finding.rule for report in reports for finding in report.findings), "")
