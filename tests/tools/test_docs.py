@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.cli.demo import LOG
 from tb_gpudiag.cli.main import COMMANDS
 from tb_gpudiag.plugin import GpudiagPlugin
 from tb_gpudiag.report import report_pb2
@@ -56,19 +57,29 @@ def test_the_json_page_has_every_message_and_field(pages: dict[str, str]) -> Non
         ]
 
 
-def test_the_tutorial_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    simulate("input_pipeline").write(tmp_path / "log" / "input_pipeline")
-    printed = run_gpudiag("diagnose", "log", "--quiet")
-    page = REPOSITORY / "docs" / "tutorial.md"
+def assert_shown(page: Path, printed: str) -> None:
+    """Compare the block below "prints:" with what the command prints."""
     text = page.read_text(encoding="utf-8")
-    before, fence, rest = text.partition("it prints:\n\n```\n")
+    before, fence, rest = text.partition("prints:\n\n```\n")
     assert fence
     current = f"{before}{fence}{printed}```{rest.partition('```')[2]}"
     if os.environ.get("GPUDIAG_WRITE_GOLDEN"):
         page.write_text(current, encoding="utf-8")
         text = current
     assert text == current, "run this test with GPUDIAG_WRITE_GOLDEN=1"
+
+
+def test_the_tutorial_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    simulate("input_pipeline").write(tmp_path / "log" / "input_pipeline")
+    assert_shown(REPOSITORY / "docs" / "tutorial.md", run_gpudiag("diagnose", "log", "--quiet"))
+
+
+def test_the_readme_shows_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LOG)
+    printed = run_gpudiag("diagnose", "recorded_on_a_cpu", "--run", "memory_leak", "--quiet")
+    assert_shown(REPOSITORY / "README.md", printed)
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
 
 def test_every_link_to_a_file_leads_somewhere_in_a_checkout() -> None:

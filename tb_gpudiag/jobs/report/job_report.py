@@ -158,8 +158,8 @@ def _hardly_saving(finding: Finding, saved_ns: int) -> Finding:
     """The finding if a replay shows that other ranks are as late: a hint, however long the others wait."""
     return replace(
         finding,
-        summary=f"{finding.summary} A replay of all ranks without this is hardly shorter, because others are "
-        "late, too.",
+        summary=f"{finding.summary} Replaying the job without this delay saves hardly anything, because "
+        "other ranks are late, too.",
         saving=Saving(0, saved_ns, "replayed"),
         severity=Severity.INFO,
     )

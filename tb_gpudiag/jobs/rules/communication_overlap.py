@@ -101,7 +101,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         title="Transfers that could overlap with computing take "
         f"{share(overlap.possible_ns, window_ns)} of the time",
         summary="All ranks have arrived, data moves, and nothing computes meanwhile, although there is "
-        f"computing to hide the transfers under. This is {_parallelism(facts)}.",
+        f"computing to hide the transfers under. Parallelism: {_parallelism(facts)}.",
         fix=next((fix for name, fix in _FIXES.items() if name in facts.parallelism), _ANY),
         cost_ns=overlap.possible_ns,
         saving=Saving(0, overlap.possible_ns, "at most"),
@@ -116,7 +116,7 @@ def check(facts: JobFacts) -> RuleAnswer:
 
 def _parallelism(facts: JobFacts) -> str:
     found = facts.parallelism
-    return " + ".join(found) if found else "an unknown parallelism"
+    return " + ".join(found) if found else "unknown"
 
 
 def _waiting(facts: JobFacts, window_ns: int) -> list[Evidence]:

@@ -66,7 +66,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         "than the first rank",
         summary=f"In the first collective the others wait {time_ns(skew_ns)} for "
         f"{'them' if several else 'it'}. Counted from each rank's own start, arrivals differ by "
-        f"{time_ns(abs(skew_ns - late_ns))} only: the recording is the reason, not the job. The first "
+        f"only {time_ns(abs(skew_ns - late_ns))}, so the reason is the recording, not the job. The first "
         "collective is not counted against any rank.",
         fix=_FIX,
         evidence=[

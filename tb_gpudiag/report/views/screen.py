@@ -41,7 +41,7 @@ ROWS: Final = 5
 _BESIDE_A_TABLE: Final = 26
 
 # What the names of traces have in common.
-_SUFFIX: Final = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
+_SUFFIX: Final = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?(?= \(simulated\)$|$)")
 
 # Share of the width that the name of a run may take in a table.
 _NAME_SHARE: Final = 0.4

@@ -68,7 +68,7 @@ def _seen(facts: Facts, awaiting: bool) -> str:
         *(["an event of another stream"] if facts.streams > 1 and not recorded else []),
         *(["another rank"] if facts.has_ranks else []),
         *(["the start of a large graph"] if facts.launch_modes.graph_launches else []),
-        "another process on the same GPU, such as a desktop",
+        "another process on the same GPU, such as a desktop session",
     ]
     shown = (
         "Synchronization events were recorded, and none of this work waited for another stream's event. "

@@ -195,7 +195,7 @@ def _finding(
         title=_title(uneven, longest, inferred=inferred),
         summary=f"Compared with the other steps, {main} grew most. "
         + (f"Only slow steps ran {one_line(_shown(only[0][0]), 120)}. " if only else "")
-        + "Averages over all steps mix both kinds.",
+        + "Averages over all steps mix slow and normal ones.",
         fix=_fix(uneven.pattern, cause, main, only, job, same=not work),
         saving=Saving(0, excess_ns, "at most; other findings count the same time"),
         evidence=[

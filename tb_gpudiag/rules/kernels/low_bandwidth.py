@@ -21,9 +21,9 @@ USUAL = 3 / 4
 
 # What the strides of the inputs say, where they were recorded.
 _WHY = {
-    None: "Usually they read or write it in an order that memory does not like: transposed, broadcast or "
+    None: "Usually they read or write it in an order that wastes bandwidth: transposed, broadcast or "
     "unaligned.",
-    False: "They read or write it in an order that memory does not like: their inputs are transposed, "
+    False: "They read or write it in an order that wastes bandwidth: their inputs are transposed, "
     "broadcast or strided.",
     True: "Their inputs are contiguous, so it is not the layout: the kernels are poor for these shapes, or "
     "the GPU ran slowly.",

@@ -66,7 +66,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     advice, code = _ADVICE[kind]
     return slow.finding(
         _SUBJECTS[kind],
-        "For these shapes the GPU's compute and memory allow several times the rate. The shapes are "
+        "For these shapes the GPU's compute and memory allow several times this rate. The shapes are "
         "thin, odd or small, or the library has no good kernel for them.",
         Fix(
             advice,

@@ -45,8 +45,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     return Finding(
         title=f"TF32 matmuls take {time.of_window(free.total)} of the time; bf16 has twice the rate",
         summary="FP32 matmuls run on tensor cores as TF32 already. 16-bit formats have twice TF32's rate, "
-        "and also halve the bytes that other kernels move. Whether their precision is enough, only a "
-        "comparison shows.",
+        "and also halve the bytes that other kernels move. Only a comparison shows "
+        "whether their precision is enough.",
         fix=Fix(
             f"Try mixed precision. {compare}",
             CODE["inference" if facts.job.training is False else "bf16"],

@@ -18,7 +18,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             "code that called it. Time in plain Python between operators has no name at all."
         ),
         fix=record_again(
-            "Record two or three steps with with_stack=True. That slows them down, up to 4 times if they run "
+            "Record two or three steps with with_stack=True. That slows them down, up to 4× if they run "
             "much Python: keep this recording for the figures."
         ),
         evidence=[Evidence("Python stacks", "not recorded")],

@@ -52,8 +52,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         title=f"The profiler itself takes {share(overhead_ns, lost.window_ns)} of the step window",
         summary=(
             f"For {duration(overhead_ns)} {who} because of the recording: entering and leaving "
-            "annotations, starting and stopping, allocating trace buffers. Without a profiler the job saves "
-            "about that time. Other findings about the host look larger than they are."
+            "annotations, starting and stopping, allocating trace buffers. Without the profiler the job is "
+            "about that much faster. Other findings about the host look larger than they are."
         ),
         fix=Fix(
             "Record with fewer of with_stack, record_shapes and profile_memory, and take the figures from "
@@ -74,8 +74,8 @@ def _slowed(lead: LostLead) -> Finding:
     return Finding(
         title="The recording itself probably slows the host, which began "
         f"{time_ns(lead.lead_ns)} ahead of the GPU and fell behind",
-        summary=f"{slowed_sentence(lead)} Without the profiler it launched faster than the GPU works, or it "
-        "could not have been ahead. Findings about the host may be the profiler's own.",
+        summary=f"{slowed_sentence(lead)} Without the profiler it must have launched faster than the GPU "
+        "works: otherwise it could not have been ahead. Findings about the host may be the profiler's own.",
         fix=Fix(MEASURE, CODE["measure"], PROFILER_URL),
         evidence=[
             Evidence(

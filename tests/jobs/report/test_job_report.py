@@ -65,7 +65,7 @@ def test_a_late_rank_is_a_hint_where_another_is_as_late_at_the_same_collective()
     (finding,) = (one for one in report.findings if one.rule == "GD602")
     assert (finding.severity, finding.saving.basis) == (pb.Finding.INFO, "replayed")
     assert finding.saving.high_us <= 5 * 110
-    assert "because others are late, too" in finding.summary
+    assert "because other ranks are late, too" in finding.summary
     assert not report.verdict.sentence.startswith("Rank 1 takes")
 
 
