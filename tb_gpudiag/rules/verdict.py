@@ -147,7 +147,7 @@ def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:
     """Lead with the memory that ran out: it ended the job."""
     for memory in memories:
         if memory.failure is not None and memory.ran_out:
-            said = out_of_memory_sentences(memory.failure)
+            said = out_of_memory_sentences(memory, memory.failure)
             yield f"{out_of_memory_title(memory, memory.failure)}. {said}".strip()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +17,7 @@ from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.operators import GETS_MEMORY
 from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
+from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 
 class MemoryContext:
@@ -164,6 +166,21 @@ class Allocations:
         made = int(np.searchsorted(self.position, position, side="right"))
         kept = (self.freed[:made] == NONE) | (self.freed[:made] > position)
         return np.flatnonzero(kept)
+
+
+def in_module(allocations: Allocations) -> Bool:
+    """Mask of allocations inside a module's forward pass, shape (a,)."""
+    found: Bool = in_stack(allocations, MODULE_FRAME) | (allocations.module != NONE)
+    return found
+
+
+def in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:
+    """Mask of a snapshot's allocations with such a frame, shape (a,)."""
+    of_stack = np.array([frame.search(stack) is not None for stack in allocations.memory.stacks], np.bool_)
+    if not len(of_stack):
+        return np.zeros(len(allocations), np.bool_)
+    found: Bool = (allocations.stack != NONE) & of_stack[allocations.stack]
+    return found
 
 
 def pair(action: npt.NDArray[np.uint8], address: npt.NDArray[np.uint64], size: Int64) -> tuple[Int64, Int64]:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.allocations import Allocations, in_module
+from tb_gpudiag.facts.memory.holes import Holes, find_holes
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.frames import Frame
@@ -79,7 +80,10 @@ def find_peak(allocations: Allocations, at: int | None = None) -> Peak:
     total = int(curve.before(np.array([position + 1]))[0])
     own = allocations.context.phase[curve.event]
     known = memory.purpose is None  # a memory timeline knows neither phases nor reserved memory
-    kinds, owners = (_by_owner if known else _by_purpose)(allocations, position, total)
+    if known:
+        kinds, owners = _by_owner(allocations, position, total, failed=at is not None)
+    else:
+        kinds, owners = _by_purpose(allocations, position, total)
     at_event = max(position, 0)
     return Peak(
         at_ns=int(curve.time_ns[at_event]),
@@ -92,16 +96,17 @@ def find_peak(allocations: Allocations, at: int | None = None) -> Peak:
 
 
 def _by_owner(
-    allocations: Allocations, position: int, total: int
+    allocations: Allocations, position: int, total: int, *, failed: bool
 ) -> tuple[dict[MemoryKind, int], list[Owner]]:
-    """Return what was alive after this position by kind, and by owner. total: of all bytes."""
+    """Return what was alive after this position by kind, and by owner. total: of all bytes. failed: an
+    allocation failed there."""
     own = allocations.context.phase[allocations.curve.event]
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
     # If more is alive than allocated, frees were not recorded. The oldest allocations are the ones that
     # ended.
     newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
     alive = np.sort(newest)
-    kind = _kinds(allocations, own, alive)
+    kind = _kinds(allocations, own, alive, failed=failed)
     kind[allocations.found[alive]] = _KINDS.index(MemoryKind.BEFORE)
     held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(_KINDS))
     kinds = {k: int(size) for k, size in zip(_KINDS, held, strict=True) if size}
@@ -146,7 +151,7 @@ def _by_purpose(
     return kinds, owners
 
 
-def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
+def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64, *, failed: bool) -> UInt8:
     """Return an index into _KINDS for each chosen allocation. phase: of the curve's events, shape (c,).
 
     Lifetimes are compared with the phases that follow: for a forward allocation the next backward pass, for
@@ -179,6 +184,15 @@ def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
     # Something other than the graph retains memory that lives on into the next forward pass.
     over = _next(np.flatnonzero(phase == Phase.FORWARD), backward)
     put((own == Phase.FORWARD) & ~never & (end >= backward) & (end < over), MemoryKind.ACTIVATION)
+    # A pass that fails does not end: its results wait for a backward pass, and gradients for their optimizer.
+    # A recording without a backward pass shows only by its modules which results of a forward pass wait.
+    waits = (own == Phase.FORWARD) & never & (over > len(phase))
+    if (phase == Phase.BACKWARD).any():
+        waits &= failed
+    else:
+        waits &= in_module(allocations)[chosen]
+    put(waits, MemoryKind.ACTIVATION)
+    put((own == Phase.BACKWARD) & never & ~outlives(Phase.BACKWARD)[0] & failed, MemoryKind.GRADIENT)
     put(own == Phase.INPUT, MemoryKind.INPUT)
     put(own == Phase.PARAMETER, MemoryKind.PARAMETER)
     return found
@@ -229,6 +243,7 @@ class Failure:
     driver_free_bytes: what the driver had free.
     largest_free_bytes: the largest free block of the allocator. Blocks are known to 1 MiB.
     expandable: all segments are expandable.
+    holes: what was free in partly used segments; None without segments.
     held: what was allocated then, as Peak.
     """
 
@@ -239,6 +254,7 @@ class Failure:
     expandable: bool
     operator: str
     frame: Frame | None
+    holes: Holes | None
     held: Peak
 
 
@@ -262,6 +278,9 @@ def find_failure(allocations: Allocations, segments: Segments | None) -> Failure
         expandable=bool(own.any()) and segments is not None and bool(segments.expandable[own].all()),
         operator=allocations.host.name(int(context.operator[event])),
         frame=context.frame(event),
+        holes=find_holes(allocations, segments, own, position)
+        if segments is not None and allocations.paired
+        else None,
         held=find_peak(allocations, at=position),
     )
 

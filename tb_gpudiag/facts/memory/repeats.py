@@ -7,7 +7,6 @@ per step or repeats some other allocation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,11 +14,11 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import distinct, groups
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.allocations import Allocations, in_module, in_stack
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.marks import MODULE
-from tb_gpudiag.vocabulary.torch_frames import BUILDING_FRAME, MODULE_FRAME
+from tb_gpudiag.vocabulary.torch_frames import BUILDING_FRAME
 
 FEWEST_BORDERS = 4
 """Three steps, as many as a trend takes."""
@@ -74,12 +73,12 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
         engine = np.isin(phase, (Phase.UNKNOWN, Phase.BACKWARD)) & (allocations.stack == NONE)
         phase[engine] = Phase.BACKWARD
     # Weights are made or loaded one after the other, at one place: each would be a step.
-    built = (phase == Phase.PARAMETER) | _in_stack(allocations, BUILDING_FRAME)
+    built = (phase == Phase.PARAMETER) | in_stack(allocations, BUILDING_FRAME)
     some = (allocations.time_ns >= begin_ns) & ~allocations.found & ~built
     if some.sum() < 2 * FEWEST_BORDERS:
         return NO_PERIODS
     site, phase, time = _sites(allocations, engine)[some], phase[some], allocations.time_ns[some]
-    outside = ~_in_module(allocations)[some] if has_modules else np.zeros(len(site), np.bool_)
+    outside = ~in_module(allocations)[some] if has_modules else np.zeros(len(site), np.bool_)
     called = _model_calls(allocations)[some]
     ends = np.where(allocations.freed == NONE, np.iinfo(np.int64).max, allocations.freed_ns)[some]
     size = allocations.bytes[some]
@@ -117,21 +116,6 @@ def _sites(allocations: Allocations, engine: Bool) -> Int64:
     known = (place != NONE) | (stack != NONE) | engine
     size = np.unique(np.where(known, NONE, allocations.bytes), return_inverse=True)[1].reshape(-1)
     return groups(name, place, stack, size)[0]
-
-
-def _in_module(allocations: Allocations) -> Bool:
-    """Mask of allocations inside a module's forward pass, shape (a,)."""
-    found: Bool = _in_stack(allocations, MODULE_FRAME) | (allocations.module != NONE)
-    return found
-
-
-def _in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:
-    """Mask of a snapshot's allocations with such a frame, shape (a,)."""
-    of_stack = np.array([frame.search(stack) is not None for stack in allocations.memory.stacks], np.bool_)
-    if not len(of_stack):
-        return np.zeros(len(allocations), np.bool_)
-    found: Bool = (allocations.stack != NONE) & of_stack[allocations.stack]
-    return found
 
 
 def _model_calls(allocations: Allocations) -> Int64:

@@ -118,9 +118,10 @@ def find_reserve(
 
 def _retries(action: UInt8, stack: Int32) -> int:
     """Count the retries of a snapshot: memory returned, then got again from the same call stack, with no
-    allocation or free in between. empty_cache() also returns memory, but from another stack."""
+    allocation or free in between. empty_cache() also returns memory, but from another stack: Python calls
+    it. The engine's threads have none."""
     returns, gets = action[:-1] == MemoryAction.SHRINK, action[1:] == MemoryAction.GROW
-    same = (stack[:-1] == stack[1:]) & (stack[1:] != NONE)
+    same = (stack[:-1] == stack[1:]) & (stack != NONE).any()
     return int((returns & gets & same).sum())
 
 

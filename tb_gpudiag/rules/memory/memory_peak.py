@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.peak import MemoryKind, Owner, Peak
-from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.facts.memory.peak import MemoryKind, Owner
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     TRACES,
@@ -39,12 +36,10 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_title,
     requesting_place,
 )
+from tb_gpudiag.rules.shared.peak_advice import KEEP_CACHE, OTHERS, Advice, advice_on
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
-from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
-
-CODE = fix_code(__name__)
 
 # The CUDA context, libraries and fragmentation take some hundred MiB in addition to tensors, and one longer
 # sequence can take the rest. The fullest public trace leaves 68% free.
@@ -54,12 +49,8 @@ ROOM_SHARE = 0.1
 # device, something else holds the rest, and the job's own allocations are not the problem.
 REFUSED_SHARE = 0.5
 
-# A kind of memory that makes up a third of the peak dominates it: less of it lowers the peak at once.
-MAIN_SHARE = 0.33
-
-# Gradients are as large as the weights. If they are a tenth of the peak in the forward pass, the job could
-# have freed them before it.
-GRADIENT_SHARE = 0.1
+# Each retry frees the whole cache and waits for the GPU. A few happen while sizes settle.
+MANY_RETRIES = 10
 
 # A leak that held a tenth of the peak when an allocation failed is the first thing to fix: whatever else is
 # saved, the leak fills it again.
@@ -71,57 +62,6 @@ MOSTLY_LEAK_SHARE = 0.5
 KINDS_SHOWN = 4
 
 URL = "https://docs.pytorch.org/docs/stable/checkpoint.html"
-
-
-@dataclass(frozen=True)
-class _Advice:
-    text: str
-    code: str
-
-
-_ATTENTION = _Advice(
-    "Use fused attention: its memory does not grow quadratically with the sequence length.",
-    CODE["attention"],
-)
-_CHECKPOINT = _Advice(
-    "Recompute the activations of the largest blocks in the backward pass (2 to 4 times less memory for "
-    "about a third more compute).",
-    CODE["checkpoint"],
-)
-_PRECISION = _Advice(
-    "Compute in bf16, which halves the activations.",
-    CODE["precision"],
-)
-_ACCUMULATE = _Advice(
-    "Use smaller batches, and accumulate their gradients.",
-    CODE["accumulate"],
-)
-_SET_TO_NONE = _Advice(
-    "Unless you accumulate gradients over several batches, free them before the next forward pass.",
-    CODE["set_to_none"],
-)
-_FOREACH = _Advice(
-    "Temporaries of the optimizer step cause the peak: update in one fused kernel, or weight by weight.",
-    CODE["fused_optimizer"],
-)
-_KEEP_CACHE = _Advice(
-    "Remove torch.cuda.empty_cache(): the allocator empties its cache by itself where it must.",
-    CODE["keep_cache"],
-)
-_BEFORE = _Advice(
-    "Free what is not needed any more before this point, such as results of earlier parts, or work in "
-    "smaller parts. Record from the job's beginning, or a memory snapshot, to see what holds the memory.",
-    CODE["before"],
-)
-_STATE = _Advice(
-    "Shard weights, gradients and optimizer state across GPUs.",
-    CODE["shard"],
-)
-_INFERENCE = _Advice(
-    "Nothing is kept for a backward pass, so the batch size decides: use a smaller batch, and make sure that "
-    "no autograd graph is recorded.",
-    CODE["inference"],
-)
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
@@ -165,7 +105,13 @@ def _is_short(memory: DeviceMemory, *, fills: bool) -> bool:
         return True
     if reserve.retries and memory.peak_reserved_bytes >= REFUSED_SHARE * capacity:
         return True
-    return _has_little_room(memory) and not fills
+    return _was_refused(memory) or (_has_little_room(memory) and not fills)
+
+
+def _was_refused(memory: DeviceMemory) -> bool:
+    """Whether memory was refused again and again, although most of the device is not this allocator's."""
+    refused = memory.reserve.retries >= MANY_RETRIES
+    return refused and memory.peak_reserved_bytes < REFUSED_SHARE * memory.capacity_bytes
 
 
 def _has_little_room(memory: DeviceMemory) -> bool:
@@ -178,9 +124,9 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
     leaks = _filling_leaks(memory)
     window_ns = facts.window.duration_ns
-    advice = _advice(_Composition(peak, facts))
+    advice = [OTHERS] if _was_refused(memory) else advice_on(memory, peak, facts)
     if memory.reserve.emptied > memory.reserve.retries and emptying_takes(memory, window_ns):
-        advice = [_KEEP_CACHE, *advice]
+        advice = [KEEP_CACHE, *advice]
     places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
     requesting = requesting_place(failure) if failure is not None else None
     if leaks:
@@ -191,7 +137,11 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
         summary=" ".join(
             filter(
                 None,
-                (_situation(memory, kinds), emptying_sentence(memory, window_ns), _consequence(memory)),
+                (
+                    _situation(memory, kinds),
+                    emptying_sentence(memory, window_ns) or _retries_sentence(memory),
+                    _consequence(memory),
+                ),
             )
         ),
         fix=Fix(
@@ -209,11 +159,23 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
 
 def _situation(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> str:
     if memory.failure is not None:
-        return out_of_memory_sentences(memory.failure)
+        return out_of_memory_sentences(memory, memory.failure)
     peak, (main, held) = memory.peak, kinds[0]
     phase = f" in the {PHASES[peak.phase.label].noun}" if peak.phase.label else ""
     of_peak = share_of(held, peak.allocated_bytes)
-    return f"Memory peaks{phase}. {of_peak} of it is {MEMORY_KINDS[main.value].noun}."
+    said = f"Memory peaks{phase}. {of_peak} of it is {MEMORY_KINDS[main.value].noun}."
+    if _was_refused(memory):
+        reserved = f"{size(memory.peak_reserved_bytes)} of {size(memory.capacity_bytes)}"
+        said = f"This process reserved at most {reserved}: another process or a limit took the rest. {said}"
+    return said
+
+
+def _retries_sentence(memory: DeviceMemory) -> str:
+    """Say how often the cache was freed to make room, where calls have no times, as in a snapshot."""
+    if memory.reserve.retries < MANY_RETRIES:
+        return ""
+    times = number(memory.reserve.retries, "time")
+    return f"To make room, the allocator freed its cache {times}, and each time it waits for the GPU."
 
 
 def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
@@ -226,10 +188,10 @@ def _held(leaks: list[Explained]) -> int:
     return sum(leak.bytes for leak in leaks)
 
 
-def _leak_advice(leak: Explained, when: str) -> _Advice:
+def _leak_advice(leak: Explained, when: str) -> Advice:
     frame = leak.sites[0].frame
     where = f" {frame.preposition} {frame}" if frame is not None else ""
-    return _Advice(
+    return Advice(
         f"{when} fix the leak that filled the memory{where}, see GD401. {leak.cause.fix}", leak.cause.code
     )
 
@@ -274,83 +236,6 @@ def _title(memory: DeviceMemory, window_ns: int) -> str:
     title = f"The peak leaves {_free_share(memory)} of {memory.name}'s memory free: {size(_room(memory))}"
     takes = emptying_takes(memory, window_ns)
     return f"{title}. Emptying the cache takes {takes} of the time" if takes else title
-
-
-@dataclass(frozen=True)
-class _Composition:
-    """What the peak consists of, and how the job computes."""
-
-    peak: Peak
-    facts: Facts
-
-    def share(self, *kinds: MemoryKind) -> float:
-        """Share of the peak that these kinds make up, 0 to 1."""
-        return sum(self.peak.kinds.get(kind, 0) for kind in kinds) / max(1, self.peak.allocated_bytes)
-
-    def is_mostly(self, *kinds: MemoryKind) -> bool:
-        return self.share(*kinds) >= MAIN_SHARE
-
-
-def _has_unfused_attention(found: _Composition) -> bool:
-    attends = found.facts.device is not None and len(found.facts.unfused_attention.softmax) > 0
-    return attends and found.is_mostly(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
-
-
-def _is_activations(found: _Composition) -> bool:
-    return found.is_mostly(MemoryKind.ACTIVATION)
-
-
-def _is_fp32_activations(found: _Composition) -> bool:
-    """Activations dominate, and some matmuls run in FP32."""
-    if found.facts.device is None or not _is_activations(found):
-        return False
-    kernels = found.facts.gpu.kernels
-    return bool((kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)).any())
-
-
-def _is_old_gradients(found: _Composition) -> bool:
-    """Gradients of the previous step are still allocated in the forward pass."""
-    return found.peak.phase is Phase.FORWARD and found.share(MemoryKind.GRADIENT) >= GRADIENT_SHARE
-
-
-def _is_optimizer_temporaries(found: _Composition) -> bool:
-    return found.peak.phase is Phase.OPTIMIZER and found.is_mostly(MemoryKind.TEMPORARY)
-
-
-def _is_inference(found: _Composition) -> bool:
-    """Temporaries of a forward pass dominate, and nothing is kept for a backward pass."""
-    forward = found.peak.phase is Phase.FORWARD and found.is_mostly(MemoryKind.TEMPORARY)
-    return forward and not found.share(MemoryKind.ACTIVATION)
-
-
-def _is_model_state(found: _Composition) -> bool:
-    """Weights and what belongs to them. In a training, memory from before the recording is mostly that."""
-    known = (MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE, MemoryKind.GRADIENT)
-    training = found.facts.job.training
-    return found.is_mostly(*known, *((MemoryKind.BEFORE,) if training is True else ()))
-
-
-def _is_from_before(found: _Composition) -> bool:
-    """Most of it was allocated before the recording, and nothing shows what it is."""
-    return found.is_mostly(MemoryKind.BEFORE) and not _is_model_state(found)
-
-
-_ADVICE: tuple[tuple[Callable[[_Composition], bool], _Advice], ...] = (
-    (_has_unfused_attention, _ATTENTION),
-    (_is_activations, _CHECKPOINT),
-    (_is_fp32_activations, _PRECISION),
-    (_is_activations, _ACCUMULATE),
-    (_is_old_gradients, _SET_TO_NONE),
-    (_is_optimizer_temporaries, _FOREACH),
-    (_is_inference, _INFERENCE),
-    (_is_model_state, _STATE),
-    (_is_from_before, _BEFORE),
-)
-
-
-def _advice(found: _Composition) -> list[_Advice]:
-    """Return the advice that fits the peak, at least one."""
-    return [advice for applies, advice in _ADVICE if applies(found)] or [_ACCUMULATE]
 
 
 def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iterator[Evidence]:

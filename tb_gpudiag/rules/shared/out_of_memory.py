@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -21,6 +22,15 @@ USUAL_BYTES = 8 * 2**30
 
 # The allocator asks the driver for 20 MiB at least, and for multiples of 2 MiB above 10 MiB.
 LEAST_SEGMENT_BYTES = 20 << 20
+
+
+# One request for half of what the process can have, and for several times as much as all of its tensors take,
+# is hardly meant: shapes that broadcast, an index that selects everything, attention over a whole document.
+GIANT_SHARE = 0.5
+GIANT_TIMES = 4
+
+# The CUDA context, libraries and NCCL take about 1 to 2 GiB beside the allocator: a tenth of 16 GiB.
+OTHERS_SHARE = 0.1
 
 
 def whole_bytes(memory: DeviceMemory) -> int:
@@ -55,9 +65,9 @@ def out_of_memory_title(memory: DeviceMemory, failure: Failure) -> str:
     )
 
 
-def out_of_memory_sentences(failure: Failure) -> str:
+def out_of_memory_sentences(memory: DeviceMemory, failure: Failure) -> str:
     """Say what was free then, why the allocation did not fit, and what held most of the rest."""
-    return " ".join([*_free(failure), *_why(failure), *_held(failure)])
+    return " ".join([*_free(failure), *_why(memory, failure), *_held(failure)])
 
 
 def _free(failure: Failure) -> Iterator[str]:
@@ -73,30 +83,110 @@ def _free(failure: Failure) -> Iterator[str]:
         yield f"{text[0].upper()}{text[1:]}."
 
 
-def _why(failure: Failure) -> Iterator[str]:
-    requested = failure.requested_bytes
+class FailureCause(Enum):
+    """Why an allocation failed. The advice follows from it."""
+
+    GIANT = "giant"  # the request alone is too large
+    POOLS = "pools"  # CUDA graphs' private pools hold what is free
+    BLOCKS = "blocks"  # a free block would fit, but belongs to another stream or pool
+    LIMIT = "limit"  # the driver had enough: a limit, or another process
+    OTHERS = "others"  # most of the device is not this allocator's
+    FRAGMENTED = "fragmented"  # enough is unused, but in parts
+    TOO_LITTLE = "too little"
+    UNKNOWN = "unknown"
+
+
+def cause_of(memory: DeviceMemory, failure: Failure) -> FailureCause:
+    """Say why an allocation failed, as far as the recording shows."""
+    requested, unused = failure.requested_bytes, max(0, failure.unused_bytes)
+    known, driver = failure.unused_bytes != NONE and requested > 0, max(0, failure.driver_free_bytes)
+    private = failure.holes.private_free_bytes if failure.holes is not None else 0
+    causes = (
+        (FailureCause.GIANT, _is_giant(memory, failure)),
+        (FailureCause.UNKNOWN, not known),
+        (FailureCause.POOLS, unused >= requested and private >= requested),
+        (FailureCause.BLOCKS, failure.largest_free_bytes >= requested),
+        (FailureCause.LIMIT, driver >= max(requested, LEAST_SEGMENT_BYTES)),
+        (FailureCause.OTHERS, _is_taken_by_others(memory, failure)),
+        (FailureCause.FRAGMENTED, driver + unused >= requested),
+        (FailureCause.TOO_LITTLE, failure.driver_free_bytes != NONE),
+    )
+    return next((cause for cause, applies in causes if applies), FailureCause.UNKNOWN)
+
+
+def _is_giant(memory: DeviceMemory, failure: Failure) -> bool:
+    """Whether the request does not fit an empty GPU, or takes most of it and is far larger than all tensors
+    together."""
+    requested, held, capacity = failure.requested_bytes, failure.held.allocated_bytes, memory.capacity_bytes
+    if capacity and requested > capacity:
+        return requested > held
+    return requested >= max(GIANT_SHARE * capacity, GIANT_TIMES * held)
+
+
+def _is_taken_by_others(memory: DeviceMemory, failure: Failure) -> bool:
+    """Whether a trace's device had far more than this allocator reserved. A snapshot knows no device."""
+    if failure.driver_free_bytes != NONE or not memory.capacity_bytes:
+        return False
+    reserved = failure.held.allocated_bytes + failure.unused_bytes
+    left = memory.capacity_bytes - reserved - failure.requested_bytes
+    return left >= OTHERS_SHARE * memory.capacity_bytes
+
+
+def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
+    requested, cause = failure.requested_bytes, cause_of(memory, failure)
     driver, unused = max(0, failure.driver_free_bytes), max(0, failure.unused_bytes)
-    if failure.unused_bytes == NONE or not requested:
-        return
-    if failure.largest_free_bytes >= requested:
+    if cause is FailureCause.GIANT:
+        where = f" {failure.frame.preposition} {failure.frame}" if failure.frame is not None else ""
+        yield (
+            f"The request itself is the problem: {size(requested)}{where}, while all tensors together took "
+            f"{size(failure.held.allocated_bytes)}."
+        )
+    elif cause is FailureCause.POOLS and failure.holes is not None:
+        yield (
+            f"Private pools of CUDA graphs held {size(failure.holes.private_free_bytes)} of it, which only "
+            "their own graphs can use."
+        )
+    elif cause is FailureCause.BLOCKS:
         yield (
             "A free block was large enough, but the allocation could not use it: each stream, and each pool "
             "of a CUDA graph, has blocks of its own."
         )
-    elif driver >= max(requested, LEAST_SEGMENT_BYTES):
+    elif cause is FailureCause.LIMIT:
         yield (
             "The driver had enough: the process was limited, as torch.cuda.set_per_process_memory_fraction "
             "does, or another process took the memory at that moment."
         )
-    elif unused >= requested:
+    elif cause is FailureCause.OTHERS:
+        reserved = failure.held.allocated_bytes + unused
+        yield (
+            f"This process had reserved only {size(reserved)} of {size(memory.capacity_bytes)}: another "
+            "process, or memory outside of PyTorch's allocator, took the rest."
+        )
+    elif cause is FailureCause.FRAGMENTED and unused >= requested:
         yield f"That is enough, but it is fragmented: no free block was large enough.{_joined(failure)}"
-    elif driver + unused >= requested:
+    elif cause is FailureCause.FRAGMENTED:
         yield (
             "Together that is enough, but the allocator cannot return partly used segments to the driver, so "
             f"no contiguous block was large enough.{_joined(failure)}"
         )
-    elif failure.driver_free_bytes != NONE:
+    elif cause is FailureCause.TOO_LITTLE:
         yield f"Together that is {size(requested - driver - unused)} too little."
+        yield (
+            f"In all, this process could have {size(memory.capacity_bytes)}: if the GPU has more, another "
+            "process or a limit took the rest."
+        )
+    if cause is FailureCause.FRAGMENTED:
+        yield from _holes(failure)
+
+
+def _holes(failure: Failure) -> Iterator[str]:
+    holes = failure.holes
+    if holes is not None and holes.line is not None:
+        yield (
+            f"{size(holes.line_bytes)} of the free memory is next to "
+            f"{number(holes.line_count, 'allocation')} {holes.line.preposition} {holes.line}, which keep "
+            "their segments."
+        )
 
 
 def _joined(failure: Failure) -> str:

@@ -1,0 +1,199 @@
+"""Advice on a memory peak: by why an allocation failed, or else by what the peak consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.peak import MemoryKind, Peak
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic
+
+CODE = fix_code("tb_gpudiag.rules.memory.memory_peak")
+FRAGMENTATION = fix_code("tb_gpudiag.rules.memory.memory_fragmentation")
+
+# A kind of memory that makes up a third of the peak dominates it: less of it lowers the peak at once.
+MAIN_SHARE = 0.33
+
+# Gradients are as large as the weights. If they are a tenth of the peak in the forward pass, the job could
+# have freed them before it.
+GRADIENT_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Advice:
+    text: str
+    code: str
+
+
+_ATTENTION = Advice(
+    "Use fused attention: its memory does not grow quadratically with the sequence length.",
+    CODE["attention"],
+)
+_CHECKPOINT = Advice(
+    "Recompute the activations of the largest blocks in the backward pass (2 to 4 times less memory for "
+    "about a third more compute).",
+    CODE["checkpoint"],
+)
+_PRECISION = Advice(
+    "Compute in bf16, which halves the activations.",
+    CODE["precision"],
+)
+_ACCUMULATE = Advice(
+    "Use smaller batches, and accumulate their gradients.",
+    CODE["accumulate"],
+)
+_SET_TO_NONE = Advice(
+    "Unless you accumulate gradients over several batches, free them before the next forward pass.",
+    CODE["set_to_none"],
+)
+_FOREACH = Advice(
+    "Temporaries of the optimizer step cause the peak: update in one fused kernel, or weight by weight.",
+    CODE["fused_optimizer"],
+)
+KEEP_CACHE = Advice(
+    "Remove torch.cuda.empty_cache(): the allocator empties its cache by itself where it must.",
+    CODE["keep_cache"],
+)
+_BEFORE = Advice(
+    "Free what is not needed any more before this point, such as results of earlier parts, or work in "
+    "smaller parts. Record from the job's beginning, or a memory snapshot, to see what holds the memory.",
+    CODE["before"],
+)
+_STATE = Advice(
+    "Shard weights, gradients and optimizer state across GPUs.",
+    CODE["shard"],
+)
+_GIANT = Advice(
+    "Look at the shapes at this line: [N, 1] and [N] broadcast to [N, N], and so do pairwise differences, "
+    "one-hot codes and attention without a fused kernel. If the size is meant, compute it in parts.",
+    CODE["giant"],
+)
+_POOL = Advice(
+    "Capture all CUDA graphs into one shared pool, the largest first, and allocate tensors of other streams "
+    "on the stream that uses them.",
+    FRAGMENTATION["pool"],
+)
+OTHERS = Advice(
+    "See what else is on the GPU, and whether the process is limited: an old process, a notebook, a second "
+    "rank on the same GPU.",
+    CODE["others"],
+)
+_EXPANDABLE = Advice(
+    "Let segments grow in place so that freed blocks merge, and allocate what stays before what comes and "
+    "goes.",
+    FRAGMENTATION["expandable"],
+)
+_PAD = Advice(
+    "Segments are expandable already: request fewer different sizes.",
+    FRAGMENTATION["pad"],
+)
+_INFERENCE = Advice(
+    "Nothing is kept for a backward pass, so the batch size decides: use a smaller batch, and make sure that "
+    "no autograd graph is recorded.",
+    CODE["inference"],
+)
+
+
+@dataclass(frozen=True)
+class _Composition:
+    """What the peak consists of, and how the job computes."""
+
+    peak: Peak
+    facts: Facts
+
+    def share(self, *kinds: MemoryKind) -> float:
+        """Share of the peak that these kinds make up, 0 to 1."""
+        return sum(self.peak.kinds.get(kind, 0) for kind in kinds) / max(1, self.peak.allocated_bytes)
+
+    def is_mostly(self, *kinds: MemoryKind) -> bool:
+        return self.share(*kinds) >= MAIN_SHARE
+
+
+def _has_unfused_attention(found: _Composition) -> bool:
+    attends = found.facts.device is not None and len(found.facts.unfused_attention.softmax) > 0
+    return attends and found.is_mostly(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
+
+
+def _is_activations(found: _Composition) -> bool:
+    return found.is_mostly(MemoryKind.ACTIVATION)
+
+
+def _is_fp32_activations(found: _Composition) -> bool:
+    """Activations dominate, and some matmuls run in FP32."""
+    if found.facts.device is None or not _is_activations(found):
+        return False
+    kernels = found.facts.gpu.kernels
+    return bool((kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)).any())
+
+
+def _is_old_gradients(found: _Composition) -> bool:
+    """Gradients of the previous step are still allocated in the forward pass."""
+    return found.peak.phase is Phase.FORWARD and found.share(MemoryKind.GRADIENT) >= GRADIENT_SHARE
+
+
+def _is_optimizer_temporaries(found: _Composition) -> bool:
+    return found.peak.phase is Phase.OPTIMIZER and found.is_mostly(MemoryKind.TEMPORARY)
+
+
+def _is_inference(found: _Composition) -> bool:
+    """Temporaries of a forward pass dominate, and nothing is kept for a backward pass."""
+    forward = found.peak.phase is Phase.FORWARD and found.is_mostly(MemoryKind.TEMPORARY)
+    return forward and not found.share(MemoryKind.ACTIVATION)
+
+
+def _is_model_state(found: _Composition) -> bool:
+    """Weights and what belongs to them. In a training, memory from before the recording is mostly that."""
+    known = (MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE, MemoryKind.GRADIENT)
+    training = found.facts.job.training
+    return found.is_mostly(*known, *((MemoryKind.BEFORE,) if training is True else ()))
+
+
+def _is_from_before(found: _Composition) -> bool:
+    """Most of it was allocated before the recording, and nothing shows what it is."""
+    return found.is_mostly(MemoryKind.BEFORE) and not _is_model_state(found)
+
+
+_ADVICE: tuple[tuple[Callable[[_Composition], bool], Advice], ...] = (
+    (_has_unfused_attention, _ATTENTION),
+    (_is_activations, _CHECKPOINT),
+    (_is_fp32_activations, _PRECISION),
+    (_is_activations, _ACCUMULATE),
+    (_is_old_gradients, _SET_TO_NONE),
+    (_is_optimizer_temporaries, _FOREACH),
+    (_is_inference, _INFERENCE),
+    (_is_model_state, _STATE),
+    (_is_from_before, _BEFORE),
+)
+
+
+_OF_CAUSE = {
+    FailureCause.GIANT: [_GIANT],
+    FailureCause.POOLS: [_POOL],
+    FailureCause.BLOCKS: [_POOL],
+    FailureCause.LIMIT: [OTHERS],
+    FailureCause.OTHERS: [OTHERS],
+    FailureCause.FRAGMENTED: [_EXPANDABLE],
+}
+
+
+def _of_cause(memory: DeviceMemory) -> list[Advice]:
+    """Return the advice that follows from why an allocation failed; empty where it follows from what held
+    the memory."""
+    if memory.failure is None:
+        return []
+    cause = cause_of(memory, memory.failure)
+    if cause is FailureCause.FRAGMENTED and memory.failure.expandable:
+        return [_PAD]
+    return _OF_CAUSE.get(cause, [])
+
+
+def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
+    """Return the advice that fits the failure or the peak, at least one."""
+    found = _Composition(peak, facts)
+    fits = [advice for applies, advice in _ADVICE if applies(found)]
+    return _of_cause(memory) or fits or [_ACCUMULATE]

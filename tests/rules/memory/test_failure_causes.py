@@ -1,0 +1,135 @@
+"""Why an allocation failed decides the advice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.rules.memory.memory_peak import RULE
+from tb_gpudiag.rules.rule import Finding
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
+from tests.rules.memory_stage import MIB, job, only
+from tests.rules.stage import facts_of, figures
+from tests.wording.plain import plain
+
+TORCH = "/opt/lib/python3.11/site-packages/torch"
+MODULE = f"{TORCH}/nn/modules/linear.py(125): forward"
+
+
+def facts_at(snapshot: SnapshotBuilder, folder: Path) -> Facts:
+    return Facts(read_trace(str(snapshot.write(folder))))
+
+
+def found_in(snapshot: SnapshotBuilder, folder: Path) -> Finding:
+    return only(RULE.check(facts_at(snapshot, folder)))
+
+
+def small_model() -> SnapshotBuilder:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(40 * MIB, at=0)
+    snapshot.allocate(
+        30 * MIB, at=1, stack=["train.py(3): main", f"{TORCH}/nn/modules/linear.py(90): __init__"]
+    )
+    return snapshot
+
+
+def test_one_giant_request_is_named_and_nothing_is_sharded(tmp_path: Path) -> None:
+    snapshot = small_model()
+    snapshot.out_of_memory(64 << 30, at=10, device_free=15 << 30)
+    snapshot.traces[0][-1]["frames"] = [{"filename": "loss.py", "line": 12, "name": "pairwise"}]
+    found = found_in(snapshot, tmp_path)
+    assert "The request itself is the problem: 64 GiB at loss.py:12 in pairwise" in plain(found.summary)
+    assert "broadcast" in found.fix.text
+    assert "Shard" not in found.fix.text
+    assert (found.places[0].file, found.places[0].line) == ("loss.py", 12)
+
+
+def test_fragments_name_the_line_that_leaves_holes(tmp_path: Path) -> None:
+    snapshot, large = SnapshotBuilder(), []
+    for i in range(10):
+        snapshot.segment(20 * MIB, at=i)
+        large.append(snapshot.allocate(18 * MIB, at=20 + 2 * i, stack=["model.py(5): forward"]))
+        snapshot.allocate(2 * MIB, at=21 + 2 * i, stack=["log.py(9): keep"])
+    for address in large:
+        snapshot.free(address, at=60)
+    snapshot.out_of_memory(40 * MIB, at=70, device_free=MIB)
+    found = found_in(snapshot, tmp_path)
+    assert "180 MiB of the free memory is next to 10 allocations at log.py:9 in keep" in plain(found.summary)
+    assert "expandable_segments" in found.fix.code
+    assert "smaller batch" not in found.fix.text
+
+
+def test_pools_of_graphs_are_not_called_fragmented(tmp_path: Path) -> None:
+    snapshot = small_model()
+    snapshot.segment(200 * MIB, at=2)
+    snapshot.out_of_memory(100 * MIB, at=10, device_free=MIB)
+    document = snapshot.document()
+    document["segments"][1]["segment_pool_id"] = (0, 1)
+    snapshot.document = lambda shape="new": document  # type: ignore[method-assign]
+    found = found_in(snapshot, tmp_path)
+    assert "Private pools of CUDA graphs held 200 MiB" in plain(found.summary)
+    assert "graph_pool_handle" in found.fix.code
+    assert "fragmented" not in found.summary
+
+
+def test_a_limit_is_no_reason_for_smaller_batches(tmp_path: Path) -> None:
+    snapshot = small_model()
+    snapshot.out_of_memory(64 * MIB, at=10, device_free=8 << 30)
+    found = found_in(snapshot, tmp_path)
+    assert "limited" in found.summary
+    assert "mem_get_info" in found.fix.code
+    assert "batch" not in found.fix.text
+
+
+def test_activations_of_the_first_forward_pass_are_known(tmp_path: Path) -> None:
+    """The pass that fails has no backward pass behind it."""
+    snapshot = small_model()
+    snapshot.segment(200 * MIB, at=2)
+    for i in range(20):
+        snapshot.allocate(10 * MIB, at=10 + i, stack=["train.py(5): fit", MODULE, "model.py(8): forward"])
+    snapshot.out_of_memory(20 * MIB, at=70, device_free=MIB)
+    facts = facts_at(snapshot, tmp_path)
+    failure = facts.memory[0].failure
+    assert failure is not None
+    assert failure.held.kinds == {MemoryKind.ACTIVATION: 200 * MIB, MemoryKind.PARAMETER: 30 * MIB}
+    assert "checkpoint" in only(RULE.check(facts)).fix.code
+
+
+def test_retries_in_the_backward_pass_count(tmp_path: Path) -> None:
+    """The engine's threads have no frames; empty_cache() is called from Python and has some."""
+    snapshot = small_model()
+    for i in range(12):
+        address = snapshot.segment(20 * MIB, at=20 + 10 * i)
+        snapshot.give_back(address, at=25 + 10 * i)
+    snapshot.out_of_memory(2 << 30, at=200, device_free=1 << 30)
+    found = found_in(snapshot, tmp_path)
+    assert "freed its cache 11 times" in plain(found.summary)
+
+
+def test_most_of_the_device_taken_by_others_is_said(tmp_path: Path) -> None:
+    trace = job([0] * 5, reserved=64 * MIB, device_bytes=16 << 30)
+    first = next(e for e in trace.document()["traceEvents"] if e["name"] == "ProfilerStep#0")
+    trace.raw(
+        {
+            "ph": "i",
+            "s": "t",
+            "cat": "cpu_instant_event",
+            "name": "[OutOfMemory]",
+            "pid": 4242,
+            "tid": 4242,
+            "ts": float(first["ts"]) + 450,
+            "args": {
+                "Device Type": 1,
+                "Device Id": 0,
+                "Bytes": 16 * MIB,
+                "Total Allocated": 8 * MIB,
+                "Total Reserved": 64 * MIB,
+            },
+        }
+    )
+    found = only(RULE.check(facts_of(trace, tmp_path)))
+    assert "had reserved only 64 MiB of 16 GiB" in plain(found.summary)
+    assert "mem_get_info" in found.fix.code
+    assert "Requested" in figures(found)
