@@ -58,6 +58,11 @@ MOSTLY_FIRST_RUN = CannotTell(
     "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=6).",
 )
 
+MOSTLY_EARLIER_WORK = CannotTell(
+    "the GPU may have run work from before the recording for most of it",
+    "Call torch.cuda.synchronize() before the steps to record.",
+)
+
 ONLY_CAPTURE = CannotTell(
     "the recording is of the capture of a graph, in which nothing runs", "Record steps after the capture."
 )
@@ -196,6 +201,8 @@ def _no_time_to_judge(facts: Facts) -> CannotTell | None:
 def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
     if rule.family in ABOUT_TIME and (nothing := _no_time_to_judge(facts)):
         return nothing
+    if rule.family in ABOUT_A_JOB and facts.steady.mostly is Cause.UNRECORDED:
+        return MOSTLY_EARLIER_WORK
     if rule.family in ABOUT_A_JOB and (little := little_work(facts)):
         return CannotTell(f"only {little}, too little to judge a job by", "Record several steps of the job.")
     try:

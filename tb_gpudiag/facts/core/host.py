@@ -89,8 +89,11 @@ class Host:
         cause[
             match(events, operators.COLLECTIVE) & (operator | (events.category == Category.USER_ANNOTATION))
         ] = Cause.COLLECTIVE
-        cause[match(events, torch_frames.PROFILER_FRAME) & (python | operator)] = Cause.PROFILER
+        profiler = match(events, torch_frames.PROFILER_FRAME) & (python | operator)
+        cause[profiler] = Cause.PROFILER
         cause[self.see_through] = UNDECIDED
+        # It imports modules as it starts.
+        cause[self.tree.under(profiler & python & ~self.see_through) & python] = Cause.PROFILER
         cause[called(api_calls.BLOCKING_CALL)] = Cause.SYNC
         cause[called(api_calls.ALLOCATOR_CALL)] = Cause.ALLOCATOR
         cause[called(api_calls.MODULE_LOAD_CALL)] = Cause.COMPILE

@@ -93,7 +93,10 @@ def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, busy_until: i
         window = Window(int(borders_ns[first]), int(borders_ns[after]))
     else:
         inside, first = slice(0), 0
-        window = _steady_stretch(recorded, busy_until, ledger)
+        # The profiler synchronizes as it stops.
+        if recorded.start_ns < busy_until < recorded.end_ns:
+            whole = replace(whole, window=Window(recorded.start_ns, busy_until))
+        window = _steady_stretch(whole.window, recorded, ledger)
     if not window.duration_ns:
         least_ns = max(1, MOST * whole.window.duration_ns)
         most = (cause for cause in NOT_STEADY if _idle(ledger, whole.window, cause) >= least_ns)
@@ -128,11 +131,9 @@ def _steady_steps(borders_ns: Int64, ledger: Ledger) -> tuple[int, int]:
     return int(first), int(after)
 
 
-def _steady_stretch(recorded: Window, busy_until: int, ledger: Ledger) -> Window:
+def _steady_stretch(whole: Window, recorded: Window, ledger: Ledger) -> Window:
     """Return the longest stretch of a recording without steps between long first-run or unrecorded idle time;
     an empty one if it is too short to speak for the recording."""
-    inside = recorded.start_ns < busy_until < recorded.end_ns
-    whole = Window(recorded.start_ns, busy_until if inside else recorded.end_ns)
     length = np.where(_not_steady(ledger), ledger.inside(whole), 0)
     if length.sum() < SPOILED_SHARE * recorded.duration_ns:
         return whole

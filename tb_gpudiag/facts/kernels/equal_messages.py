@@ -7,6 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
 
@@ -14,19 +16,28 @@ from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
 LEAST_EQUAL: Final = 3
 
 
-def exposed_waiting_ns(calls: CollectiveCalls, exposed: Intervals) -> int:
+def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -> int:
     """Return by how much collectives took longer than the shortest with the same kind, group and size, as far
-    as that was exposed. It may still be less than the waiting: the shortest may have waited, too."""
+    as that was exposed. It may still be less than the waiting: the shortest may have waited, too.
+
+    Before torch 2.2, only the shapes of what is sent tell its size, with the type in the kernel's name."""
+    events = host.events
+    shapes = np.where(calls.call == NONE, NONE, events.shapes[calls.call])
+    sized = zip(
+        calls.kind, calls.message, calls.bytes.tolist(), shapes.tolist(), calls.event.tolist(), strict=True
+    )
     keys = [
-        (kind, said.group, bytes_)
-        for kind, said, bytes_ in zip(calls.kind, calls.message, calls.bytes, strict=True)
+        (kind, said.group, bytes_, *((NONE, NONE) if bytes_ > 0 else (shape, int(events.name[event]))))
+        for kind, said, bytes_, shape, event in sized
     ]
     number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     of = np.array([number[key] for key in keys], np.int64)
     length = calls.end_ns - calls.start_ns
     shortest = np.full(len(number), np.iinfo(np.int64).max)
     np.minimum.at(shortest, of, length)
-    known = (calls.bytes > 0) & (np.bincount(of, minlength=len(number))[of] >= LEAST_EQUAL)
+    known = ((calls.bytes > 0) | (shapes != NONE)) & (
+        np.bincount(of, minlength=len(number))[of] >= LEAST_EQUAL
+    )
     longer = np.where(known, length - shortest[of], 0)
     own = coverage(exposed, calls.start_ns, calls.end_ns)
     return min(exposed.total, int(np.minimum(own, longer).sum()))

@@ -32,11 +32,13 @@ FEWEST = 5
 class Interruptions:
     """Operators that took far longer than such operators usually take, without calling anything.
 
-    stalls: how many. stall_ns: the median one. usual_ns: what these operators usually take, in the median.
+    stalls: how many. stall_ns: the median one, and total_ns: all of them. usual_ns: what these operators
+    usually take, in the median.
     """
 
     stalls: int = 0
     stall_ns: int = 0
+    total_ns: int = 0
     usual_ns: int = 0
 
     @property
@@ -66,7 +68,7 @@ def find_interruptions(host: Host, *, on_cpu: bool) -> Interruptions:
     if not stalled.any():
         return Interruptions()
     stalls, usual = own_ns[stalled], usual_ns[kind[stalled]]
-    return Interruptions(len(stalls), int(np.median(stalls)), int(np.median(usual)))
+    return Interruptions(len(stalls), int(np.median(stalls)), int(stalls.sum()), int(np.median(usual)))
 
 
 def _own_ns(host: Host) -> Int64:

@@ -68,6 +68,9 @@ LEAST_CPU_SHARE = 0.25
 LEAST_TASK_SHARE = 0.02
 _RARELY_NEEDED = frozenset({HostTask.GARBAGE, HostTask.LOGGING, HostTask.SAVING, HostTask.SLEEPING})
 
+# If interrupted operators take this much of the time, the host lacks a core rather than faster code.
+MOSTLY_STALLED = 0.5
+
 _LOOPS = "one tensor operator in place of a loop removes both its Python and its small operators"
 
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
@@ -218,15 +221,17 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     on_host = subtract(_host_work(facts.main_thread_spans), reported)
     advice, stacks = launch_advice(facts, lost, chosen), facts.recorded.stacks
     found = places(facts.host, lost.event[chosen], lost.length_ns[chosen])
-    crowded = oversubscribed_sentence(facts.interruptions)
+    stalls = facts.interruptions
+    short_of_cores = stalls.several and stalls.total_ns >= MOSTLY_STALLED * cost_ns
+    crowded = oversubscribed_sentence(stalls) if short_of_cores or facts.job.loader else ""
     subject = "Python keeps" if python_ns * 2 >= cost_ns else "Slow CPU operators keep"
     at = f" Most of this time is in {found[0].function} ({found[0].file})." if found and found[0].file else ""
     no_stacks = "" if stacks else " The trace has no Python stacks, so the functions are unknown."
     general = Finding(
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="The GPU has finished its work while the host is still busy with its own, before the next "
-        f"launch.{at}{no_stacks}" + (f" {crowded}" if crowded and facts.job.loader else ""),
-        fix=_fix(advice, launching=launching, stacks=stacks),
+        f"launch.{at}{no_stacks}" + (f" {crowded}" if crowded else ""),
+        fix=_CORES if short_of_cores else _fix(advice, launching=launching, stacks=stacks),
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle during host work", cost_ns, lost.window_ns),
@@ -279,6 +284,13 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
         records_again=True,
         severity=Severity.WARNING if worth_recording else Severity.INFO,
     )
+
+
+_CORES = Fix(
+    "Give this process cores of its own: fewer threads and loader workers, and each rank bound to its cores.",
+    CODE["cores"],
+    "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+)
 
 
 def _fix(advice: LaunchAdvice, *, launching: bool, stacks: bool) -> Fix:

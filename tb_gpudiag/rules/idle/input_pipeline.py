@@ -112,7 +112,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable."
         + (" Most batches come from an iterator of their own, so nothing is loaded ahead." if anew else "")
-        + (f" {crowded}" if crowded else ""),
+        + (f" {crowded} More workers may make that worse." if crowded else ""),
         fix=host_task_fix(HostTask.TOKENIZING, facts.job)
         if mostly_tokenizing
         else _fix(

@@ -152,7 +152,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     own_ns[chosen] = coverage(exposed, kernels.start_ns[chosen], kernels.end_ns[chosen])
     launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
     marked = launched.by_annotation(own_ns[chosen])
-    waiting_ns = exposed_waiting_ns(on_device(facts.host, kernels), exposed)
+    waiting_ns = exposed_waiting_ns(facts.host, on_device(facts.host, kernels), exposed)
     if _waiting_for_host_ns(device) >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
         fix = LATE_HOSTS
     elif waiting_ns >= WAITING_SHARE * cost_ns:

@@ -1,4 +1,4 @@
-"""A CPU with more threads than cores: what shows it, and why more workers may make it worse."""
+"""A CPU with more threads than cores: what shows it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,5 @@ def oversubscribed_sentence(found: Interruptions) -> str:
         return ""
     return (
         f"The CPU may be oversubscribed: {count(found.stalls, 'operator')} that usually take "
-        f"{time_ns(found.usual_ns)} took {time_ns(found.stall_ns)}, as if another thread had the core. More "
-        "workers may make that worse."
+        f"{time_ns(found.usual_ns)} took {time_ns(found.stall_ns)}, as if another thread had the core."
     )

@@ -290,6 +290,7 @@ def test_frames_that_never_return_are_seen_through() -> None:
 def test_the_profilers_own_frames_are_its_own_time() -> None:
     trace, main = between_two_kernels()
     main.frame("torch/profiler/profiler.py(821): step", at=300, us=100)
+    main.frame("importlib/__init__.py(108): import_module", at=310, us=80)
     assert causes(facts_of(trace))[Cause.PROFILER] == 100
 
 

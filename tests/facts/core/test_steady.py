@@ -143,7 +143,20 @@ def test_waiting_after_the_last_gpu_work_leaves_the_window_as_it_is() -> None:
     assert "too little" in verdict.sentence
 
 
-def test_a_recording_without_a_steady_part_is_judged_as_it_is() -> None:
+def test_first_runs_are_most_of_a_recording_that_ends_with_a_long_wait() -> None:
+    """The profiler synchronizes as it stops, which may take longer than the GPU's work."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::conv2d", at=0, us=900 * MS).call("cudaFree", at=1 * MS, us=890 * MS)
+    steady_launches(main, 900 * MS)
+    main.sync("cudaDeviceSynchronize", at=1_000 * MS, us=1_300 * MS)
+    facts = facts_of(trace)
+    assert facts.steady.mostly is Cause.INITIALIZATION
+    assert facts.steady.after_ns > 1_000 * MS * 1_000
+    assert find_verdict(facts).limiter == "initialization"
+
+
+def test_a_recording_without_a_steady_part_is_judged_up_to_its_last_gpu_work() -> None:
     trace = TraceBuilder(devices=("a", "b"))
     main = trace.thread()
     trace.kernel("first", at=0, us=20, device=0)
@@ -151,7 +164,8 @@ def test_a_recording_without_a_steady_part_is_judged_as_it_is() -> None:
     trace.kernel("on another GPU", at=40 * MS, us=10, device=1)
     facts = facts_of(trace)
     assert Cause.UNRECORDED in causes(facts)
-    assert facts.window == facts.recorded_window
+    assert facts.window.start_ns == facts.recorded_window.start_ns
+    assert facts.window.end_ns == int(facts.work.end_ns.max())
 
 
 def test_host_time_after_the_last_gpu_work_is_not_waiting() -> None:

@@ -68,6 +68,23 @@ def test_fires_on_one_long_operator(tmp_path: Path) -> None:
     assert found.title.startswith("Slow CPU operators")
 
 
+@pytest.mark.parametrize(("stall_us", "cores"), [(3_000, True), (900, False)])
+def test_operators_that_stall_now_and_then_lack_a_core(stall_us: int, *, cores: bool, tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=200_000)
+    for i in range(200):
+        at = i * 1_000.0
+        if i % 25 == 10:
+            main.op("aten::view", at=at - 500, us=stall_us)
+        elif i % 25 not in {9, 11, 12, 13}:
+            main.op("aten::view", at=at, us=10)
+            main.launch("gemm", at=at + 20, us=5, runs_at=at + 26, runs_us=960)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("cores of its own" in found.fix.text) is cores
+    assert ("oversubscribed" in found.summary) is cores
+
+
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(one_gap(_python, 48), tmp_path)))
 

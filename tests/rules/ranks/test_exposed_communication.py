@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_a_server_gets_fixes_of_serving(annotation: str, option: str, tmp_path: 
     assert "sequence parallelism" in found.fix.text
 
 
-def _equal(lengths_us: list[float], folder: Path) -> Finding:
+def _equal(lengths_us: list[float], folder: Path, **said: Any) -> Finding:
     """All-reduces of one size, one in each step of 1 ms, while nothing computes."""
     trace = TraceBuilder()
     main = trace.thread()
@@ -153,7 +154,7 @@ def _equal(lengths_us: list[float], folder: Path) -> Finding:
         at = STEP_AT + step * 1_000
         main.step(step, at=at, us=1_000)
         main.launch("gemm", at=at, us=5, runs_at=at + 10, runs_us=300)
-        main.op("record_param_comms", at=at + 18, us=20, more=MESSAGE)
+        main.op("record_param_comms", at=at + 18, us=20, **(said or {"more": MESSAGE}))
         main.launch(ALL_REDUCE, at=at + 25, us=5, runs_at=at + 310, runs_us=us, stream=20)
     return finding(RULE.check(facts_of(trace, folder)))
 
@@ -164,6 +165,11 @@ MESSAGE = {"Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelem
 def test_equal_messages_of_different_length_are_waiting(tmp_path: Path) -> None:
     found = _equal([50, 600, 600, 600], tmp_path)
     assert "gpudiag job" in found.fix.text
+    assert figures(found)["Longer than the shortest equal message"][0] == duration(3 * 550_000)
+
+
+def test_before_torch_2_2_shapes_tell_which_messages_are_equal(tmp_path: Path) -> None:
+    found = _equal([50, 600, 600, 600], tmp_path, shapes=[[[1024]], []])
     assert figures(found)["Longer than the shortest equal message"][0] == duration(3 * 550_000)
 
 
