@@ -133,6 +133,7 @@ def test_the_wheel_contains_every_file_the_package_reads(wheel: Path) -> None:
     built = (REPOSITORY / BUILT_MODULE.parent).rglob("*")
     wanted += [file for file in built if file.is_file()]
     wanted += (package / "report" / "views" / "templates").iterdir()
+    wanted += [*(package / "pages").glob("drop.*"), *(package / "demo_log").rglob("*.gz")]
     assert {str(file.relative_to(REPOSITORY)) for file in wanted} <= names
     assert str(BUILT_MODULE) in names
 
