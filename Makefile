@@ -150,7 +150,7 @@ test-browser: .make/venv $(STATIC)
 
 # The reports must be the same with every release of the dependencies that pyproject.toml allows. Needs an index that uv
 # can read.
-FOR_REPORTS := pytest pytest-timeout pytest-xdist hypothesis jsonschema
+FOR_REPORTS := pytest pytest-timeout pytest-xdist hypothesis jsonschema markdown-it-py
 OF_REPORTS := tests/golden tests/trace tests/facts tests/rules tests/report tests/digest tests/jobs tests/test_api.py
 
 test-oldest test-newest: .make/venv
@@ -159,7 +159,7 @@ test-oldest test-newest: .make/venv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .make/$@
 	$(BIN)/uv pip install --quiet --python .make/$@/bin/python -r .make/$@.txt $(FOR_REPORTS)
 	@cat .make/$@.txt
-	.make/$@/bin/python -m pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick $(OF_REPORTS)
+	.make/$@/bin/python -m pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick --timeout=900 $(OF_REPORTS)
 
 # A new rule
 

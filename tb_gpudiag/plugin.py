@@ -69,6 +69,7 @@ _UNKNOWN = UsageError(
 
 # Parameters of routes other than slices.
 _ID, _FORMAT, _RUN = Text("id"), Text("format"), Text("run")
+_RULE = Text("rule", default="", longest=50)
 _BASE, _CANDIDATE = Text("base"), Text("candidate")
 _KNOWN = Integer("known", low=-1, high=2**32 - 1)  # the generation of a list that the page has
 _FIRST = Integer("first", low=1, high=500)  # rows of the table of runs that it asks for before the others
@@ -142,7 +143,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         if format_ not in FORMATS:
             raise UsageError(f"The formats are: {', '.join(FORMATS)}.", where="format")
         try:
-            found = self._service.export(_ID.read(request.args), format_)
+            found = self._service.export(_ID.read(request.args), format_, _RULE.read(request.args))
         except LimitReached as error:
             return _problem(request, 503, error)
         except UnknownTrace:

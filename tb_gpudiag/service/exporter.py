@@ -74,7 +74,7 @@ def _dispute(order: Order, entry: CacheEntry, report: pb.Report, write: _Write) 
     from tb_gpudiag.report.dispute import dispute
     from tb_gpudiag.report.slices.prepared import read_meta
 
-    write(dispute(report, order.file, int(read_meta(entry.arrays(), "meta")["file_start_ns"])))
+    write(dispute(report, order.file, int(read_meta(entry.arrays(), "meta")["file_start_ns"]), order.rule))
 
 
 _FORMATS: Final = {

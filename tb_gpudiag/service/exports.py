@@ -30,12 +30,13 @@ FORMATS = {"trace": "json.gz", "html": "html", "markdown": "md", "json": "json",
 
 @dataclass(frozen=True)
 class Order:
-    """Which file to make: the cache entry of the analysis, the trace, and the format."""
+    """Which file to make of a trace and of the cache entry of its analysis. rule: see Service.export."""
 
     entry: str
     file: TraceFile
     format: str
     memory_limit_bytes: int
+    rule: str = ""
 
     def request(self) -> dict[str, Any]:
         return {"where": self.file.path, "order": asdict(self)}

@@ -126,8 +126,10 @@ class Service:
         arguments = SLICES[kind].arguments(values)
         return self._result(id_, lambda _, path: self._slices.get(Question(str(path), kind, arguments)))
 
-    def export(self, id_: str, format_: str) -> Export | Pending:
+    def export(self, id_: str, format_: str, rule: str = "") -> Export | Pending:
         """Start to make a file of the trace and its analysis, in a format of exports.FORMATS.
+
+        rule: of the finding that a `dispute` is about.
 
         Raises:
             UnknownTrace: there is no such trace (any more).
@@ -138,7 +140,9 @@ class Service:
         if entry.record is not None:
             raise _no_trace(entry)
         file, limit = entry.file, self._memory_limit_bytes
-        found = self._result(id_, lambda _, path: self._exports.start(Order(str(path), file, format_, limit)))
+        found = self._result(
+            id_, lambda _, path: self._exports.start(Order(str(path), file, format_, limit, rule))
+        )
         if isinstance(found, Pending) and isinstance(found.error, LimitReached):
             raise found.error
         return found

@@ -38,6 +38,8 @@ def test_every_format(serve: Callable[..., Server], log: Path) -> None:
     assert _download(server, "html")[0].startswith(b"<!doctype html>")
     assert json.loads(_download(server, "json")[0])["reports"][0]["trace"]["run"] == "run"
     assert zipfile.is_zipfile(io.BytesIO(_download(server, "dispute")[0]))
+    refused = server.get(f"export?id={server.only_id()}&format=dispute&rule=GD101")
+    assert (refused.status_code, refused.get_json()["remedy"]) == (400, "its findings: none")
     assert sorted(path.name for path in log.rglob("*") if path.is_file()) == [
         path.name for path in (log / "run").iterdir()
     ]

@@ -222,9 +222,9 @@ export async function cancelAnalysis(id: string): Promise<void> {
 
 export type ExportFormat = "trace" | "html" | "markdown" | "json" | "dispute";
 
-/** The address of a file that the server makes of a trace and its analysis. */
-export function exportAddress(id: string, format: ExportFormat): string {
-  return address("export", { id, format });
+/** The address of a file that the server makes of a trace and its analysis. `rule`: of the finding to dispute. */
+export function exportAddress(id: string, format: ExportFormat, rule = ""): string {
+  return address("export", { id, format, ...(rule && { rule }) });
 }
 
 /** Load such a file. `onBytes` is called with what has arrived so far. */

@@ -13,7 +13,11 @@ function shown(some: Partial<Finding>): void {
     ...some,
   } as unknown as Finding;
   const lists = ["launch_hotspots", "sync_sites", "kernel_families", "host", "devices", "memory", "steps"];
-  const report = { ...Object.fromEntries(lists.map((name) => [name, []])), findings: [finding] };
+  const report = {
+    ...Object.fromEntries(lists.map((name) => [name, []])),
+    findings: [finding],
+    trace: { kind: "trace", recorder: "torch" },
+  };
   render(
     <RowPlacesProvider value={rowPlaces(report as unknown as Report)}>
       <FindingItem id="GD401" finding={finding} report={report as unknown as Report} opened />
@@ -44,4 +48,12 @@ it("also shows a finding about memory on the timeline", () => {
 it("has no button to show a finding without a place", () => {
   shown({ cost_us: 500 });
   expect(screen.queryByRole("button", { name: /^Show/ })).toBeNull();
+});
+
+it("offers a file about this finding for a report that it is wrong", () => {
+  usePage.setState({ trace: "a1" });
+  shown({});
+  const link = screen.getByRole("link", { name: "Wrong diagnosis?" });
+  const address = new URL(link.getAttribute("href") ?? "", "http://localhost/");
+  expect(Object.fromEntries(address.searchParams)).toEqual({ id: "a1", format: "dispute", rule: "GD401" });
 });

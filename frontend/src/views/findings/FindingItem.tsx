@@ -4,11 +4,13 @@ import { window_us } from "../../state/account";
 import { costText, costsMemory } from "../../state/findings";
 import { confidenceOf, gainOf, ownPlace, savedLater, savedShort } from "../../state/gain";
 import { usePage } from "../../state/store";
+import { exportAddress, isEmbedded } from "../../wire/client";
 import type { Finding, Report } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
 import { ExternalLink } from "../parts/ExternalLink";
 import { PlaceName } from "../parts/PlaceName";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
+import { fromNsys } from "../recording/parts";
 import { ExplainButton } from "../rule/ExplainButton";
 import { Places } from "./Places";
 
@@ -103,6 +105,7 @@ function Details({ finding, report }: Pick<Props, "finding" | "report">) {
             On the timeline: <ShowOnTimeline of={finding} />
           </p>
         )}
+        {report && <Dispute finding={finding} report={report} />}
       </div>
     </>
   );
@@ -151,6 +154,24 @@ function FixPart({ finding }: Pick<Props, "finding">) {
       {fix.code && <CodeBlock code={fix.code} label={`fix for ${finding.rule}`} />}
       {fix.url && <ExternalLink url={fix.url}>{fix.url.replace(/^https:\/\//, "")}</ExternalLink>}
     </div>
+  );
+}
+
+/** Makes a small file about this finding, to attach to an issue. */
+function Dispute({ finding, report }: { finding: Finding; report: Report }) {
+  const trace = usePage((page) => page.trace);
+  if (trace === null || isEmbedded() || report.trace?.kind !== "trace" || fromNsys(report)) return null;
+  return (
+    <p className="gd-muted">
+      <a
+        className="gd-link"
+        download
+        href={exportAddress(trace, "dispute", finding.rule)}
+        title="Download a small file for an issue: the events around this finding, without credentials. Nothing is sent."
+      >
+        Wrong diagnosis?
+      </a>
+    </p>
   );
 }
 
