@@ -10,7 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.ledger import TimeAccount
-from tb_gpudiag.facts.core.steady import Steady
+from tb_gpudiag.facts.core.steady import MOST, Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -160,7 +160,8 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return Verdict("initialization", said, 0.0)
     lost = lost_time(facts)
     unseen_ns = lost.total_ns(unseen(lost, facts))
-    if facts.device is not None and (little := little_work(facts)):
+    little = little_work(facts) if facts.steady.mostly is None else ""
+    if facts.device is not None and little:
         busy = _parts(facts, facts.device, lost)
         said = f"Only {little}: too little to say what limits a job. Record several steps."
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
@@ -391,6 +392,9 @@ def _host(lost: Lost, overhead: Bool, unseen_ns: int, start: str) -> Verdict:
         "host": overhead_ns + python_ns + compiling_ns,
         "communication": lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),
     }
+    once_ns = lost.total_ns(lost.of(Cause.INITIALIZATION))
+    if once_ns >= MOST * window_ns:
+        parts["initialization"] = once_ns
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     most_ns = parts[first]
     if operators_ns >= CLEAR_LEAD * most_ns or most_ns < LEAST_SHARE * window_ns:
@@ -416,4 +420,5 @@ _HOST_SENTENCES = {
     "compile": "compiling. Compilation limits this job.",
     "python": "in Python between operators. The host's own code limits this job.",
     "communication": "in collectives. Communication limits this job.",
+    "initialization": "starting a data loader or in other first-run work. Record again after a few steps.",
 }

@@ -37,6 +37,10 @@ RECURRING_SHARE = 0.25
 # calls it reads the library from disk.
 MOSTLY = 0.5
 
+# In a recording without several steps, so is the only call of an operator from this share on: cudnn_convolution
+# reads its libraries and searches for 100 ms, of which 20 are calls.
+MOSTLY_OF_ONLY = 0.1
+
 # So is the first call of an operator with a first-run call in it, if it takes this many times as long as the
 # later ones usually do: addmm creates the handle of its library in 117 ms, and then takes 50 us.
 TIMES_LATER = 10
@@ -60,16 +64,17 @@ def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Boo
     events = host.events
     calls = events.where(*CALL_CATEGORIES)
     long = calls[events.duration_ns[calls] >= ONE_TIME_NS]
+    first = _first_of_their_name(host)
     found = np.zeros(len(events), np.bool_)
+    found[_opener(host, work, first, several_steps=len(steps) > 1)] = True
     if not len(long):
-        return found
+        return host.tree.under(found) if found.any() else found
     initializing = long[match_some(events, INITIALIZING_CALL, long)]
     # Module loads, and the first launch of a kernel.
     loads = long[match_some(events, MODULE_LOAD_CALL, long) | work.loads_module[long]]
     for kind in (initializing, loads):
         if not _recurs(kind, work, steps):
             found[kind] = True
-    first = _first_of_their_name(host)
     allocating = long[match_some(events, ALLOCATOR_CALL, long)]
     if not _recurs(allocating, work, steps):
         inside = host.tree.nearest_of(first)[allocating] != NONE
@@ -79,9 +84,33 @@ def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Boo
         found[once[~_returns_memory(events, memory, once)]] = True
     if not found.any():
         return found
-    found[_operators_around(events, np.flatnonzero(found))] = True
+    found[_operators_around(events, np.flatnonzero(found), several_steps=len(steps) > 1)] = True
     found |= first & host.tree.any_below(found)
     return host.tree.under(found)
+
+
+def _opener(host: Host, work: Work, first: Bool, *, several_steps: bool) -> list[int]:
+    """The operator that launched first, if it took far longer than later ones: the tracer sets itself up
+    during a recording's first launch. first: see _first_of_their_name.
+
+    Without several steps, an operator without later ones may be it, too, if most of it passed before the
+    launch."""
+    if not len(work.by_launch):
+        return []
+    events, one = host.events, int(work.by_launch[0])
+    around = [
+        i
+        for i in host.tree.ancestors(int(work.launch[one]))
+        if events.category[i] == Category.CPU_OP and events.duration_ns[i] >= ONE_TIME_NS
+    ]
+    known = [i for i in around if first[i]]
+    if known or several_steps or not around:
+        return known
+    inner = max(around, key=lambda i: int(host.tree.depth[i]))
+    took_ns, same = int(events.duration_ns[inner]), events.name == events.name[inner]
+    later_ns = events.duration_ns[same & (events.start_ns >= events.end_ns[inner])].max(initial=0)
+    until_launch_ns = int(work.launch_start_ns[one] - events.start_ns[inner])
+    return [inner] if until_launch_ns >= MOSTLY * took_ns and later_ns < MOSTLY * took_ns else []
 
 
 def _recurs(calls: Int64, work: Work, steps: Steps) -> bool:
@@ -148,9 +177,11 @@ def _returns_memory(events: Events, memory: MemoryEvents, calls: Int64) -> Bool:
     return found & inside & fell
 
 
-def _operators_around(events: Events, calls: Int64) -> Int64:
-    """Operators that spend most of their time in these calls."""
+def _operators_around(events: Events, calls: Int64, *, several_steps: bool) -> Int64:
+    """Operators that spend most of their time in these calls, or enough of it if they are the only ones of
+    their name."""
     operators = events.where(Category.CPU_OP)
+    often = np.bincount(events.name[operators], minlength=len(events.names)) > 1
     operators = operators[events.duration_ns[operators] >= ONE_TIME_NS]
     found = [np.zeros(0, np.int64)]
     for thread in np.unique(events.thread[calls]):
@@ -159,5 +190,6 @@ def _operators_around(events: Events, calls: Int64) -> Int64:
         spent = coverage(
             union(events.start_ns[own], events.end_ns[own]), events.start_ns[around], events.end_ns[around]
         )
-        found.append(around[spent >= MOSTLY * events.duration_ns[around]])
+        least = np.where(often[events.name[around]] | several_steps, MOSTLY, MOSTLY_OF_ONLY)
+        found.append(around[spent >= least * events.duration_ns[around]])
     return np.concatenate(found)

@@ -91,7 +91,7 @@ class HostTime:
             return CauseSpans.join([])
         start, end = np.array([window.start_ns]), np.array([window.end_ns])
         main = np.array([self.main], np.int32)
-        return self.explain(start, end, main, np.zeros(1, np.int64)).in_order()
+        return self.profiled(self.explain(start, end, main, np.zeros(1, np.int64)).in_order())
 
     def _cut(self, queries: CauseSpans, thread: int) -> CauseSpans:
         """Cut queries at the borders of one thread's activities."""

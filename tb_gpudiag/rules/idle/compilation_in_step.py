@@ -20,7 +20,7 @@ from tb_gpudiag.facts.waiting.compilation import (
     compiled_functions,
 )
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
+from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number
@@ -88,6 +88,7 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
     functions = compiled_functions(facts.host, facts.steps, facts.host_window)
     names = list(dict.fromkeys(f.step for f in functions if f.step))
     again = _recompiled(facts.steps, functions, names)
+    once = not again and len(facts.steps) < RECOMPILED_STEPS
     waits = "while the steps wait for it" if lost.device == NO_DEVICE else "while the GPU waits"
     by_kind = [(lost.total_ns(chosen & (work.kind == k)), k) for k in CompileKind]
     return Finding(
@@ -110,7 +111,9 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
         places=places(facts.host, work.call[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(_host_time(facts, lost.stretches(chosen), loading=False)),
+        removable=None if once else removing(_host_time(facts, lost.stretches(chosen), loading=False)),
+        records_again=once,
+        severity=Severity.WARNING if once else None,
     )
 
 

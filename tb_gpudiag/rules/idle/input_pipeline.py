@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
@@ -23,10 +25,12 @@ from tb_gpudiag.rules.rule import (
     Removable,
     Rule,
     RuleAnswer,
+    Severity,
 )
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.oversubscribed import oversubscribed_sentence
+from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
@@ -94,6 +98,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if lost.share(cost_ns) < (LEAST_CPU_SHARE if shared_cores else LEAST_SHARE):
         return Clear(lost.sentence("data loading", cost_ns))
     found = _finding(facts, lost, chosen)
+    fetched = batches(facts.host, facts.loader_starts, facts.host_window)
+    if 0 < len(fetched) < FEWEST_FRESH and fetched.fresh.all():
+        return _of_first_batch(found)
     return with_recording_overhead(found, facts.recorder_cost, lost, chosen, ERROR_SHARE)
 
 
@@ -145,6 +152,20 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=_removable(facts, fetched, workers=kind == MULTI_PROCESS_ITERATOR, crowded=bool(crowded)),
+    )
+
+
+def _of_first_batch(found: Finding) -> Finding:
+    """The finding if the recording has the first batch of an iterator and no other: later ones may be loaded
+    ahead, and nothing shows whether they are."""
+    return replace(
+        found,
+        summary="The recording has one batch, the first of a new iterator. Nothing loads it ahead, so its wait "
+        "comes once per epoch, and nothing here shows how long later batches take.",
+        fix=record_again("Record several batches of one iterator, to see whether loading keeps up."),
+        severity=Severity.INFO,
+        removable=None,
+        records_again=True,
     )
 
 

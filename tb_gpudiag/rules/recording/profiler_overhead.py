@@ -19,7 +19,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
-from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
+from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.rules.shared.slowed_recording import MEASURE, slowed_sentence
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDING_FOR_FIGURES
@@ -30,6 +30,9 @@ CODE = fix_code(__name__)
 # The thresholds of most rules are 5% of the step window, so overhead of that size can make or hide a finding.
 # Most public traces with every option on are below 3%.
 LEAST_SHARE = 0.05
+
+# A window that is mostly the profiler's own time says little about the job, so that comes first.
+MOSTLY = 0.5
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
@@ -47,6 +50,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
                 "Record a second trace with with_stack=True, and compare the step times of the two.",
             )
         return Clear(f"the profiler itself took {share(overhead_ns, lost.window_ns)} of the step window")
+    mostly = lost.share(overhead_ns) >= MOSTLY
     who = "the GPU is idle" if facts.device else "the main thread is busy"
     return Finding(
         title=f"The profiler itself takes {share(overhead_ns, lost.window_ns)} of the step window",
@@ -55,7 +59,9 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             "annotations, starting and stopping, allocating trace buffers. Without the profiler the job is "
             "about that much faster. Other findings about the host look larger than they are."
         ),
-        fix=Fix(
+        fix=record_again("Record more steps, after a warm-up.")
+        if mostly
+        else Fix(
             "Record with fewer of with_stack, record_shapes and profile_memory, and take the figures from "
             "that recording. Take the functions from this one.",
             RECORDING_FOR_FIGURES,
@@ -67,6 +73,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
+        leads=mostly,
+        severity=Severity.WARNING if mostly else None,
     )
 
 

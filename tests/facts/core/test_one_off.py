@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.idle.allocator_in_step import RULE as ALLOCATOR
 from tb_gpudiag.rules.idle.input_pipeline import RULE as INPUT
-from tb_gpudiag.rules.rule import Clear
+from tb_gpudiag.rules.rule import Clear, Severity
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
@@ -236,3 +236,55 @@ def test_a_lone_step_with_some_first_run_work_is_judged(tmp_path: Path) -> None:
     assert facts.steady.mostly is None
     assert idle_ms(facts, Cause.INITIALIZATION) == pytest.approx(1.2, abs=0.1)
     assert find_verdict(facts).limiter == "compute"
+
+
+@pytest.mark.parametrize(("later_us", "first_run"), [(100, True), (3_000, False)])
+def test_the_tracer_sets_itself_up_in_the_first_launch_of_a_lone_pass(
+    later_us: float, first_run: bool
+) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::conv2d", at=0, us=5 * MS)
+    main.launch("conv", at=5 * MS - 10, us=5, runs_at=5 * MS, runs_us=50)
+    for i in range(100):
+        at = 5 * MS + 100 + i * later_us
+        main.op("aten::conv2d", at=at, us=0.9 * later_us)
+        main.launch("conv", at=at + 0.5 * later_us, us=5, runs_at=at + 0.5 * later_us + 10, runs_us=50)
+    facts = facts_of(trace)
+    assert (idle_ms(facts, Cause.INITIALIZATION) > 4.9) == first_run
+    assert (facts.window.start_ns - facts.recording.start_ns >= 4.9e6) == first_run
+
+
+def test_an_only_operator_with_a_library_to_load_is_first_run_work_as_a_whole() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::cudnn_convolution", at=100, us=100 * MS)
+    main.call("cudaGetSymbolAddress", at=200, us=12 * MS)
+    main.launch("conv", at=100 * MS, us=5, runs_at=100 * MS + 10, runs_us=50)
+    facts = facts_of(trace)
+    assert idle_ms(facts, Cause.INITIALIZATION) == pytest.approx(100, abs=0.5)
+
+
+def test_one_batch_of_a_new_iterator_says_nothing_about_later_ones() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=0, us=5, runs_at=10, runs_us=50)
+    main.op("aten::empty", at=100, us=4).op("aten::random_", at=105, us=5)
+    main.op("aten::item", at=112, us=4).op("aten::_local_scalar_dense", at=113, us=2)
+    main.loader(at=200, us=20 * MS)
+    main.launch("gemm", at=21 * MS, us=5, runs_at=21 * MS + 10, runs_us=50 * MS)
+    found = finding(INPUT.check(facts_of(trace), {}))
+    assert found.severity == Severity.INFO
+    assert found.records_again
+
+
+def test_files_that_starting_workers_open_are_no_batches(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.frame("torch/utils/data/dataloader.py(1010): __init__", at=0, us=100 * MS)
+    main.frame("tempfile.py(153): __next__", at=10 * MS, us=100)
+    main.loader(at=101 * MS, us=12_000 * MS, workers=4)
+    main.op("aten::mm", at=12_200 * MS, us=200 * MS)
+    facts = facts_of(trace)
+    assert find_verdict(facts).limiter == "initialization"
+    assert isinstance(INPUT.check(facts, {}), Clear)

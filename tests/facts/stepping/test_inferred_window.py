@@ -191,3 +191,17 @@ def test_parts_with_little_of_the_gpus_work_are_no_steps() -> None:
     assert facts.inferred_steps.evidence is StepEvidence.PART
     assert not len(facts.steps)
     assert facts.window.start_ns == 0
+
+
+def test_copies_alone_are_no_steps(tmp_path: Path) -> None:
+    """A model or constants are loaded in many copies, each with its own wait."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(24):
+        at = i * MS
+        main.copy("HtoD", at=at, us=10, runs_at=at + 20, runs_us=2, bytes=2**10, pinned=True)
+        main.copy("DtoD", at=at + 100, us=10, runs_at=at + 120, runs_us=2, bytes=2**10)
+    main.launch("gemm", at=24 * MS, us=5, runs_at=24 * MS + 10, runs_us=10)
+    facts = facts_of(trace)
+    assert facts.inferred_steps is None
+    assert not len(facts.steps)

@@ -5,9 +5,21 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.idle.compilation_in_step import RULE
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.savings import with_saving
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, figures, finding, findings, healthy, is_clear, one_gap
+from tests.rules.stage import (
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    findings,
+    healthy,
+    is_clear,
+    one_gap,
+    severity,
+)
 
 
 def _load_module(main: HostThread, at: float, us: float) -> None:
@@ -116,3 +128,11 @@ def test_loading_is_a_finding_of_its_own(tmp_path: Path) -> None:
     assert "Loading" in loaded.title
     assert "CUDA_MODULE_LOADING=EAGER" in loaded.fix.code
     assert figures(loaded)["Loading calls"] == (number(1),)
+
+
+def test_a_compilation_that_is_seen_once_promises_nothing(tmp_path: Path) -> None:
+    facts = facts_of(one_gap(_dynamo, 600), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.records_again
+    assert severity(RULE, found, facts) == Severity.WARNING
+    assert with_saving(found, facts, facts.replay).saving is None

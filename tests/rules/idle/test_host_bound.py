@@ -22,6 +22,7 @@ from tests.rules.stage import (
     healthy,
     is_clear,
     one_gap,
+    saving,
 )
 
 
@@ -321,3 +322,13 @@ def test_random_tensors_of_the_cpu_are_named_without_stacks(tmp_path: Path) -> N
     assert 'device="cuda"' in found.fix.code
     assert found.places[0].operator == "aten::randn"
     assert find_verdict(facts).limiter == "input"
+
+
+def test_the_tracers_own_time_is_no_saving(tmp_path: Path) -> None:
+    """No fix of the job removes the buffers that the tracer asks for while Python runs."""
+    trace = one_gap(_python, 500)
+    trace.overhead("Activity Buffer Request", at=320, us=300)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.cost_ns == pytest.approx(200_000, abs=10_000)
+    assert saving(found, facts).high_ns <= 400_000  # Python's 700 µs but for the buffers

@@ -57,3 +57,10 @@ def test_it_cannot_tell_without_stacks_and_events_of_the_tracer(tmp_path: Path, 
         main.step(0, at=0, us=1000)
         main.launch("gemm", at=10, us=5, runs_at=20, runs_us=980)
     assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
+@pytest.mark.parametrize(("us", "leads"), [(300, False), (600, True)])
+def test_a_window_that_is_mostly_the_profilers_comes_first(us: float, leads: bool, tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_profiles, us), tmp_path)))
+    assert found.leads == leads
+    assert found.severity == (Severity.WARNING if leads else None)
