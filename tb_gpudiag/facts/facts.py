@@ -160,7 +160,7 @@ class Facts:
 
     @cached_property
     def loader_starts(self) -> LoaderStarts:
-        """When the main thread started a loader."""
+        """When a thread started a loader."""
         return find_loader_starts(self.host, self.work, self.main_thread)
 
     @cached_property

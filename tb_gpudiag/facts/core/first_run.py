@@ -37,8 +37,8 @@ RECURRING_SHARE = 0.25
 # calls it reads the library from disk.
 MOSTLY = 0.5
 
-# In a recording without several steps, so is the only call of an operator from this share on: cudnn_convolution
-# reads its libraries and searches for 100 ms, of which 20 are calls.
+# In a recording without several steps, so is the only call of an operator from this share on:
+# cudnn_convolution reads its libraries and searches for 100 ms, of which 20 are calls.
 MOSTLY_OF_ONLY = 0.1
 
 # So is the first call of an operator with a first-run call in it, if it takes this many times as long as the

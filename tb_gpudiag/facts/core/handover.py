@@ -81,8 +81,8 @@ class HostTime:
                 continue
             spans = CauseSpans.join([spans.take(~asks), self._handed_to(spans.take(asks), other)])
         spans = self._settle(spans)
-        spans = repaint(spans, self._loader.once, Cause.INITIALIZATION, spans.thread == self.main)
-        return repaint(spans, self._loader.in_steps, Cause.INPUT, spans.thread == self.main)
+        spans = repaint(spans, self._loader.once, Cause.INITIALIZATION, spans.thread == self._loader.thread)
+        return repaint(spans, self._loader.in_steps, Cause.INPUT, spans.thread == self._loader.thread)
 
     def main_thread_spans(self, window: Window) -> CauseSpans:
         """Return what the main thread did in the window: spans in order of time that cover it exactly; none

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, union
 from tb_gpudiag.facts.core.launches import Work
@@ -27,7 +27,7 @@ HABIT = 0.5
 
 @dataclass(frozen=True)
 class LoaderStarts:
-    """When the main thread started a loader.
+    """When a thread started a loader: the main one, or else the one that fetches most batches.
 
     once: the starts of epochs, until their first batch came, as far as that took longer than for others.
     in_steps: of a job that starts a loader for every second batch or more often, from each start to the
@@ -38,10 +38,12 @@ class LoaderStarts:
     once: Intervals = EMPTY
     in_steps: Intervals = EMPTY
     fresh: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    thread: int = NONE
 
 
 def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
-    """Find when the main thread started a loader and waited for its first batch.
+    """Find when a thread started a loader and waited for its first batch. Of a single training step, autograd's
+    thread may launch more than the one that fetches.
 
     An iterator of torch draws a seed (`empty`, `random_`, `item`), starts its workers, which no event shows,
     and waits for the first batch. What it does in each step is no start of an epoch.
@@ -49,33 +51,35 @@ def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
     events = host.events
     far = np.iinfo(np.int64)
     fetches = host.loads(Window(far.min, far.max))
-    fetches = fetches[events.thread[fetches] == main]
     if not len(fetches):
         return LoaderStarts()
+    threads = events.thread[fetches]
+    thread = main if (threads == main).any() else int(np.bincount(threads).argmax())
+    fetches = fetches[threads == thread]
     fetches = fetches[np.argsort(events.start_ns[fetches], kind="stable")]
     start, end = events.start_ns[fetches], events.end_ns[fetches]
-    begins, fresh = _begins(host, work, main, start, end)
+    begins, fresh = _begins(host, work, thread, start, end)
     length = end - start
     if not fresh[0] and len(fetches) > 2 and length[0] >= TIMES_USUAL * length[1:].max():
         fresh[0] = True  # no event shows how it began
     if fresh.sum() > 1 and fresh.sum() >= HABIT * len(fresh):
-        return LoaderStarts(EMPTY, union(begins[fresh], start[fresh]), fetches[fresh])
+        return LoaderStarts(EMPTY, union(begins[fresh], start[fresh]), fetches[fresh], thread)
     if not fresh.any():
         return LoaderStarts()
     usual_ns = int(np.median(length[~fresh])) if not fresh.all() else 0
     single = match(events, torch_frames.SINGLE_PROCESS)[fetches] & fresh.all()
     until = np.where(single, start, end - np.minimum(usual_ns, length))
     once = fresh & (until - begins >= np.maximum(LEAST_NS, (TIMES_USUAL - 1) * usual_ns))
-    return LoaderStarts(union(begins[once], until[once]), EMPTY, fetches[fresh])
+    return LoaderStarts(union(begins[once], until[once]), EMPTY, fetches[fresh], thread)
 
 
-def _begins(host: Host, work: Work, main: int, start: Int64, end: Int64) -> tuple[Int64, Bool]:
+def _begins(host: Host, work: Work, thread: int, start: Int64, end: Int64) -> tuple[Int64, Bool]:
     """Return when each fetch, or the start of its loader before it, began; and the mask of those whose loader
     was started. Shape (b,) each."""
     events = host.events
     frames = (events.category == Category.PYTHON_FUNCTION) & match(events, torch_frames.LOADER_START)
-    frames &= events.thread == main
-    marks = np.sort(np.r_[events.start_ns[frames], _seeds(events, host.tree, main)])
+    frames &= events.thread == thread
+    marks = np.sort(np.r_[events.start_ns[frames], _seeds(events, host.tree, thread)])
     launched = work.launch_start_ns[work.by_launch]
     since = np.r_[np.iinfo(np.int64).min, end[:-1]]
     first = np.searchsorted(marks, since)
@@ -86,10 +90,10 @@ def _begins(host: Host, work: Work, main: int, start: Int64, end: Int64) -> tupl
     return np.where(idle, begins, start), fresh & idle
 
 
-def _seeds(events: Events, tree: HostTree, main: int) -> Int64:
-    """When the main thread drew a random number on the CPU and read it, as a loader does for its workers."""
+def _seeds(events: Events, tree: HostTree, thread: int) -> Int64:
+    """When the thread drew a random number on the CPU and read it, as a loader does for its workers."""
     operator = events.category == Category.CPU_OP
-    outer = np.flatnonzero(tree.outermost_of(operator & (events.thread == main)))
+    outer = np.flatnonzero(tree.outermost_of(operator & (events.thread == thread)))
     outer = outer[np.argsort(events.start_ns[outer], kind="stable")]
     empty, draw, read = (match(events, name)[outer] for name in operators.SEED)
     drawn = empty[:-2] & draw[1:-1] & read[2:]

@@ -20,7 +20,17 @@ from tb_gpudiag.facts.waiting.compilation import (
     compiled_functions,
 )
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import (
+    CannotTell,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    RuleAnswer,
+    Severity,
+)
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number

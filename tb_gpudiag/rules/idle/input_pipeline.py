@@ -99,8 +99,12 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         return Clear(lost.sentence("data loading", cost_ns))
     found = _finding(facts, lost, chosen)
     fetched = batches(facts.host, facts.loader_starts, facts.host_window)
-    if 0 < len(fetched) < FEWEST_FRESH and fetched.fresh.all():
+    if len(fetched) and fetched.fresh.all() and not _works_between(facts, fetched):
         return _of_first_batch(found)
+    first = union(fetched.start_ns[fetched.fresh], fetched.end_ns[fetched.fresh])
+    later_ns = subtract(lost.stretches(chosen), first).total
+    if not _fresh_batches(fetched) and lost.share(later_ns) < ERROR_SHARE:
+        found = replace(found, severity=Severity.WARNING)
     return with_recording_overhead(found, facts.recorder_cost, lost, chosen, ERROR_SHARE)
 
 
@@ -155,12 +159,18 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     )
 
 
+def _works_between(facts: Facts, fetched: Batches) -> bool:
+    """Whether anything is launched from the first batch to the last one."""
+    launched = facts.work.launch_start_ns[facts.work.by_launch]
+    return bool(((launched > fetched.start_ns[0]) & (launched < fetched.end_ns[-1])).any())
+
+
 def _of_first_batch(found: Finding) -> Finding:
-    """The finding if the recording has the first batch of an iterator and no other: later ones may be loaded
-    ahead, and nothing shows whether they are."""
+    """The finding if the recording has the first batch of an iterator, for one step, and no other: later ones
+    may be loaded ahead, and nothing shows whether they are."""
     return replace(
         found,
-        summary="The recording has one batch, the first of a new iterator. Nothing loads it ahead, so its wait "
+        summary="The recording fetches for one step, the first batch of a new iterator. Nothing loads it ahead, so its wait "
         "comes once per epoch, and nothing here shows how long later batches take.",
         fix=record_again("Record several batches of one iterator, to see whether loading keeps up."),
         severity=Severity.INFO,

@@ -288,3 +288,19 @@ def test_files_that_starting_workers_open_are_no_batches(tmp_path: Path) -> None
     facts = facts_of(trace)
     assert find_verdict(facts).limiter == "initialization"
     assert isinstance(INPUT.check(facts, {}), Clear)
+
+
+def test_the_thread_that_fetches_need_not_launch_most_and_a_first_batch_is_no_error() -> None:
+    """In one training step, autograd's thread launches more than the one that calls backward."""
+    trace = TraceBuilder()
+    main, engine = trace.thread(), trace.thread()
+    main.op("aten::empty", at=0, us=4).op("aten::random_", at=5, us=5)
+    main.op("aten::item", at=12, us=4).op("aten::_local_scalar_dense", at=13, us=2)
+    main.loader(at=20, us=12 * MS)
+    main.copy("HtoD", at=13 * MS, us=10, runs_at=13 * MS + 20, runs_us=20, bytes=2**10, pinned=True)
+    main.loader(at=14 * MS, us=5 * MS)
+    for i, thread in enumerate([main, engine, engine, engine]):
+        thread.launch(f"gemm{i}", at=20 * MS + 50 * i, us=5, runs_at=21 * MS + i * 15 * MS, runs_us=15 * MS)
+    facts = facts_of(trace)
+    assert facts.loader_starts.fresh.size == 1
+    assert finding(INPUT.check(facts, {})).severity == Severity.WARNING
