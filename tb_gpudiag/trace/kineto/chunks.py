@@ -174,7 +174,8 @@ class EventArray:
         if self._weight(settled.leftover) > self._limits.max_element_bytes:
             self._take(settled)
             settled = self._settler.give_up(settled.leftover)
-            if settled.leftover:
+            # The last piece alone may be an event as usual, after broken ones whose brackets ran on.
+            if self._weight(settled.leftover) > self._limits.max_element_bytes:
                 self._skipped = _Skipped(settled.leftover)
                 settled = replace(settled, leftover=b"", malformed=settled.malformed + 1)
         self._take(settled)

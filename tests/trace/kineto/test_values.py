@@ -78,6 +78,14 @@ def test_all_events_between_simple_values_and_broken_events_are_read(
     assert trace.events_read == good
 
 
+def test_an_event_after_broken_ones_that_never_close_is_no_part_of_them() -> None:
+    """The broken ones outgrow the limit together; the event after them does not."""
+    elements = [BROKEN[3], BROKEN[2], BROKEN[0], BROKEN[0], GOOD, BROKEN[2]]
+    trace = read_bytes(text_of(elements), limits=Limits(max_element_bytes=320))
+    assert names(trace) == ["0"]
+    assert trace.malformed_events == len(elements) - 1
+
+
 LONG = {
     "a string": '"' + "x" * 2_000 + '"',
     "a string like events": '"' + r"},{\"ph\": 1" * 60 + '"',
