@@ -41,9 +41,8 @@ class Host:
     def loads(self, window: Window) -> Int64:
         """Find the outermost loader spans that begin in the window: one for each batch that was fetched."""
         events = self.events
-        own = match(
-            events, torch_frames.LOADER
-        )  # a loader calls other iterators, too: workers' files have names
+        # Other iterators run inside a loader, too: that of temporary names, when workers start.
+        own = match(events, torch_frames.LOADER)
         fetch = self.tree.outermost_of(match(events, torch_frames.BATCH) & own & self.loader)
         begins = window.contains(events.start_ns)
         return np.flatnonzero(fetch & begins).astype(np.int64)

@@ -42,8 +42,9 @@ class LoaderStarts:
 
 
 def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
-    """Find when a thread started a loader and waited for its first batch. Of a single training step, autograd's
-    thread may launch more than the one that fetches.
+    """Find when a thread started a loader and waited for its first batch.
+
+    Of a single training step, autograd's thread may launch more than the one that fetches.
 
     An iterator of torch draws a seed (`empty`, `random_`, `item`), starts its workers, which no event shows,
     and waits for the first batch. What it does in each step is no start of an epoch.

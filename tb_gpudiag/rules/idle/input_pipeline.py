@@ -170,8 +170,8 @@ def _of_first_batch(found: Finding) -> Finding:
     may be loaded ahead, and nothing shows whether they are."""
     return replace(
         found,
-        summary="The recording fetches for one step, the first batch of a new iterator. Nothing loads it ahead, so its wait "
-        "comes once per epoch, and nothing here shows how long later batches take.",
+        summary="The recording fetches for one step, the first batch of a new iterator. Nothing loads it "
+        "ahead, so its wait comes once per epoch, and nothing here shows how long later batches take.",
         fix=record_again("Record several batches of one iterator, to see whether loading keeps up."),
         severity=Severity.INFO,
         removable=None,
