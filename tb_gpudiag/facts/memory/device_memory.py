@@ -16,6 +16,7 @@ from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
+from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase, phases
@@ -89,6 +90,14 @@ class DeviceMemory:
     def failure(self) -> Failure | None:
         """The last allocation that failed."""
         return find_failure(self.allocations, self._trace.segments)
+
+    @cached_property
+    def fit(self) -> Fit | None:
+        """How much memory the allocations need, replayed; None where they cannot be."""
+        segments = self._trace.segments
+        if segments is None or self.is_cpu or not self.allocations.paired:
+            return None
+        return find_fit(self.allocations, segments, self.device)
 
     @cached_property
     def floors(self) -> Floors:

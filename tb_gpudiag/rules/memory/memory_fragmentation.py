@@ -22,6 +22,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
     place_at,
 )
+from tb_gpudiag.rules.shared.needed_memory import needs_evidence, needs_sentence
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.wording.quantity import number, ratio, share_of, size
@@ -34,6 +35,9 @@ RESERVED_RATIO = 1.5
 
 # Less than a tenth of the device hardly allows a larger batch.
 UNUSED_SHARE = 0.1
+
+# Expandable segments are worth it if the same allocations need a tenth less with them, replayed.
+LESS_SHARE = 0.1
 
 # If the capacity is unknown: 1 GiB is enough for a larger batch to matter.
 UNUSED_BYTES = 2**30
@@ -78,7 +82,17 @@ def _ratio(memory: DeviceMemory) -> float:
 
 def _is_notable(memory: DeviceMemory) -> bool:
     unused = memory.reserve.unused_at_peak_bytes
-    return (_ratio(memory) >= RESERVED_RATIO and unused >= _least_bytes(memory)) or _has_failed(memory)
+    far_more = _ratio(memory) >= RESERVED_RATIO and unused >= _least_bytes(memory)
+    return far_more or _has_failed(memory) or _costs(memory)
+
+
+def _costs(memory: DeviceMemory) -> bool:
+    """Whether the same allocations need much less memory with expandable segments, replayed."""
+    fit = memory.fit
+    if fit is None:
+        return False
+    less = fit.needs_bytes - fit.expandable_needs_bytes
+    return less >= max(_least_bytes(memory), LESS_SHARE * fit.needs_bytes)
 
 
 def _least_bytes(memory: DeviceMemory) -> float:
@@ -95,6 +109,8 @@ def _has_failed(memory: DeviceMemory) -> bool:
 
 def _is_harmful(memory: DeviceMemory) -> bool:
     """Whether memory runs out earlier because of it. Without a capacity there may be no room left."""
+    if memory.fit is not None:
+        return _costs(memory) and memory.fit.needs_bytes >= RESERVED_SHARE * memory.capacity_bytes
     segments, unused = memory.reserve.segments, memory.reserve.unused_at_peak_bytes
     if segments is not None and segments.largest_free_bytes >= LARGEST_BLOCK_SHARE * unused:
         return False
@@ -116,14 +132,14 @@ def _finding(memory: DeviceMemory, calls: DriverCalls) -> Finding:
         title = f"{memory.name}: {size(cost)} are reserved but unused at the peak"
         summary = (
             f"{reserved} Its free blocks are fragmented and do not fit new requests, so it gets more from "
-            "the driver and runs out of memory earlier than necessary."
+            f"the driver and runs out of memory earlier than necessary.{needs_sentence(memory)}"
         )
         fix, severity = _fix(memory, calls), Severity.WARNING
     else:
         title = f"{memory.name}: {size(cost)} are reserved but unused at the peak"
         summary = (
-            f"{reserved} It caches freed memory, so an earlier, higher peak may explain this. The job loses "
-            "nothing. It matters if other jobs share the GPU or the batch is to grow."
+            f"{reserved} It caches freed memory, so an earlier, higher peak may explain this. It matters if "
+            f"other jobs share the GPU or the batch is to grow.{needs_sentence(memory)}"
         )
         fix, severity = Fix(_EMPTY_TEXT, CODE["empty"], _EMPTY_URL), Severity.INFO
     return Finding(
@@ -148,6 +164,7 @@ def _evidence(memory: DeviceMemory) -> Iterator[Evidence]:
     if _has_failed(memory):
         yield Evidence("Unused at the failure", size(reserve.unused_at_failure_bytes))
         yield Evidence("Requested at the failure", size(reserve.failed_bytes))
+    yield from needs_evidence(memory)
     of_device = (share_of(unused, capacity, f"of {size(capacity)}"),) if capacity else ()
     yield Evidence("Unused at the peak", size(unused), of_device)
     times = ratio(_ratio(memory), "the allocated memory")

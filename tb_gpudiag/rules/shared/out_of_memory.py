@@ -9,6 +9,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import Failure
 from tb_gpudiag.rules.rule import Evidence, Place, place_at
+from tb_gpudiag.rules.shared.needed_memory import would_fit_sentence
 from tb_gpudiag.wording.kinds import MEMORY_KINDS
 from tb_gpudiag.wording.quantity import number, share_of, size
 
@@ -163,11 +164,13 @@ def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
             "process, or memory outside of PyTorch's allocator, took the rest."
         )
     elif cause is FailureCause.FRAGMENTED and unused >= requested:
-        yield f"That is enough, but it is fragmented: no free block was large enough.{_joined(failure)}"
+        yield (
+            f"That is enough, but it is fragmented: no free block was large enough.{_joined(memory, failure)}"
+        )
     elif cause is FailureCause.FRAGMENTED:
         yield (
             "Together that is enough, but the allocator cannot return partly used segments to the driver, so "
-            f"no contiguous block was large enough.{_joined(failure)}"
+            f"no contiguous block was large enough.{_joined(memory, failure)}"
         )
     elif cause is FailureCause.TOO_LITTLE:
         yield f"Together that is {size(requested - driver - unused)} too little."
@@ -189,9 +192,11 @@ def _holes(failure: Failure) -> Iterator[str]:
         )
 
 
-def _joined(failure: Failure) -> str:
+def _joined(memory: DeviceMemory, failure: Failure) -> str:
     if failure.expandable:
         return ""
+    if replayed := would_fit_sentence(memory):
+        return replayed
     return " Expandable segments would join it (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)."
 
 

@@ -1,0 +1,44 @@
+"""How much memory a job's allocations need, replayed through a model of the allocator, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.rules.rule import Evidence
+from tb_gpudiag.wording.quantity import size
+
+
+def needs_sentence(memory: DeviceMemory) -> str:
+    """Say in how much memory the allocations fit, after a space; "" where they cannot be replayed."""
+    fit = memory.fit
+    if fit is None:
+        return ""
+    least = "" if fit.whole else "at least "
+    return (
+        f" Replayed with less memory, the same allocations fit in {size(fit.needs_bytes)}, and with "
+        f"expandable segments in {least}{size(fit.expandable_needs_bytes)}."
+    )
+
+
+def needs_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
+    fit = memory.fit
+    if fit is None:
+        return
+    error = f"replayed unchanged, reserved memory is off by {size(fit.error_bytes)} at most"
+    yield Evidence("Needed, replayed", size(fit.needs_bytes), (error,))
+    least = () if fit.whole else ("at least: what was there before is taken to have no gaps",)
+    yield Evidence("Needed with expandable segments", size(fit.expandable_needs_bytes), least)
+
+
+def would_fit_sentence(memory: DeviceMemory) -> str:
+    """Say whether the allocation that failed would fit with expandable segments, after a space; "" where it
+    cannot be replayed."""
+    fit, capacity = memory.fit, memory.capacity_bytes
+    if fit is None or not capacity:
+        return ""
+    needs = size(fit.expandable_needs_bytes)
+    if fit.expandable_needs_bytes > capacity:
+        return f" Replayed with expandable segments it needs {needs}, still more than {size(capacity)}."
+    least = "" if fit.whole else "at least "
+    return f" Replayed with expandable segments, everything fits in {least}{needs} of {size(capacity)}."

@@ -1,0 +1,131 @@
+"""The recorded allocations, replayed through a model of the caching allocator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.caching_allocator import CachingAllocator, DoesNotFit
+from tb_gpudiag.facts.memory.fitting import Fit
+from tb_gpudiag.rules.memory.memory_fragmentation import RULE
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
+from tests.conftest import SHARED_TRACES
+from tests.rules.memory_stage import only
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("requested", "reserved"),
+    [(1, 2), (MIB, 2), (MIB + 1, 20), (10 * MIB - 512, 20), (10 * MIB, 10), (11 * MIB, 12), (21 * MIB, 22)],
+)
+def test_the_driver_is_asked_for_torchs_sizes(requested: int, reserved: int) -> None:
+    allocator = CachingAllocator(GIB)
+    allocator.allocate(0, requested)
+    assert allocator.reserved_bytes == reserved * MIB
+
+
+def test_freed_neighbors_become_one_block() -> None:
+    allocator = CachingAllocator(20 * MIB)
+    for number in range(4):
+        allocator.allocate(number, 5 * MIB)
+    for number in (0, 2, 1, 3):
+        allocator.free(number)
+    allocator.allocate(4, 19 * MIB)
+    assert allocator.reserved_bytes == 20 * MIB
+
+
+def test_a_segment_in_use_is_not_returned_and_expandable_ones_join_holes() -> None:
+    """Requests of 12 MiB fit between two segments, but not into holes of 9 MiB."""
+
+    def run(allocator: CachingAllocator) -> None:
+        for number in range(0, 30, 3):
+            for part, size in enumerate((9, 2, 9)):
+                allocator.allocate(number + part, size * MIB)
+        for number in range(0, 30, 3):
+            allocator.free(number)
+            allocator.free(number + 2)
+        for number in range(30, 40):
+            allocator.allocate(number, 12 * MIB)
+
+    run(CachingAllocator(250 * MIB, expandable=True))
+    with pytest.raises(DoesNotFit):
+        run(CachingAllocator(250 * MIB))
+    run(CachingAllocator(320 * MIB))
+
+
+def fragmented() -> SnapshotBuilder:
+    """60 segments of 42 MiB, each with a free block of 40 MiB, and 30 requests of 41 MiB, for each of which
+    the driver gives a new segment."""
+    snapshot = SnapshotBuilder()
+    for _ in range(60):
+        snapshot.segment(42 * MIB, at=0)
+    blocks = [(snapshot.allocate(40 * MIB, at=1), snapshot.allocate(2 * MIB, at=1)) for _ in range(60)]
+    for large, _ in blocks:
+        snapshot.free(large, at=2)
+    snapshot.traces = [[] for _ in snapshot.traces]  # the history begins here
+    for number in range(30):
+        snapshot.segment(42 * MIB, at=10 + 10 * number)
+        snapshot.allocate(41 * MIB, at=11 + 10 * number, stack=["train.py(5): fit"])
+    return snapshot
+
+
+def fit_of(snapshot: SnapshotBuilder, folder: Path) -> Fit:
+    (memory,) = Facts(read_trace(str(snapshot.write(folder)))).memory
+    assert memory.fit is not None
+    return memory.fit
+
+
+def test_fragments_cost_what_expandable_segments_would_save(tmp_path: Path) -> None:
+    fit = fit_of(fragmented(), tmp_path)
+    assert fit.error_bytes == 0
+    assert not fit.whole
+    assert 89 * 42 * MIB < fit.needs_bytes <= 90 * 42 * MIB  # partly used segments are not returned
+    assert fit.expandable_needs_bytes <= 1.15 * (60 * 2 + 30 * 41) * MIB
+    found = only(RULE.check(Facts(read_trace(str(fragmented().write(tmp_path))))))
+    assert found.severity is Severity.WARNING
+    assert "with expandable segments in at least" in found.summary
+
+
+def test_cached_segments_cost_nothing_because_they_are_returned(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    for _ in range(100):
+        snapshot.segment(20 * MIB, at=0)
+    snapshot.traces = [[] for _ in snapshot.traces]
+    for number in range(30):
+        snapshot.segment(42 * MIB, at=10 + 10 * number)
+        snapshot.allocate(41 * MIB, at=11 + 10 * number, stack=["train.py(5): fit"])
+    fit = fit_of(snapshot, tmp_path)
+    assert 30 * 42 * MIB <= fit.needs_bytes <= 32 * 42 * MIB + 2000 * MIB / 16
+    found = only(RULE.check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    assert found.severity is Severity.INFO
+
+
+def test_a_history_that_contradicts_the_allocator_is_not_replayed(tmp_path: Path) -> None:
+    """The driver gave a segment although a free block would have fit."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(42 * MIB, at=0)
+    snapshot.traces = [[] for _ in snapshot.traces]
+    snapshot.segment(4 * GIB, at=1000)
+    snapshot.allocate(41 * MIB, at=1001)
+    (memory,) = Facts(read_trace(str(snapshot.write(tmp_path)))).memory
+    assert memory.fit is None
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "name", ["small", "reserved_not_used", "many_segments_forward", "compile_context_forward"]
+)
+def test_replayed_unchanged_real_snapshots_reserve_what_was_recorded(name: str) -> None:
+    file = SHARED_TRACES.parent / "snapshots" / f"{name}.pickle"
+    if not file.exists():
+        pytest.skip("no real snapshots")
+    (memory,) = Facts(read_trace(str(file))).memory
+    assert memory.fit is not None
+    assert memory.fit.error_bytes == 0
+    assert memory.fit.expandable_needs_bytes <= memory.fit.needs_bytes <= memory.peak_reserved_bytes
