@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
-from tb_gpudiag.rules.rule import Finding, Severity
+from tb_gpudiag.rules.rule import CannotTell, Finding, Severity
 from tb_gpudiag.trace.read import read_trace
 from tests.rules.memory_stage import only
 from tests.rules.stage import is_clear
@@ -31,6 +32,9 @@ class Job:
         self.batch = torch.rand(ROWS, WIDTH)
         self.kept: list[Any] = []
         self.cache = torch.zeros(WIDTH, WIDTH)
+        self.total = torch.zeros(())
+        self.filled = [torch.rand(256, 256) for _ in range(64)]
+        self.ring = deque(self.filled, maxlen=64)
 
     def train(self, **backward: Any) -> Any:
         self.optimizer.zero_grad()
@@ -117,6 +121,25 @@ def keeps_the_last_two(job: Job) -> None:
     job.kept = [*job.kept[-1:], job.torch.rand(256, 256)]
 
 
+def sums_losses(job: Job) -> None:
+    """Keep one number with the graphs of all steps."""
+    job.train()
+    job.total = job.total + job.model(job.batch).square().mean()
+
+
+def keeps_the_last_of_a_deque(job: Job) -> None:
+    """Keep the last 64 results in a deque that was full before the recording."""
+    job.train()
+    job.ring.append(job.torch.rand(256, 256))
+
+
+def pops_the_oldest(job: Job) -> None:
+    """Keep the last 64 results in a list that was full before the recording."""
+    job.train()
+    job.filled.append(job.torch.rand(256, 256))
+    job.filled.pop(0)
+
+
 def line_of(function: Callable[..., None]) -> int:
     return function.__code__.co_firstlineno
 
@@ -156,6 +179,7 @@ def recorded(
         (remembers, "", 256 * 256 * FLOAT),
         (keeps_penalties, "retained autograd graph", 5 * OUTPUT_BYTES),
         (keeps_outputs_of_a_closure, "retained small tensors", OUTPUT_BYTES),
+        (sums_losses, "retained autograd graph", 2 * OUTPUT_BYTES),
     ],
 )
 def test_a_real_leak_is_found_with_size_line_and_cause(
@@ -173,6 +197,24 @@ def test_a_real_buffer_that_was_full_before_may_look_like_a_leak(tmp_path: Path,
     assert not found.sure
     assert found.severity == Severity.WARNING
     assert "before the recording" in found.summary
+
+
+@pytest.mark.parametrize("step", [keeps_the_last_of_a_deque, pops_the_oldest])
+def test_a_real_ring_buffer_is_known_by_its_calls(
+    step: Callable[[Job], None], tmp_path: Path, torch: Any
+) -> None:
+    answer = RULE.check(recorded(torch, step, tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert f"append in {step.__name__}" in answer.reason
+
+
+@pytest.mark.parametrize("step", [remembers, keeps_metrics])
+def test_a_real_list_is_named_as_the_holder_and_is_sure(
+    step: Callable[[Job], None], tmp_path: Path, torch: Any
+) -> None:
+    found = only(RULE.check(recorded(torch, step, tmp_path)))
+    assert found.sure
+    assert f"list.append in {step.__name__}" in found.summary
 
 
 def test_a_real_leaking_hook_is_found(tmp_path: Path, torch: Any) -> None:
