@@ -108,13 +108,16 @@ class Service:
         return self._overview.runs(known, first)
 
     def report(self, id_: str) -> bytes | Pending:
-        """Return the ReportState as gzipped JSON, or queue the analysis.
+        """Return the ReportState as gzipped JSON, or queue the analysis. It may be of one that still runs.
 
         Raises:
             UnknownTrace: there is no such trace (any more).
         """
         record = self._entry(id_).record
-        return record.answer if record is not None else self._result(id_, self._read_report)
+        if record is not None:
+            return record.answer
+        found = self._result(id_, self._read_report)
+        return found.report or found if isinstance(found, Pending) else found
 
     def slice(self, kind: str, id_: str, values: QueryValues) -> bytes | Pending:
         """Return a slice of the trace's timeline or memory, as gzipped JSON. kind, values: of SLICES.

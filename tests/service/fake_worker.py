@@ -44,6 +44,9 @@ def act(word: str, task: Task, reply: Reply) -> None:
     kept: list[object] = []
     if word == "hang":
         time.sleep(600)
+    elif word == "early":  # the report is known, and the rest takes longer
+        reply.piece(gzip.compress(b'{"state":"running","report":{"text":"early"}}'))
+        time.sleep(600)
     elif word == "stuck":  # in C, with the GIL held: no other thread runs
         sum(range(1 << 60))
     elif word == "crash":  # while it saves the result

@@ -68,6 +68,9 @@ class InProcessReply:
     def progress(self, share: float, stage: str) -> None:
         self._said.put(ChildMessage({"share": share, "stage": stage}, kind=MessageKind.PROGRESS))
 
+    def piece(self, content: bytes) -> None:
+        self._said.put(ChildMessage(content=content, kind=MessageKind.PIECE))
+
     def bound_memory(self, limit_bytes: int) -> None:
         """Tests share the process with all others."""
 

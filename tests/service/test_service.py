@@ -295,6 +295,16 @@ def test_the_table_of_runs_asks_for_the_state_of_jobs_without_a_lock(
     assert len(served) == 1
 
 
+def test_the_report_is_there_before_the_rest_of_the_result(
+    serve: Callable[..., Service], tmp_path: Path
+) -> None:
+    write_trace(tmp_path / "log" / "run", "worker", "early")
+    service = serve()
+    assert text_of(service, only(service).id) == "early"
+    assert only(service).state == pb.TraceEntry.running
+    assert isinstance(service.slice("timeline", only(service).id, {"width": "100"}), Pending)
+
+
 def test_the_newest_runs_are_analyzed_at_start_if_the_user_says_so(
     serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,3 +101,19 @@ def test_a_task_survives_a_round_trip(tmp_path: Path) -> None:
         task(path, tmp_path / "é"), kind="compare", sides=sides, records=(RecordSource("r", 7, "="),)
     )
     assert Task.of(json.loads(json.dumps(given.request()))) == given
+
+
+def test_the_report_is_shown_before_the_timeline_is_prepared(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.thread().launch("gemm", at=0, us=5, runs_at=10, runs_us=50)
+    path = trace.write(tmp_path)
+    order: list[str | pb.ReportState] = []
+
+    def show(content: bytes) -> None:
+        order.append(from_json(gzip.decompress(content).decode(), pb.ReportState))
+
+    result = analyze(task(path), lambda share, stage: order.append(stage), show)
+    *_, early, stage = order
+    assert isinstance(early, pb.ReportState)
+    assert (early.state, stage) == (pb.ReportState.running, early.stage)
+    assert early.report == from_json(gzip.decompress(result.content).decode(), pb.ReportState).report

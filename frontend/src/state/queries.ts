@@ -19,6 +19,9 @@ import { usePage, type GapKey } from "./store";
 /** Poll this often while an analysis runs. */
 export const BUSY_MS = 800;
 
+/** Poll this often for a report: until it is there, the page has nothing to read. */
+const REPORT_MS = 300;
+
 /** Poll this often otherwise. The server scans the directory every two seconds. */
 const IDLE_MS = 3000;
 
@@ -71,7 +74,11 @@ export function useReport(entry: TraceEntry | null, wanted: boolean) {
     enabled: entry !== null && wanted && visible,
     staleTime: ({ state }) => (state.data?.state === "failed" ? 0 : Infinity),
     placeholderData: (earlier, query) => (query?.queryKey[1] === entry?.id ? earlier : undefined),
-    refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),
+    // After an error, too: the next request may be answered.
+    refetchInterval: ({ state: { data, error } }) => {
+      if (!visible || !(error || isPending(data?.state ?? ""))) return false;
+      return error ? IDLE_MS : data?.report ? BUSY_MS : REPORT_MS;
+    },
   });
 }
 

@@ -69,6 +69,7 @@ class _Analysis:
     progress: float = 0.0
     stage: str = ""
     error: GpudiagError | None = None
+    report: bytes = b""  # see Pending
     began_s: float = 0.0
     ended_s: float = 0.0
     not_before_s: float = 0.0  # when it is tried again
@@ -254,6 +255,8 @@ class AnalysisQueue:
             for message in analysis.child.messages(task.request()):
                 if message.kind is MessageKind.PROGRESS:
                     self._note_progress(analysis, **message.fields)
+                elif message.kind is MessageKind.PIECE:
+                    analysis.report = message.content
                 else:
                     draft = message.fields["draft"]
         except Defect as error:
@@ -311,7 +314,7 @@ class AnalysisQueue:
     def _try_again(self, analysis: _Analysis, error: NoAnswer) -> None:
         """Queue an analysis again, because its store may answer later."""
         pause_s = RETRY_AFTER_S if analysis.failures < 2 else RETRY_LATER_S
-        analysis.state, analysis.progress, analysis.stopped = "queued", 0.0, None
+        analysis.state, analysis.progress, analysis.stopped, analysis.report = "queued", 0.0, None, b""
         analysis.child = Child(self._module)
         analysis.stage = f"{error}. It is tried again after {pause_s:g} s."
         analysis.not_before_s = time.monotonic() + pause_s
@@ -320,7 +323,8 @@ class AnalysisQueue:
 
 def _state_of(analysis: _Analysis) -> Pending:
     assert analysis.state != "done"  # finished analyses are removed
-    return Pending(analysis.state, analysis.progress, analysis.stage, analysis.error)
+    report = analysis.report if analysis.state == "running" else b""
+    return Pending(analysis.state, analysis.progress, analysis.stage, analysis.error, report)
 
 
 def _may_be_retried(analysis: _Analysis, now_s: float) -> bool:

@@ -13,12 +13,16 @@ from tb_gpudiag.service.index.log_index import TraceEntry
 
 @dataclass(frozen=True)
 class Pending:
-    """State of an analysis without a result: it waits, runs, or has failed."""
+    """State of an analysis without a result: it waits, runs, or has failed.
+
+    report: a ReportState with the report, as gzipped JSON, if that is known before the rest of the result.
+    """
 
     state: Literal["queued", "running", "failed"]
     progress: float = 0.0
     stage: str = ""
     error: GpudiagError | None = None
+    report: bytes = b""
 
 
 def diagnosis_key(entry: TraceEntry) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tb_gpudiag.errors import CorruptEntry
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, DIGEST, ONLY_DIGEST
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, DIGEST, ONLY_DIGEST, zipped
 from tb_gpudiag.service.analyses.obtain import obtain
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.caches.cache_entry import entry_at
@@ -15,16 +17,24 @@ from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
+EARLY_SHARE: Final = 0.9
+EARLY_STAGE: Final = "preparing the timeline"
+
 
 def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     """Do a Task, and answer which draft has its result."""
     task = Task.of(request)
     reply.bound_memory(task.memory_limit_bytes)
-    return ChildMessage({"draft": str(save(analyze(task, reply.progress), task.drafts))})
+    return ChildMessage({"draft": str(save(analyze(task, reply.progress, reply.piece), task.drafts))})
 
 
-def analyze(task: Task, progress: Progress) -> EntryContent:
+def analyze(
+    task: Task, progress: Progress, show: Callable[[bytes], None] = lambda content: None
+) -> EntryContent:
     """Do the task.
+
+    show: gets the report of a diagnosis as soon as it is known, as a gzipped ReportState: to prepare the
+        timeline of a large trace takes longer than its diagnosis.
 
     Raises:
         TraceError: the file cannot be read.
@@ -34,7 +44,8 @@ def analyze(task: Task, progress: Progress) -> EntryContent:
     shared = SharedCache(Path(task.shared), 0) if task.shared else None
     if task.kind == "diagnose":
         found = obtain(task.file, DIAGNOSIS, shared, progress, share_later=True)
-        progress(0.9, "preparing the timeline")
+        show(zipped(early_state(found.report)))
+        progress(EARLY_SHARE, EARLY_STAGE)
         return found.entry
     if task.kind == "digest":
         there = _digest_in(task.diagnosis) if task.diagnosis else None
@@ -42,6 +53,11 @@ def analyze(task: Task, progress: Progress) -> EntryContent:
     from tb_gpudiag.service.analyses import joint_tasks  # a diagnosis of one trace needs nothing of jobs/
 
     return joint_tasks.do(task, progress)
+
+
+def early_state(report: pb.Report) -> pb.ReportState:
+    """Return what the page gets while only the report is known."""
+    return pb.ReportState(state="running", progress=EARLY_SHARE, stage=EARLY_STAGE, report=report)
 
 
 def _digest_in(diagnosis: str) -> EntryContent | None:

@@ -1,5 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { bytes } from "../../base/format";
+import { useRef } from "react";
+import { bytes, time } from "../../base/format";
 import { TRACES } from "../../state/queries";
 import { usePage } from "../../state/store";
 import { cancelAnalysis } from "../../wire/client";
@@ -14,6 +15,7 @@ interface Props {
 }
 
 export function Analyzing({ entry, state, again }: Props) {
+  const left = useTimeLeft(state);
   const stop = usePage((page) => page.stop);
   const client = useQueryClient();
   const cancel = async () => {
@@ -28,15 +30,32 @@ export function Analyzing({ entry, state, again }: Props) {
   return (
     <ProgressCard
       title={title(entry, state, again)}
-      detail={[bytes(entry.size_bytes), state?.stage].filter(Boolean).join(" · ")}
+      detail={[bytes(entry.size_bytes), state?.stage, left].filter(Boolean).join(" · ")}
       share={state?.progress ?? 0}
       onCancel={() => void cancel()}
     />
   );
 }
 
+/** Before, too little is known to say how long the rest takes. */
+const TOLD_AFTER_S = 2;
+const TOLD_FROM = 0.15;
+
+/** "about 8 s left", from how far the analysis has come since the page began to watch it. */
+function useTimeLeft(state: ReportState | undefined): string {
+  const begun = useRef<{ readonly at_ms: number; readonly share: number }>(null);
+  const share = state?.progress ?? 0;
+  const now_ms = performance.now();
+  if (state?.state !== "running" || state.report) return "";
+  begun.current ??= { at_ms: now_ms, share };
+  const [done, took_s] = [share - begun.current.share, (now_ms - begun.current.at_ms) / 1000];
+  if (took_s < TOLD_AFTER_S || done < TOLD_FROM) return "";
+  return `about ${time((1e6 * took_s * (1 - share)) / done)} left`;
+}
+
 function title(entry: TraceEntry, state: ReportState | undefined, again: boolean): string {
   if (entry.writing && !entry.content) return "Waiting for the file to be written";
   if (state?.state === "queued") return state.stage ? "Waiting" : "Waiting for a free worker";
+  if (state?.report) return "The verdict is there. The timeline and the tables follow";
   return again ? "The file has changed. Analyzing it again" : "Analyzing this trace";
 }
