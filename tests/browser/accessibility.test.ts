@@ -10,9 +10,10 @@ import { Session } from "./session";
 /** For each view, a run that has something to show in it, and what is there when it is complete. */
 const VIEWS: Readonly<Record<ViewName, readonly [run: string, shown: string]>> = {
   runs: ["input_pipeline", "table tbody tr"],
-  summary: ["leak_kept_graph", ".gd-finding, .gd-verdict"],
+  summary: ["leak_kept_graph", ".gd-verdict"],
   timeline: ["input_pipeline", ".gd-label"],
   operators: ["input_pipeline", "table tbody tr"],
+  host: ["input_pipeline", "table tbody tr"],
   memory: ["leak_kept_graph", "canvas"],
   job: ["job", "table tbody tr"],
   history: ["again", "canvas"],

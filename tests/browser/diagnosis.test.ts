@@ -1,5 +1,6 @@
 // The Diagnosis tab in a real TensorBoard.
 
+import type { Frame } from "playwright-core";
 import { expect, it } from "vitest";
 import { sentence, words } from "../../frontend/src/base/format";
 import { openAlone, openTab, tabFrame } from "./browser";
@@ -12,6 +13,11 @@ const session = new Session();
 
 function milliseconds(text: string | null): number {
   return Math.round(Number.parseFloat((text ?? "").replaceAll(",", "")) * 100);
+}
+
+/** Open the finding to fix first, by the card that shows it. */
+async function openFirst(frame: Frame): Promise<void> {
+  await frame.getByRole("button", { name: "Evidence, all places and code" }).click();
 }
 
 // No other test opens the traces of these two.
@@ -81,21 +87,21 @@ it("returns with Back from a finding, a view and a trace, and forgets no zoom", 
   const report = await session.reportOf(RUN);
   await session.reportOf("healthy");
   const frame = await session.open(RUN, "summary", openTab);
-  await frame.locator(".gd-finding-head").first().click();
+  await openFirst(frame);
   await session.untilHash((hash) => hash.includes("p.gpudiag.finding="));
   await goTo(frame, "Timeline");
   await frame.locator(".gd-label").first().waitFor();
   await frame.locator(".gd-lanes").focus();
   await session.page.keyboard.press("n");
   const gap = await session.untilHash((hash) => hash.includes("p.gpudiag.gap=") && hash.includes("t0="));
-  await goTo(frame, "Operators");
+  await goTo(frame, "Host");
   await frame.getByRole("region", { name: "Launches" }).waitFor();
   const run = frame.getByRole("combobox", { name: "Run" });
   await run.fill("healthy");
   await frame.getByRole("option", { name: "healthy" }).click();
   await session.untilHash((hash) => !hash.includes(id));
   await session.page.goBack();
-  await session.untilHash((hash) => hash.includes(id) && hash.includes("view=operators"));
+  await session.untilHash((hash) => hash.includes(id) && hash.includes("view=host"));
   await session.page.goBack();
   await frame.locator(".gd-gap").waitFor();
   expect(new URL(session.page.url()).hash).toBe(gap);
@@ -114,7 +120,7 @@ it("expands a finding and copies its fix", async () => {
   const report = await session.reportOf(RUN);
   const finding = report.findings[0];
   const frame = await session.open(RUN);
-  await frame.locator(".gd-finding-head", { hasText: finding?.title ?? "" }).click();
+  await openFirst(frame);
   await frame.locator(".gd-evidence").waitFor();
   await expect.poll(() => frame.locator(".gd-evidence tr").count()).toBe(finding?.evidence.length);
   const copy = frame.getByRole("button", { name: `Copy fix for ${finding?.rule ?? ""}` });
@@ -127,10 +133,7 @@ it("expands a finding and copies its fix", async () => {
 it("explains a rule in a side panel, by keyboard", async () => {
   const rule = (await session.reportOf(RUN)).findings[0]?.rule ?? "";
   const frame = await session.open(RUN);
-  const button = frame
-    .locator(".gd-finding")
-    .first()
-    .getByRole("button", { name: `${rule} · Explain` });
+  const button = frame.locator(".gd-first").getByRole("button", { name: `${rule} · Explain` });
   await button.focus();
   await session.page.keyboard.press("Enter");
   const panel = frame.getByRole("dialog", { name: `Rule ${rule}` });
@@ -166,7 +169,7 @@ it("sorts the launches by any column, and marks the column", async () => {
   const kind = spots[0]?.kind;
   const most = (figure: "dispatch_us" | "idle_us", sign: number) =>
     spots.filter((spot) => spot.kind === kind).sort((a, b) => sign * (b[figure] - a[figure]))[0]?.key;
-  const frame = await session.open(RUN, "operators");
+  const frame = await session.open(RUN, "host");
   const table = frame.getByRole("region", { name: "Launches" }).getByRole("table").first();
   const first = table.locator("tbody td").first();
   await table.locator('th[aria-sort="descending"]', { hasText: "Idle caused" }).waitFor();
@@ -198,9 +201,8 @@ it("restores trace, finding and range from a link", async () => {
   await shownTime(frame).waitFor();
   await expect.poll(() => shownTime(frame).innerText()).toContain("4\u00a0ms");
   await goTo(frame, "Summary");
-  const head = frame.locator(".gd-finding-head").first();
-  await head.click();
-  const title = await head.locator("b").first().innerText();
+  await openFirst(frame);
+  const title = await frame.locator(".gd-finding-head b").first().innerText();
   const hash = await session.untilHash((now) => now.includes("p.gpudiag.finding="));
   await session.page.reload();
   const again = await tabFrame(session.page);
@@ -217,7 +219,7 @@ it("shows only the memory of a memory snapshot, and nothing about time", async (
   await frame.locator("h1", { hasText: "CUDA memory snapshot" }).waitFor();
   await expect.poll(() => frame.locator(".gd-chooser-file").innerText()).toContain("CUDA memory snapshot");
   const tabs = frame.getByRole("navigation", { name: "Views" });
-  for (const name of ["Timeline", "Operators"])
+  for (const name of ["Timeline", "Operators", "Host"])
     await expect.poll(() => tabs.getByRole("button", { name }).count()).toBe(0);
   await expect.poll(() => frame.getByRole("region", { name: "Where the time went" }).count()).toBe(0);
   await frame.getByRole("button", { name: "Show the memory of" }).click();
@@ -270,7 +272,7 @@ it("shows names as text, whatever they contain and however long they are", async
 it("scrolls a wide table inside itself, never the page", async () => {
   await session.reportOf(RUN);
   await session.page.setViewportSize({ width: 860, height: 900 });
-  const frame = await session.open(RUN, "operators");
+  const frame = await session.open(RUN, "host");
   const table = frame.getByRole("region", { name: "Launches" }).locator(".gd-wide").first();
   await table.waitFor();
   await expect.poll(() => table.evaluate((element) => element.scrollWidth > element.clientWidth)).toBe(true);

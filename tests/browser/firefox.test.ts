@@ -7,9 +7,10 @@ import { servedAt } from "./tensorboard";
 
 /** What each view shows when it is complete. */
 const VIEWS = {
-  Summary: ".gd-finding",
+  Summary: ".gd-verdict",
   Timeline: ".gd-label",
   Operators: "table tbody tr",
+  Host: "table tbody tr",
   Memory: "main[data-view=memory] h2, main[data-view=memory] details",
   Recording: "pre",
 } as const;

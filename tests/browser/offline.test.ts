@@ -53,7 +53,7 @@ test("every view opens from disk, and views about other traces are absent", asyn
   const tabs = page.getByRole("navigation", { name: "Views" }).getByRole("button");
   await expect
     .poll(() => tabs.allTextContents())
-    .toEqual(["Summary", "Timeline", "Operators", "Memory", "Recording"]);
+    .toEqual(["Summary", "Timeline", "Operators", "Host", "Memory", "Recording"]);
   for (const view of ["Timeline", "Operators", "Memory", "Recording", "Summary"]) {
     await tabs.filter({ hasText: view }).click();
     await page.getByRole("heading").first().waitFor();

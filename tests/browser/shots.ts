@@ -41,7 +41,7 @@ const SHOTS_OF_TRACE: Readonly<Record<string, Shot>> = {
   finding: {
     view: "summary",
     show: async (frame) => {
-      await frame.locator(".gd-finding-head").first().click();
+      await frame.getByRole("button", { name: "Evidence, all places and code" }).click();
     },
   },
   rule: {
@@ -59,6 +59,7 @@ const SHOTS_OF_TRACE: Readonly<Record<string, Shot>> = {
     },
   },
   operators: { view: "operators", show: nothing },
+  host: { view: "host", show: nothing },
   memory: { view: "memory", show: nothing },
   recording: { view: "recording", show: nothing },
 };
@@ -71,7 +72,7 @@ async function takeShots(page: Page, url: string, { id, run }: TraceEntry, suffi
     const frame = await tabFrame(page);
     await settled(frame);
     const failed = (await frame.locator(".gd-problem").count()) > 0;
-    if (!failed && (view !== "summary" || (await frame.locator(".gd-finding").count()) > 0)) {
+    if (!failed && (view !== "summary" || (await frame.locator(".gd-first").count()) > 0)) {
       await show(frame);
       await settled(frame);
     }

@@ -201,7 +201,7 @@ describe("a row", () => {
       run: RUN,
       view: "summary",
       rows: [
-        { what: "finding", at: ".gd-finding", ranges: ({ findings }) => findings[0]?.ranges },
+        { what: "finding", at: ".gd-first", ranges: ({ findings }) => findings[0]?.ranges },
         {
           what: "step",
           at: ".gd-stepbars .gd-stepbar",
@@ -211,17 +211,12 @@ describe("a row", () => {
     },
     {
       run: RUN,
-      view: "operators",
+      view: "host",
       rows: [
         {
           what: "launch hotspot",
           at: "section:has(h2:text('Launches')) tr.gd-linked",
           ranges: ({ launch_hotspots: spots }) => spots[0]?.ranges,
-        },
-        {
-          what: "kernel family",
-          at: "section:has(h2:text('kernel family')) tr.gd-linked",
-          ranges: ({ kernel_families: families }) => families[0]?.ranges,
         },
         {
           what: "host activity",
@@ -231,8 +226,19 @@ describe("a row", () => {
       ],
     },
     {
-      run: "host_sync",
+      run: RUN,
       view: "operators",
+      rows: [
+        {
+          what: "kernel family",
+          at: "section:has(h2:text('kernel family')) tr.gd-linked",
+          ranges: ({ kernel_families: families }) => families[0]?.ranges,
+        },
+      ],
+    },
+    {
+      run: "host_sync",
+      view: "host",
       rows: [
         {
           what: "wait",
@@ -260,7 +266,7 @@ describe("a row", () => {
 
   it("can be clicked anywhere", async () => {
     const spot = (await session.reportOf(RUN)).launch_hotspots[0];
-    const frame = await session.open(RUN, "operators");
+    const frame = await session.open(RUN, "host");
     const table = frame.getByRole("region", { name: "Launches" });
     await table.getByRole("cell", { name: spot?.key ?? "", exact: true }).click();
     await untilShown(spot?.ranges[0]);
@@ -286,7 +292,7 @@ describe("a row", () => {
     const ranges = report.findings[0]?.ranges ?? [];
     expect(ranges.length).toBeGreaterThan(2);
     const frame = await session.open(RUN);
-    const button = frame.locator(".gd-finding").first().getByRole("button", { name: "Show on the timeline" });
+    const button = frame.locator(".gd-first").getByRole("button", { name: "Show on the timeline" });
     await button.focus();
     await session.page.keyboard.press("Enter");
     await untilShown(ranges[0]);

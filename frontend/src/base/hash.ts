@@ -4,7 +4,7 @@ const TAB = "gpudiag";
 const PREFIX = `p.${TAB}.`;
 
 /** The views of one trace. */
-export type TraceViewName = "summary" | "timeline" | "operators" | "memory" | "recording";
+export type TraceViewName = "summary" | "timeline" | "operators" | "host" | "memory" | "recording";
 
 /** The views of the page, in the order of their tabs. */
 export const VIEWS = [
@@ -12,6 +12,7 @@ export const VIEWS = [
   "summary",
   "timeline",
   "operators",
+  "host",
   "memory",
   "job",
   "history",

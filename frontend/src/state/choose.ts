@@ -67,12 +67,20 @@ export function newerThan(traces: readonly TraceEntry[], shown: TraceEntry): Tra
     .sort((a, b) => b.modified_s - a.modified_s);
 }
 
-/** Return what a recording is most likely to be compared with: the one before it, then the newest of other runs. */
+export interface LikelyBase {
+  readonly base: TraceEntry;
+  readonly why: string;
+}
+
+/**
+ * Return what a recording is most likely to be compared with: the one before it, then runs of the same name but for its
+ * last part, as "resnet" and "resnet_fixed", then the newest of other runs.
+ */
 export function likelyBases(
   traces: readonly TraceEntry[],
   shown: TraceEntry,
   most: number,
-): readonly TraceEntry[] {
+): readonly LikelyBase[] {
   const readable = traces.filter(({ id, state }) => id !== shown.id && state !== "failed");
   const before = readable.filter(
     ({ run, worker, modified_s }) =>
@@ -82,8 +90,30 @@ export function likelyBases(
   runs.delete(shown.run);
   const others = [...runs].map((run) => inRun(readable, run, shown.worker)).filter((found) => found !== null);
   others.sort((a, b) => b.modified_s - a.modified_s);
+  const alike = others
+    .filter(({ run }) => isVariant(run, shown.run))
+    .sort((a, b) => Number(isNamedAfter(b.run, shown.run)) - Number(isNamedAfter(a.run, shown.run)));
   const previous = newest(before);
-  return [...(previous ? [previous] : []), ...others].slice(0, most);
+  return [
+    ...(previous ? [{ base: previous, why: "the recording before this one" }] : []),
+    ...alike.map((base) => ({ base, why: "same name, but for its last part" })),
+    ...others.filter((base) => !alike.includes(base)).map((base) => ({ base, why: "" })),
+  ].slice(0, most);
+}
+
+/** A name without its last part, or without its number. */
+function stem(name: string): string {
+  return name.replace(/[_.-][^/_.-]*$|[0-9]+$/, "");
+}
+
+/** Whether one of two runs is named after the other: "job" and "job_fixed". */
+function isNamedAfter(a: string, b: string): boolean {
+  return stem(a) === b || stem(b) === a;
+}
+
+/** Whether the names of two runs differ in their last part only: "workers_0" and "workers_4", too. */
+function isVariant(a: string, b: string): boolean {
+  return isNamedAfter(a, b) || (stem(a) !== a && stem(a) === stem(b));
 }
 
 /** The name of a run or folder for people: files in the log directory itself have none. */

@@ -77,7 +77,8 @@ describe("choosing", () => {
   it("offers the recording before, then the newest of other runs, to compare with", () => {
     const shown = entry("5", "a", "w0", 40);
     const others = [entry("6", "c", "w1", 5), entry("7", "c", "w0", 3), entry("8", "d", "w0", 60)];
-    const ids = (most: number) => likelyBases([...traces, shown, ...others], shown, most).map(({ id }) => id);
+    const ids = (most: number) =>
+      likelyBases([...traces, shown, ...others], shown, most).map(({ base }) => base.id);
     expect(ids(8)).toEqual(["2", "8", "7"]);
     expect(ids(2)).toEqual(["2", "8"]);
   });

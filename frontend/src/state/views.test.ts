@@ -8,7 +8,7 @@ const trace = (id: string, run: string, worker: string) =>
 const one = trace("1", "a", "w0");
 
 it("offers the views that the directory has something for", () => {
-  const ofTrace = ["summary", "timeline", "operators", "memory"];
+  const ofTrace = ["summary", "timeline", "operators", "host", "memory"];
   const offered = (...others: TraceEntry[]) => viewsFor([one, ...others], one, "summary");
   expect(offered()).toEqual([...ofTrace, "recording"]);
   expect(offered(trace("2", "a", "w0"))).toEqual([...ofTrace, "history", "compare", "recording"]);

@@ -19,6 +19,7 @@ export function viewsFor(
     summary: true,
     timeline: hasEvents(entry.kind),
     operators: hasEvents(entry.kind),
+    host: hasEvents(entry.kind),
     memory: !onlyRecord(entry.kind),
     recording: !onlyRecord(entry.kind),
     job: ranks.length > 1 && hasEvents(entry.kind),

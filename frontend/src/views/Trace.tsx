@@ -18,7 +18,7 @@ interface Props {
 export function Trace({ open, entry }: Props) {
   const stopped = usePage((page) => page.stopped.has(entry.id));
   const resume = usePage((page) => page.resume);
-  const { data, error } = useReport(entry, !stopped);
+  const { data, error, dataUpdatedAt } = useReport(entry, !stopped);
   // While a changed file is analyzed again, keep showing its previous report.
   const [report, setReport] = useState<Report | null>(null);
   if (data?.report && data.report !== report) setReport(data.report);
@@ -44,7 +44,7 @@ export function Trace({ open, entry }: Props) {
         </Notice>
       )}
       {!stopped && isPending(state) && !error && (
-        <Analyzing entry={entry} state={data} again={report !== null} />
+        <Analyzing entry={entry} state={data} at_ms={dataUpdatedAt} again={report !== null} />
       )}
       {error && !stopped && <Notice tone="error">Could not load this report: {error.message}.</Notice>}
       {state === "failed" && data?.error && (

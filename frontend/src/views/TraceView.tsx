@@ -11,6 +11,7 @@ const VIEWS: Readonly<Record<TraceViewName, ComponentType<ReportProps>>> = {
   summary: lazy(() => import("./summary/Summary")),
   timeline: lazy(() => import("./timeline/TimelineView")),
   operators: lazy(() => import("./operators/Operators")),
+  host: lazy(() => import("./host/HostView")),
   memory: lazy(() => import("./memory/MemoryView")),
   recording: lazy(() => import("./recording/Recording")),
 };

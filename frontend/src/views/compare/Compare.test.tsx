@@ -24,7 +24,9 @@ function finding(rule: string, title: string): Finding {
 
 const comparison: Comparison = {
   ...{ base: "b", candidate: "c", base_id: "b", candidate_id: "c", verdict: "FASTER" },
-  sentence: "Faster by 20%: 8 ms per step instead of 10 ms.",
+  sentence:
+    "Faster by 20.5%: 8 ms per step instead of 10 ms (medians of 5 and 6 steps; 95% confidence: -2.50 ms to " +
+    "-1.50 ms). The mean step changed by -2 ms: data loading -2.50 ms.",
   step_us: { ...step, base_steps: 6, candidate_steps: 7 },
   mean_step_us: { ...step, low: 0, high: 0, base_steps: 6, candidate_steps: 7 },
   causes: [
@@ -83,15 +85,17 @@ it("shows the verdict, its figures and what makes the two hard to compare", asyn
   shown({ state: "ready", comparison });
   const verdict = await screen.findByRole("region", { name: "Verdict" });
   const text = plain(verdict.textContent);
-  for (const part of [
-    "Faster by 20%",
-    "8 ms per step instead of 10 ms.",
-    "-2 ms",
-    "-2.50 ms to -1.50 ms",
+  const head = within(verdict).getByRole("heading").textContent;
+  expect(head).toBe("Faster by 20.5%: 8 ms per step instead of 10 ms");
+  const parts = [
+    "The mean step changed by -2 ms",
+    "95% confidence: -2.50 ms to -1.50 ms",
     "100 → 90",
     "batch size",
-  ])
-    expect(text).toContain(part);
+  ];
+  for (const part of parts) expect(text).toContain(part);
+  // Each figure is said once.
+  for (const figure of ["8 ms per", "20.5%", "-2.50 ms to"]) expect(text.split(figure).length).toBe(2);
 });
 
 it("shows causes whose differences add up to that of the mean step", async () => {

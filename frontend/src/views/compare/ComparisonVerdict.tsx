@@ -1,37 +1,22 @@
-import { percent, plural, time } from "../../base/format";
-import { countText, intervalText, signed, signedTime } from "../../state/comparison";
+import { countText } from "../../state/comparison";
 import type { Comparison } from "../../wire/report";
 
 /** Is the candidate faster? The verdict, its figures, and what makes the two hard to compare. */
 export function ComparisonVerdict({ comparison }: { comparison: Comparison }) {
-  const { verdict, sentence, step_us: step, launches, notes } = comparison;
-  const [headline, ...details] = sentence.split(": "); // "Faster by 20%: 8 ms per step instead of 10 ms (…"
+  const { verdict, sentence, launches, notes } = comparison;
+  // "Faster by 20%: 8 ms per step instead of 10 ms (medians of 5 and 6 steps; …). The mean step changed by …"
+  const [, headline = sentence, details = "", rest = ""] =
+    /^([^(]*?)(?: \(([^)]*)\))?\.(?:\s+(.*))?$/s.exec(sentence) ?? [];
   return (
     <section className="gd-card gd-verdict" aria-label="Verdict" data-verdict={verdict}>
       <span className="gd-over">The candidate, compared with the base</span>
       <h1>{headline}</h1>
-      {details.length > 0 && <p>{details.join(": ")}</p>}
-      {step && (
-        <dl className="gd-facts">
-          <Fact name="Base, median step" value={time(step.base)} note={plural(step.base_steps, "step")} />
-          <Fact
-            name="Candidate, median step"
-            value={time(step.candidate)}
-            note={plural(step.candidate_steps, "step")}
-          />
-          <Fact
-            name="Difference"
-            value={signedTime(step.difference)}
-            note={step.base > 0 ? signed(step.difference, percent(step.difference, step.base)) : ""}
-          />
-          {intervalText(step) && <Fact name="95% confidence interval" value={intervalText(step)} />}
-          {launches && (
-            <Fact
-              name="Launches per step"
-              value={`${countText(launches.base)} → ${countText(launches.candidate)}`}
-            />
-          )}
-        </dl>
+      {rest && <p>{rest}</p>}
+      {details && <p className="gd-muted">{upper(details)}.</p>}
+      {launches && (
+        <p className="gd-muted">
+          Launches per step: {countText(launches.base)} → {countText(launches.candidate)}.
+        </p>
       )}
       {notes.length > 0 && (
         <ul className="gd-notes" aria-label="Notes">
@@ -44,13 +29,6 @@ export function ComparisonVerdict({ comparison }: { comparison: Comparison }) {
   );
 }
 
-function Fact({ name, value, note = "" }: { name: string; value: string; note?: string }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>
-        {value} {note && <small>{note}</small>}
-      </dd>
-    </div>
-  );
+function upper(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

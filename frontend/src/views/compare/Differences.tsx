@@ -5,6 +5,7 @@ import { term, word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import { countText, difference, signedTime } from "../../state/comparison";
 import type { OperatorDifference } from "../../wire/report";
+import { Cut } from "../parts/Cut";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Section } from "../parts/Section";
 
@@ -83,7 +84,7 @@ export function Differences({ title, items }: Props) {
         rowKey={({ name, candidate_name, path }) => [name, candidate_name, path].join("\n")}
         order={order}
         onOrder={setOrder}
-        maxHeight="380px"
+        maxHeight="330px"
         minWidth={760}
       />
     </Section>
@@ -93,7 +94,7 @@ export function Differences({ title, items }: Props) {
 function Name({ item: { name, candidate_name: renamed, path } }: { item: OperatorDifference }) {
   return (
     <code title={[path, name, renamed && `candidate: ${renamed}`].filter(Boolean).join("\n")}>
-      {renamed && renamed !== name ? `${name} → ${renamed}` : name}
+      <Cut text={renamed && renamed !== name ? `${name} → ${renamed}` : name} />
     </code>
   );
 }

@@ -24,21 +24,23 @@ export function LikelyBases({ traces, entry }: Props) {
   );
   if (likely.length === 0) return null;
   return (
-    <Section title="Compare with">
-      <div className="gd-suggested">
-        {likely.map((base) => (
-          <Button
-            key={base.id}
-            size="compact-sm"
-            variant="default"
-            onClick={() => {
-              pinBase(base.id);
-            }}
-          >
-            {traceLabel(base)}
-          </Button>
+    <Section title="Compare with" aside={<span className="gd-muted">the likeliest first</span>}>
+      <ul className="gd-suggested">
+        {likely.map(({ base, why }, at) => (
+          <li key={base.id}>
+            <Button
+              size="compact-sm"
+              variant={at === 0 ? "light" : "default"}
+              onClick={() => {
+                pinBase(base.id);
+              }}
+            >
+              {traceLabel(base)}
+            </Button>
+            <span className="gd-muted">{why}</span>
+          </li>
         ))}
-      </div>
+      </ul>
     </Section>
   );
 }

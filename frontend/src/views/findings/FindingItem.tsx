@@ -64,7 +64,7 @@ export function FindingItem({ id, finding, opened, number, after, report, mark }
         <span className="gd-chevron" aria-hidden="true" />
       </button>
       <div className="gd-finding-links">
-        <ExplainButton rule={finding.rule} />
+        {opened && <ExplainButton rule={finding.rule} />}
         {report &&
           (costsMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />)}
       </div>

@@ -1,7 +1,7 @@
 import { percent, plural } from "../../base/format";
 import { findingChanges, findingName, type Against } from "../../state/base";
 import { findingKeys, isHint } from "../../state/findings";
-import { stepAfter, stepAfterAll, stepBefore, stepsInWindow } from "../../state/gain";
+import { stepAfter, stepAfterAll, stepBefore, stepsInWindow, toFix } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -16,7 +16,10 @@ const LEAST_PLANNED = 2;
 export function Findings({ report, against }: { report: Report; against: Against | null }) {
   const opened = usePage((page) => page.finding);
   const keys = findingKeys(report.findings);
-  const shown = report.findings.flatMap((finding, at) => (isHint(finding) ? [] : [{ finding, at }]));
+  const first = toFix(report);
+  const counted = report.findings.flatMap((finding, at) => (isHint(finding) ? [] : [{ finding, at }]));
+  // What to fix first is above, with its gain and code. Here it is opened for its evidence.
+  const shown = counted.filter(({ finding, at }) => finding !== first || opened === keys[at]);
   const planned = (report.plan?.fixes.length ?? 0) >= LEAST_PLANNED;
   const comparison = against?.comparison ?? null;
   const changes = findingChanges(comparison);
@@ -24,25 +27,25 @@ export function Findings({ report, against }: { report: Report; against: Against
   const unit = stepsInWindow(report) !== null ? "Step" : "Step window";
   return (
     <Section
-      title={planned ? "Fix in this order" : "Findings"}
+      title={planned ? "Then, in this order" : first ? "Other findings" : "Findings"}
       about="finding"
       aside={
         <span className="gd-muted">
           {planned
             ? `${unit} now: ${stepBefore(report)}. Right column: after this and the fixes above`
-            : plural(shown.length, "finding")}
+            : plural(first ? counted.length - 1 : counted.length, "finding")}
         </span>
       }
     >
-      {shown.length === 0 && <p className="gd-nothing">No problem found.</p>}
+      {counted.length === 0 && <p className="gd-nothing">No problem found.</p>}
       <ol className="gd-findings" data-planned={planned || undefined}>
-        {shown.map(({ finding, at }, place) => {
+        {shown.map(({ finding, at }) => {
           const key = keys[at] ?? finding.rule;
           return (
             <FindingItem
               key={key}
               id={key}
-              number={place + 1}
+              number={counted.findIndex((other) => other.at === at) + 1}
               finding={finding}
               report={report}
               after={after?.get(at) ?? ""}

@@ -1,4 +1,4 @@
-import { render, screen } from "@testing-library/react";
+import { render } from "@testing-library/react";
 import { expect, it } from "vitest";
 import { type Place, Place_LineKind } from "../../wire/report";
 import { Places } from "./Places";
@@ -26,6 +26,6 @@ it("names the function, where it is defined, what it is in, and who called it", 
     "range load batch",
     "called from main (train.py, defined at line 12)",
   ]) {
-    expect(screen.getByText(text)).toBeTruthy();
+    expect(document.body.textContent).toContain(text);
   }
 });

@@ -41,7 +41,7 @@ export function JobVerdict({ job }: { job: JobReport }) {
               note="Time that a rank spends in collectives, waiting for ranks that arrive later"
             />
             <Fact
-              name="Transfer"
+              name="Transfer, sum of all collectives"
               value={time(collectives.transfer_us)}
               note="Time in collectives after the last rank has arrived, summed over collectives"
             />

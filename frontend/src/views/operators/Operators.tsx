@@ -4,26 +4,20 @@ import { time } from "../../base/format";
 import { usePage } from "../../state/store";
 import { onlyMemory } from "../../state/kinds";
 import { isEmbedded } from "../../wire/client";
-import { HostActivities } from "../host/HostActivities";
 import { Kernels } from "../kernels/Kernels";
-import { Launches } from "../launches/Launches";
 import type { ReportProps } from "../parts/reportProps";
-import { Synchronizations } from "../synchronizations/Synchronizations";
 import { CallTables } from "./CallTables";
 import { FlameSection } from "./FlameSection";
 import { optionsOf } from "../recording/parts";
 import type { OpenRow } from "./openRow";
 import { Roofline } from "./Roofline";
 
-/** Time by operator, kernel and host activity, and the call tree. */
+/** Time by operator and kernel, and the call tree. */
 export default function Operators({ entry, report }: ReportProps) {
   return (
     <>
       {!onlyMemory(report.trace?.kind) && <Calls entry={entry} report={report} />}
-      <Launches report={report} />
-      <Synchronizations report={report} />
       <Kernels report={report} />
-      <HostActivities report={report} />
     </>
   );
 }

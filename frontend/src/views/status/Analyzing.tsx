@@ -1,5 +1,5 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useRef } from "react";
+import { useState } from "react";
 import { bytes, time } from "../../base/format";
 import { TRACES } from "../../state/queries";
 import { usePage } from "../../state/store";
@@ -10,12 +10,14 @@ import { ProgressCard } from "./ProgressCard";
 interface Props {
   readonly entry: TraceEntry;
   readonly state: ReportState | undefined;
+  /** When the state was loaded. */
+  readonly at_ms: number;
   /** The page still shows the report of an earlier version of the file. */
   readonly again: boolean;
 }
 
-export function Analyzing({ entry, state, again }: Props) {
-  const left = useTimeLeft(state);
+export function Analyzing({ entry, state, at_ms, again }: Props) {
+  const left = useTimeLeft(state, at_ms);
   const stop = usePage((page) => page.stop);
   const client = useQueryClient();
   const cancel = async () => {
@@ -42,13 +44,13 @@ const TOLD_AFTER_S = 2;
 const TOLD_FROM = 0.15;
 
 /** "about 8 s left", from how far the analysis has come since the page began to watch it. */
-function useTimeLeft(state: ReportState | undefined): string {
-  const begun = useRef<{ readonly at_ms: number; readonly share: number }>(null);
+function useTimeLeft(state: ReportState | undefined, at_ms: number): string {
+  const [first, setFirst] = useState<{ readonly at_ms: number; readonly share: number } | null>(null);
+  const running = state?.state === "running" && !state.report;
   const share = state?.progress ?? 0;
-  const now_ms = performance.now();
-  if (state?.state !== "running" || state.report) return "";
-  begun.current ??= { at_ms: now_ms, share };
-  const [done, took_s] = [share - begun.current.share, (now_ms - begun.current.at_ms) / 1000];
+  if (running && !first) setFirst({ at_ms, share });
+  if (!running || !first) return "";
+  const [done, took_s] = [share - first.share, (at_ms - first.at_ms) / 1000];
   if (took_s < TOLD_AFTER_S || done < TOLD_FROM) return "";
   return `about ${time((1e6 * took_s * (1 - share)) / done)} left`;
 }

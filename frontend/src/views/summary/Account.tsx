@@ -1,6 +1,6 @@
 import { SegmentedControl, Select } from "@mantine/core";
 import { cause, WORK } from "../../base/causes";
-import { column, percent, time } from "../../base/format";
+import { column, percent, plural, time } from "../../base/format";
 import { deviceLabel, windowParts } from "../../state/account";
 import type { Against } from "../../state/base";
 import { deltaOf } from "../../state/delta";
@@ -10,6 +10,9 @@ import { Bar } from "../parts/Bar";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import { Section } from "../parts/Section";
 import { KeyFigures } from "./KeyFigures";
+
+/** A smaller share of the step window has no row of its own: it would read "< 0.1%". */
+const LEAST_ROW = 0.001;
 
 /** With more devices than this, use a list instead of buttons. */
 const BUTTONS = 4;
@@ -85,9 +88,16 @@ function Legend({ device, against }: { device: Device; against: Against | null }
         ({ cause: name, base_us }) => base_us > 0 && !own.some((part) => part.name === name),
       )
     : [];
-  const parts = [...own, ...gone.map(({ cause: name }) => ({ name, us: 0 }))];
+  const all = [...own, ...gone.map(({ cause: name }) => ({ name, us: 0 }))];
+  // Against a base, every cause counts. Else those that round to nothing are one row.
+  const small = compared
+    ? []
+    : own.filter(({ name, us }) => us < LEAST_ROW * device.window_us && !WORK.includes(name));
+  const summed = small.length > 1 ? small : [];
+  const parts = all.filter((part) => !summed.includes(part));
+  const other_us = summed.reduce((sum, { us }) => sum + us, 0);
   const times = column(
-    parts.map((part) => part.us),
+    [...parts.map((part) => part.us), ...(summed.length > 0 ? [other_us] : [])],
     device.window_us,
   );
   return (
@@ -123,6 +133,16 @@ function Legend({ device, against }: { device: Device; against: Against | null }
                   {compared && <CauseDelta change={causes.get(part.name)} />}
                 </tr>
               ),
+          )}
+          {!works && summed.length > 0 && (
+            <tr
+              data-part="other"
+              title={summed.map(({ name, us }) => `${cause(name).word}: ${time(us)}`).join("\n")}
+            >
+              <th scope="row">{plural(summed.length, "other cause")}</th>
+              <td>{times.parts.at(-1)}</td>
+              <td>{percent(other_us, device.window_us)}</td>
+            </tr>
           )}
         </tbody>
       ))}

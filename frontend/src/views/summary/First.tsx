@@ -1,8 +1,10 @@
 import { Button } from "@mantine/core";
 import type { ReactNode } from "react";
-import { bytes } from "../../base/format";
+import { bytes, percent } from "../../base/format";
+import { word } from "../../base/terms";
+import { FAMILIES } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
-import { costsMemory, findingKeys } from "../../state/findings";
+import { costsMemory, findingKeys, isHint } from "../../state/findings";
 import {
   confidenceOf,
   firstBlock,
@@ -25,7 +27,7 @@ import { ExplainButton } from "../rule/ExplainButton";
 export function First({ report }: { report: Report }) {
   const finding = toFix(report);
   const openFinding = usePage((page) => page.openFinding);
-  if (!finding) return <p className="gd-first-none">No problem found.</p>;
+  if (!finding) return <Healthy report={report} />;
   const key = findingKeys(report.findings)[report.findings.indexOf(finding)] ?? finding.rule;
   const where = ownPlace(finding.places);
   const { fix } = finding;
@@ -68,6 +70,35 @@ export function First({ report }: { report: Report }) {
       >
         Evidence, all places and code
       </Button>
+    </div>
+  );
+}
+
+/** Families of kernels that are named. */
+const FAMILIES_NAMED = 3;
+
+/** Nothing to fix: what still bounds the job, and how far the measured kernels are from the hardware. */
+function Healthy({ report }: { report: Report }) {
+  const device = report.devices[0]?.id;
+  const families = report.kernel_families
+    .filter((family) => family.device === device)
+    .sort((a, b) => b.share - a.share)
+    .slice(0, FAMILIES_NAMED)
+    .map(({ family, share }) => `${word(FAMILIES, family)} ${percent(share)}`);
+  const hints = report.findings.filter((finding) => !isHint(finding));
+  return (
+    <div className="gd-first-none">
+      <p>
+        <b>No problem found.</b>
+      </p>
+      {families.length > 0 && <p>What the GPU runs, of the step window: {families.join(", ")}.</p>}
+      {families.length > 0 && hints.length === 0 && (
+        <p className="gd-muted">
+          {report.trace?.recorded?.shapes
+            ? "No family of kernels is found to be far from what the hardware can do: the roofline in Operators shows each."
+            : "How far the kernels are from the hardware is not known: record with record_shapes=True."}
+        </p>
+      )}
     </div>
   );
 }

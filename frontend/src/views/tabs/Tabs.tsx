@@ -6,6 +6,7 @@ const TITLES: Readonly<Record<ViewName, string>> = {
   summary: "Summary",
   timeline: "Timeline",
   operators: "Operators",
+  host: "Host",
   memory: "Memory",
   job: "Ranks",
   history: "History",

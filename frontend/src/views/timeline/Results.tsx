@@ -37,7 +37,7 @@ export function Results({ search }: { search: Search }) {
       <NotInFile />
       {events.length < total && (
         <p className="gd-muted">
-          {count(first + 1)} to {count(last)}
+          {count(first + 1)} to {count(last)}{" "}
           {first > 0 && (
             <button
               type="button"
@@ -48,7 +48,7 @@ export function Results({ search }: { search: Search }) {
             >
               Earlier
             </button>
-          )}
+          )}{" "}
           {last < total && (
             <button
               type="button"
