@@ -51,6 +51,11 @@ class _Pool:
     )  # size, address: best fit is the first that fits
     last: _Block | None = None  # of an expandable segment
 
+    @property
+    def part(self) -> int:
+        """What the driver is asked for at least; expandable segments are mapped in parts of this size."""
+        return SMALL_SEGMENT if self.small else LARGE_SEGMENT
+
 
 class CachingAllocator:
     """Allocations are known by the number that the caller gives them.
@@ -64,12 +69,14 @@ class CachingAllocator:
         self._pools = {small: _Pool(small) for small in (True, False)}
         self._blocks: dict[int, _Block] = {}  # free ones, by address
         self._used: dict[int, _Block] = {}
+        self._returnable: set[int] = set()  # addresses of free blocks that the driver can have back
         self._next = _PAST
 
     def add_segment(self, address: int, size: int, *, small: bool, used: list[tuple[int, int, int]]) -> None:
         """Add a segment that the allocator has already. used: (number, address, size) of blocks in use."""
         pool, at = self._pools[small], address
         last: _Block | None = None
+        free: list[_Block] = []
 
         def put(begin: int, length: int, number: int | None) -> None:
             nonlocal last
@@ -78,7 +85,7 @@ class CachingAllocator:
                 last.after = block
             last = block
             if number is None:
-                self._add_free(block)
+                free.append(block)
             else:
                 self._used[number] = block
                 self.allocated_bytes += length
@@ -90,6 +97,8 @@ class CachingAllocator:
             at = begin + length
         if at < address + size:
             put(at, address + size - at, None)
+        for block in free:
+            self._add_free(block)
         self.reserved_bytes += size
 
     def change(self, number: int, size: int) -> None:
@@ -131,7 +140,7 @@ class CachingAllocator:
         return block
 
     def _from_driver(self, pool: _Pool, size: int) -> _Block:
-        wanted = SMALL_SEGMENT if pool.small else LARGE_SEGMENT
+        wanted = pool.part
         if self.expandable:
             return self._grown(pool, size, wanted)
         if not pool.small and size >= LEAST_OWN_SEGMENT:
@@ -143,12 +152,13 @@ class CachingAllocator:
         return block
 
     def _grown(self, pool: _Pool, size: int, part: int) -> _Block:
-        last = pool.last
-        has = last.size if last is not None and not last.used else 0
-        wanted = -(-(size - has) // part) * part
+        wanted = self._missing(pool, size, part)
         self._make_room(wanted)
+        if (wanted := self._missing(pool, size, part)) and self.reserved_bytes + wanted > self.capacity_bytes:
+            raise DoesNotFit  # to make room, the free end of the segment was returned
         self.reserved_bytes += wanted
-        if last is not None and has:
+        last = pool.last
+        if last is not None and not last.used:
             self._take_free(last)
             last.size += wanted
             return last
@@ -158,6 +168,11 @@ class CachingAllocator:
             last.after = block
         pool.last = block
         return block
+
+    def _missing(self, pool: _Pool, size: int, part: int) -> int:
+        """Return what has to be mapped behind the free end of an expandable segment."""
+        has = pool.last.size if pool.last is not None and not pool.last.used else 0
+        return -(-(size - has) // part) * part
 
     def _make_room(self, wanted: int) -> None:
         if self.reserved_bytes + wanted <= self.capacity_bytes:
@@ -169,27 +184,24 @@ class CachingAllocator:
     def return_cached(self) -> None:
         """Return whole free segments to the driver; of expandable ones, the free parts. Raises DoesNotFit if
         the driver has less than what is left."""
-        for pool in self._pools.values():
-            for _, address in list(pool.free):
-                block = self._blocks[address]
-                if self.expandable:
-                    self._unmap(block)
-                elif block.before is None and block.after is None:
-                    self._take_free(block)
-                    self.reserved_bytes -= block.size
+        for address in list(self._returnable):
+            block = self._blocks[address]
+            if self.expandable:
+                self._unmap(block)
+            else:
+                self._take_free(block)
+                self.reserved_bytes -= block.size
         if self.reserved_bytes > self.capacity_bytes:
             raise DoesNotFit
 
     def _unmap(self, block: _Block) -> None:
         """Unmap the whole parts of a free block. Their addresses are not used again: there are enough."""
-        part = SMALL_SEGMENT if block.pool.small else LARGE_SEGMENT
-        hole = block.size // part * part
-        if hole:
-            self._take_free(block)
-            if block.size > hole:
-                self._split(block, hole)
-            block.used = True
-            self.reserved_bytes -= hole
+        hole = block.size // block.pool.part * block.pool.part
+        self._take_free(block)
+        if block.size > hole:
+            self._split(block, hole)
+        block.used = True
+        self.reserved_bytes -= hole
 
     def _split(self, block: _Block, size: int) -> None:
         rest = _Block(block.address + size, block.size - size, block.pool, before=block)
@@ -213,8 +225,12 @@ class CachingAllocator:
     def _add_free(self, block: _Block) -> None:
         insort(block.pool.free, (block.size, block.address))
         self._blocks[block.address] = block
+        whole = block.before is None and block.after is None
+        if block.size >= block.pool.part if self.expandable else whole:
+            self._returnable.add(block.address)
 
     def _take_free(self, block: _Block) -> None:
         key = (block.size, block.address)
         del block.pool.free[bisect_left(block.pool.free, key)]
         del self._blocks[block.address]
+        self._returnable.discard(block.address)

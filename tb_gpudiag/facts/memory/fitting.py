@@ -78,7 +78,7 @@ def find_fit(allocations: Allocations, segments: Segments, device: int) -> Fit |
     if not plain or len(np.unique(segments.stream[own])) != 1 or changes > MOST_CHANGES:
         return None
     start, change = _start(allocations, segments, own), _changes(allocations)
-    error = _error(start, change)
+    error = _error(start, change) if _is_consistent(start) else None
     recorded = int(change.reserved.max(initial=0))
     if error is None or error > MOST_ERROR * recorded:
         return None
@@ -121,6 +121,21 @@ def _start(allocations: Allocations, segments: Segments, own: Bool) -> _Start:
     )
 
 
+def _is_consistent(start: _Start) -> bool:
+    """Whether every block lies in a segment, and neither blocks nor segments overlap."""
+    segments, used = np.array(start.segments, np.int64), np.array(start.used, np.int64)
+    if not len(used):
+        return True
+    if not len(segments) or not _are_apart(segments[:, 0], segments[:, 1]) or not _are_apart(*used.T[1:]):
+        return False
+    at = np.searchsorted(segments[:, 0], used[:, 1], side="right") - 1
+    return bool((at >= 0).all() and (used[:, 1:].sum(axis=1) <= segments[at].sum(axis=1)).all())
+
+
+def _are_apart(begins: Int64, sizes: Int64) -> bool:
+    return bool((sizes > 0).all() and (begins >= 0).all() and (begins[:-1] + sizes[:-1] <= begins[1:]).all())
+
+
 def _changes(allocations: Allocations) -> _Changes:
     curve, memory = allocations.curve, allocations.memory
     made, ended = np.flatnonzero(~allocations.found), np.flatnonzero(allocations.freed != NONE)
@@ -150,8 +165,6 @@ def _allocator(start: _Start, capacity: int, *, expandable: bool) -> CachingAllo
         return allocator
     begins = np.array([begin for begin, _ in start.segments], np.int64)
     at = np.searchsorted(begins, [address for _, address, _ in start.used], side="right") - 1
-    if (at < 0).any():
-        raise KeyError  # a block outside of all segments
     inside: list[list[tuple[int, int, int]]] = [[] for _ in start.segments]
     for block, segment in zip(start.used, at.tolist(), strict=True):
         inside[segment].append(block)

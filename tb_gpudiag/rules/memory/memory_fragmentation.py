@@ -88,6 +88,8 @@ def _is_notable(memory: DeviceMemory) -> bool:
 
 def _costs(memory: DeviceMemory) -> bool:
     """Whether the same allocations need much less memory with expandable segments, replayed."""
+    if memory.peak_reserved_bytes - memory.peak_allocated_bytes < _least_bytes(memory):
+        return False  # nothing can save as much: a replay takes time
     fit = memory.fit
     if fit is None:
         return False

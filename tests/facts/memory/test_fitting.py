@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,16 @@ def test_a_history_that_contradicts_the_allocator_is_not_replayed(tmp_path: Path
     snapshot.segment(4 * GIB, at=1000)
     snapshot.allocate(41 * MIB, at=1001)
     (memory,) = Facts(read_trace(str(snapshot.write(tmp_path)))).memory
+    assert memory.fit is None
+
+
+def test_blocks_that_overlap_are_not_replayed(tmp_path: Path) -> None:
+    snapshot = fragmented()
+    document = snapshot.document()
+    document["segments"][0]["blocks"][1]["address"] -= 41 * MIB
+    file = tmp_path / "overlap.pickle"
+    file.write_bytes(pickle.dumps(document))
+    (memory,) = Facts(read_trace(str(file))).memory
     assert memory.fit is None
 
 
