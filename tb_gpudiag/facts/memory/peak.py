@@ -191,10 +191,21 @@ def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64, *, failed: boo
         waits &= failed
     else:
         waits &= in_module(allocations)[chosen]
+        passes = waits & _is_mostly_freed(allocations, chosen)
+        put(passes, MemoryKind.TEMPORARY)
+        waits &= ~passes
     put(waits, MemoryKind.ACTIVATION)
     put((own == Phase.BACKWARD) & never & ~outlives(Phase.BACKWARD)[0] & failed, MemoryKind.GRADIENT)
     put(own == Phase.INPUT, MemoryKind.INPUT)
     put(own == Phase.PARAMETER, MemoryKind.PARAMETER)
+    return found
+
+
+def _is_mostly_freed(allocations: Allocations, chosen: Int64) -> Bool:
+    """Whether most of what the same place allocated was freed: without a backward pass, it is inference."""
+    number = groups(allocations.stack.astype(np.int64), allocations.place)[0]
+    freed = np.bincount(number, weights=allocations.freed != NONE)
+    found: Bool = (2 * freed > np.bincount(number))[number[chosen]]
     return found
 
 

@@ -8,6 +8,9 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.rule import Evidence
 from tb_gpudiag.wording.quantity import size
 
+# A pass that failed in the middle needs more than it had: less than a tenth of room is soon used up.
+ROOM_SHARE = 0.1
+
 
 def needs_sentence(memory: DeviceMemory) -> str:
     """Say in how much memory the allocations fit, after a space; "" where they cannot be replayed."""
@@ -39,6 +42,13 @@ def would_fit_sentence(memory: DeviceMemory) -> str:
         return ""
     needs = size(fit.expandable_needs_bytes)
     if fit.expandable_needs_bytes > capacity:
-        return f" Replayed with expandable segments it needs {needs}, still more than {size(capacity)}."
+        return f" Replayed with expandable segments it needs {needs}, more than {size(capacity)}."
     least = "" if fit.whole else "at least "
-    return f" Replayed with expandable segments, everything fits in {least}{needs} of {size(capacity)}."
+    room = f"{least}{needs} of {size(capacity)}"
+    return f" Replayed with expandable segments, all up to this request fits in {room}."
+
+
+def barely_fits(memory: DeviceMemory) -> bool:
+    """Whether expandable segments leave little room for what comes after the request that failed."""
+    fit, capacity = memory.fit, memory.capacity_bytes
+    return fit is not None and fit.expandable_needs_bytes > (1 - ROOM_SHARE) * capacity

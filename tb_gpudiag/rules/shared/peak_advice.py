@@ -10,6 +10,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import MemoryKind, Peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.shared.needed_memory import barely_fits
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 
@@ -196,4 +197,7 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     """Return the advice that fits the failure or the peak, at least one."""
     found = _Composition(peak, facts)
     fits = [advice for applies, advice in _ADVICE if applies(found)]
-    return _of_cause(memory) or fits or [_ACCUMULATE]
+    of_cause = _of_cause(memory)
+    if of_cause == [_EXPANDABLE] and barely_fits(memory):
+        return of_cause + fits
+    return of_cause or fits or [_ACCUMULATE]

@@ -97,6 +97,24 @@ def test_activations_of_the_first_forward_pass_are_known(tmp_path: Path) -> None
     assert "checkpoint" in only(RULE.check(facts)).fix.code
 
 
+def test_a_forward_pass_whose_results_are_freed_on_the_way_is_inference(tmp_path: Path) -> None:
+    snapshot = small_model()
+    snapshot.segment(200 * MIB, at=2)
+    stack, last = ["serve.py(5): answer", MODULE, "model.py(8): forward"], 0
+    for i in range(20):
+        result = snapshot.allocate(20 * MIB, at=10 + 2 * i, stack=stack)
+        if last:
+            snapshot.free(last, at=11 + 2 * i)
+        last = result
+    for i in range(3):
+        snapshot.allocate(40 * MIB, at=60 + i, stack=stack)
+    snapshot.out_of_memory(90 * MIB, at=70, device_free=MIB)
+    snapshot.traces[0][-1]["frames"] = snapshot.traces[0][-2]["frames"]
+    found = found_in(snapshot, tmp_path)
+    assert "inference_mode" in found.fix.code
+    assert "checkpoint" not in found.fix.code
+
+
 def test_retries_in_the_backward_pass_count(tmp_path: Path) -> None:
     """The engine's threads have no frames; empty_cache() is called from Python and has some."""
     snapshot = small_model()
