@@ -70,6 +70,12 @@ def _json(_order: Order, _entry: CacheEntry, report: pb.Report, write: _Write) -
     write(dump({"reports": [to_dict(report)]}).encode("utf-8", "replace"))
 
 
+def _tables(_order: Order, entry: CacheEntry, report: pb.Report, write: _Write) -> None:
+    from tb_gpudiag.report.table_files import tables_zip
+
+    write(tables_zip(report, entry.arrays()))
+
+
 def _dispute(order: Order, entry: CacheEntry, report: pb.Report, write: _Write) -> None:
     from tb_gpudiag.report.dispute import dispute
     from tb_gpudiag.report.slices.prepared import read_meta
@@ -82,5 +88,6 @@ _FORMATS: Final = {
     "html": _html,
     "markdown": _markdown,
     "json": _json,
+    "tables": _tables,
     "dispute": _dispute,
 }

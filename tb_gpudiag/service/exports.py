@@ -24,7 +24,14 @@ FIRST_BYTES_WITHIN_S = 60.0
 
 MODULE = "tb_gpudiag.service.exporter"
 
-FORMATS = {"trace": "json.gz", "html": "html", "markdown": "md", "json": "json", "dispute": "zip"}
+FORMATS = {
+    "trace": "json.gz",
+    "html": "html",
+    "markdown": "md",
+    "json": "json",
+    "tables": "zip",
+    "dispute": "zip",
+}
 """Formats, and the extension of the file's name."""
 
 

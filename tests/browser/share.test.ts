@@ -33,6 +33,56 @@ test("the annotated trace is downloaded", async () => {
   expect(traceEvents.some(({ cat }) => cat === "gpudiag_idle")).toBe(true);
 });
 
+test.each([
+  ["input_pipeline", "timeline"],
+  ["leak_kept_graph", "memory"],
+] as const)("a picture of %s, %s, is saved as it is seen", async (run, view) => {
+  await session.reportOf(run);
+  const frame = await session.open(run, view);
+  await frame.locator("canvas").first().waitFor();
+  const size = await frame.locator(".gd-main").boundingBox();
+  const saved: Buffer[] = [];
+  for (const format of ["PNG", "SVG"]) {
+    await frame.getByRole("button", { name: "Share" }).click();
+    const [download] = await Promise.all([
+      session.page.waitForEvent("download"),
+      frame.getByRole("menuitem", { name: new RegExp(`^Picture .${format}`) }).click(),
+    ]);
+    expect(download.suggestedFilename()).toMatch(new RegExp(`^${run}.*${view}.${format.toLowerCase()}$`));
+    saved.push(readFileSync(await download.path()));
+  }
+  const [png, svg] = saved as [Buffer, Buffer];
+  expect(png.subarray(1, 4).toString()).toBe("PNG");
+  expect(Math.abs(png.readUInt32BE(16) - 2 * (size?.width ?? 0))).toBeLessThan(3);
+  // The same picture is not one color: it has what is drawn on the canvas, and texts.
+  const colors = await session.page.evaluate(
+    async (url) => {
+      const image = new Image();
+      image.src = url;
+      await image.decode();
+      const canvas = new OffscreenCanvas(image.width, image.height);
+      const context = canvas.getContext("2d");
+      context?.drawImage(image, 0, 0);
+      return new Set(
+        new Uint32Array(context?.getImageData(0, 0, image.width, image.height).data.buffer ?? []),
+      ).size;
+    },
+    `data:image/png;base64,${png.toString("base64")}`,
+  );
+  expect(colors).toBeGreaterThan(20);
+  expect(svg.toString()).toContain("data:image/png");
+});
+
+test("all tables are downloaded as one archive", async () => {
+  const frame = await openShare();
+  const [download] = await Promise.all([
+    session.page.waitForEvent("download"),
+    frame.getByRole("menuitem", { name: /^All tables/ }).click(),
+  ]);
+  expect(download.suggestedFilename()).toMatch(/\.gpudiag\.zip$/);
+  expect(readFileSync(await download.path()).toString("latin1")).toContain("findings.csv");
+});
+
 test("the report is copied as Markdown", async () => {
   const frame = await openShare();
   await frame.getByRole("menuitem", { name: "Copy as Markdown" }).click();

@@ -220,7 +220,7 @@ export async function cancelAnalysis(id: string): Promise<void> {
   await get("cancel", { id });
 }
 
-export type ExportFormat = "trace" | "html" | "markdown" | "json" | "dispute";
+export type ExportFormat = "trace" | "html" | "markdown" | "json" | "tables" | "dispute";
 
 /** The address of a file that the server makes of a trace and its analysis. `rule`: of the finding to dispute. */
 export function exportAddress(id: string, format: ExportFormat, rule = ""): string {

@@ -28,6 +28,7 @@ const FIGURES: readonly Column<OperatorDifference>[] = [
   {
     id: "base",
     title: "Base",
+    unit: "µs",
     width: 96,
     figures: true,
     value: ({ base_us }) => base_us,
@@ -36,6 +37,7 @@ const FIGURES: readonly Column<OperatorDifference>[] = [
   {
     id: "candidate",
     title: "Candidate",
+    unit: "µs",
     width: 96,
     figures: true,
     value: ({ candidate_us }) => candidate_us,
@@ -44,6 +46,7 @@ const FIGURES: readonly Column<OperatorDifference>[] = [
   {
     id: "difference",
     title: "Difference",
+    unit: "µs",
     about: "Sorts by absolute value",
     width: 106,
     figures: true,

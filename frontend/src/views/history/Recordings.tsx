@@ -5,6 +5,7 @@ import type { Order } from "../../base/sorting";
 import { partsOf } from "../../state/runs";
 import type { HistoryPoint } from "../../wire/report";
 import { Bar } from "../parts/Bar";
+import type { Unit } from "../../base/csv";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Section } from "../parts/Section";
 
@@ -18,10 +19,12 @@ function figure(
   title: string,
   of: (point: HistoryPoint) => number,
   text: (value: number) => string,
+  unit?: Unit,
 ): Column<Row> {
   return {
     id,
     title,
+    ...(unit === undefined ? {} : { unit }),
     width: 96,
     figures: true,
     value: ({ point }) => of(point) || NaN,
@@ -33,17 +36,18 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "time",
     title: "Recorded",
+    unit: "date",
     width: 160,
     value: ({ point }) => point.time_s,
     cell: ({ point }) => date(point.time_s),
   },
-  figure("step", "Step", ({ step_us }) => step_us, time),
-  figure("low", "Lower quartile", ({ low_step_us }) => low_step_us, time),
-  figure("high", "Upper quartile", ({ high_step_us }) => high_step_us, time),
+  figure("step", "Step", ({ step_us }) => step_us, time, "µs"),
+  figure("low", "Lower quartile", ({ low_step_us }) => low_step_us, time, "µs"),
+  figure("high", "Upper quartile", ({ high_step_us }) => high_step_us, time, "µs"),
   figure("steps", "Steps", ({ steps }) => steps, count),
-  figure("busy", "GPU busy", ({ busy_share }) => busy_share, percent),
-  figure("floor", "Memory floor", ({ floor_bytes }) => floor_bytes, bytes),
-  figure("peak", "Memory peak", ({ peak_bytes }) => peak_bytes, bytes),
+  figure("busy", "GPU busy", ({ busy_share }) => busy_share, percent, "share"),
+  figure("floor", "Memory floor", ({ floor_bytes }) => floor_bytes, bytes, "bytes"),
+  figure("peak", "Memory peak", ({ peak_bytes }) => peak_bytes, bytes, "bytes"),
   {
     id: "causes",
     title: "Step by cause",

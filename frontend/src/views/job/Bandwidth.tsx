@@ -15,6 +15,7 @@ function rate(
   return {
     id,
     title,
+    unit: "GB/s",
     about,
     width: 130,
     figures: true,
@@ -28,6 +29,7 @@ const COLUMNS: readonly Column<CollectiveSize>[] = [
   {
     id: "bytes",
     title: "Size",
+    unit: "bytes",
     width: 96,
     figures: true,
     value: (size) => size.bytes || NaN,
@@ -52,6 +54,7 @@ const COLUMNS: readonly Column<CollectiveSize>[] = [
   {
     id: "transfer",
     title: "Transfer",
+    unit: "µs",
     about: "Median time after the last rank has arrived",
     width: 100,
     figures: true,

@@ -39,6 +39,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "bytes",
     title: "Size",
+    unit: "bytes",
     width: 84,
     figures: true,
     value: (item) => item.bytes || NaN,
@@ -47,6 +48,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "skew",
     title: "Skew",
+    unit: "µs",
     about: "Time between the arrivals of the first and the last rank",
     width: 84,
     figures: true,
@@ -56,6 +58,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "transfer",
     title: "Transfer",
+    unit: "µs",
     about: "Time after the last rank has arrived",
     width: 84,
     figures: true,
@@ -65,6 +68,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   {
     id: "waiting",
     title: "Waiting",
+    unit: "µs",
     about: "Summed over ranks",
     width: 84,
     figures: true,

@@ -16,7 +16,7 @@ interface Row {
 
 function figure(id: string, title: string, about: string, of: (row: Row) => number): Column<Row> {
   return {
-    ...{ id, title, about, width: 96, figures: true, value: of },
+    ...{ id, title, about, width: 96, unit: "µs", figures: true, value: of },
     cell: (row) => (Number.isNaN(of(row)) ? "" : time(of(row))),
   };
 }

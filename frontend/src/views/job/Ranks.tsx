@@ -18,6 +18,7 @@ function share(id: string, title: string, about: string, us: (rank: JobRank) => 
   return {
     id,
     title,
+    unit: "share",
     about,
     width: 88,
     figures: true,
@@ -47,6 +48,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
   {
     id: "step",
     title: "Step",
+    unit: "µs",
     about: "Median step time",
     width: 86,
     figures: true,
@@ -108,6 +110,7 @@ function fromBase({ ranks }: BaseJob): Column<JobRank> {
   return {
     id: "base",
     title: "Step vs. base",
+    unit: "µs",
     about: "Median step time minus that of the same rank in the base",
     width: 150,
     figures: true,

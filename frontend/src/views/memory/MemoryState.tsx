@@ -198,6 +198,7 @@ const COLUMNS: readonly Column<LiveBlock>[] = [
   {
     id: "bytes",
     title: "Size",
+    unit: "bytes",
     width: 96,
     figures: true,
     value: (block) => block.bytes,
@@ -206,6 +207,7 @@ const COLUMNS: readonly Column<LiveBlock>[] = [
   {
     id: "made",
     title: "Allocated at",
+    unit: "µs",
     width: 150,
     figures: true,
     value: ({ made_us }) => made_us,
@@ -214,6 +216,7 @@ const COLUMNS: readonly Column<LiveBlock>[] = [
   {
     id: "freed",
     title: "Freed at",
+    unit: "µs",
     width: 110,
     figures: true,
     value: ({ freed_us }) => (freed_us < 0 ? NaN : freed_us),

@@ -101,6 +101,7 @@ function columnsOf(tree: CallTree): readonly Column<Row>[] {
     {
       id: "total_us",
       title: "Total",
+      unit: "µs",
       width: 92,
       figures: true,
       value: (row) => row.total_us,
@@ -109,6 +110,7 @@ function columnsOf(tree: CallTree): readonly Column<Row>[] {
     {
       id: "share",
       title: "Share",
+      unit: "share",
       width: 72,
       figures: true,
       value: (row) => row.total_us / tree.total_us,
@@ -117,6 +119,7 @@ function columnsOf(tree: CallTree): readonly Column<Row>[] {
     {
       id: "self_us",
       title: "Self",
+      unit: "µs",
       width: 92,
       figures: true,
       value: (row) => row.self_us,

@@ -334,6 +334,7 @@ const COLUMNS: readonly Column<RooflinePoint>[] = [
   {
     id: "us",
     title: "GPU time",
+    unit: "µs",
     width: 92,
     figures: true,
     value: ({ us }) => us,
@@ -366,6 +367,7 @@ const COLUMNS: readonly Column<RooflinePoint>[] = [
   {
     id: "reached",
     title: "Of the roofline",
+    unit: "share",
     width: 108,
     figures: true,
     value: ({ reached }) => reached || NaN,

@@ -52,6 +52,7 @@ function column<T extends Row>(
   return {
     id,
     title,
+    ...(text === time ? { unit: "µs" as const } : {}),
     about,
     width: 150,
     figures: true,

@@ -8,6 +8,7 @@ function us<T>(id: string, title: string, about: string, value: (row: T) => numb
   return {
     id,
     title,
+    unit: "µs",
     about,
     width: 94,
     figures: true,
@@ -107,6 +108,7 @@ export function operatorColumns(table: OperatorTable): readonly Column<OperatorR
           {
             id: "gpu_share",
             title: "Share",
+            unit: "share" as const,
             about: "Share of the GPU self time of all rows",
             width: 68,
             figures: true,
@@ -122,6 +124,7 @@ export function operatorColumns(table: OperatorTable): readonly Column<OperatorR
           {
             id: "tensor",
             title: "Tensor cores",
+            unit: "share" as const,
             about: "Share of the GPU self time in kernels that use tensor cores, judging by their names",
             width: 92,
             figures: true,
@@ -177,6 +180,7 @@ export function kernelColumns(): readonly Column<KernelRow>[] {
     {
       id: "share",
       title: "Share",
+      unit: "share" as const,
       about: "Share of the time of all GPU work",
       width: 68,
       figures: true,
@@ -189,6 +193,7 @@ export function kernelColumns(): readonly Column<KernelRow>[] {
     {
       id: "tensor",
       title: "Tensor cores",
+      unit: "share" as const,
       about: "Judging by the name",
       width: 92,
       value: (row) => row.arithmetic,

@@ -1,5 +1,5 @@
 import { memo, useLayoutEffect, useMemo, useRef, useState, type MouseEvent, type ReactNode } from "react";
-import { csv } from "../../base/csv";
+import { csv, titleOf, valueOf, type Unit } from "../../base/csv";
 import { nextOrder, ordered, type Order, type SortValue } from "../../base/sorting";
 import { CsvButton } from "./CsvButton";
 import { useRoving } from "./useRoving";
@@ -9,6 +9,10 @@ export interface Column<T> {
   readonly title: string;
   /** A tooltip. */
   readonly about?: string;
+  /** Of the numbers that `value` returns, for a file of the table. */
+  readonly unit?: Unit;
+  /** The title in a file, where it is another one. */
+  readonly fileTitle?: string;
   /** In pixels. Columns without one share what is left. */
   readonly width?: number;
   /** Figures are on the right, and sort from the largest at the first click. */
@@ -25,6 +29,8 @@ interface Props<T> {
   readonly label: string;
   readonly columns: readonly Column<T>[];
   readonly rows: readonly T[];
+  /** Which rows belong into a file of the table; all of them if it is not given. */
+  readonly saves?: (row: T) => boolean;
   readonly rowKey: (row: T) => string;
   readonly order: Order;
   readonly onOrder: (order: Order) => void;
@@ -56,7 +62,7 @@ const ROW_PX = 30;
 
 /** A table with sortable columns and any number of rows. Only those around the visible ones are rendered. */
 export function DataTable<T>(props: Props<T>) {
-  const { label, columns: every, rows, rowKey, order, onOrder, onOpen, isOpen, scroll } = props;
+  const { label, columns: every, rows, rowKey, order, onOrder, onOpen, isOpen, scroll, saves } = props;
   const { arranged = false, rowHeight = ROW_PX, maxHeight = "560px", minWidth } = props;
   const columns = useMemo(() => every.filter(({ saved }) => !saved), [every]);
   const by = every.find(({ id }) => id === order.by);
@@ -109,8 +115,10 @@ export function DataTable<T>(props: Props<T>) {
   const kept = every.filter(({ unsorted }) => !unsorted);
   const saved = () =>
     csv(
-      kept.map(({ id, title }) => title || id),
-      all.map((row) => kept.map(({ value }) => value(row))),
+      kept.map(titleOf),
+      (saves ? all.filter(saves) : all).map((row) =>
+        kept.map(({ value, unit }) => valueOf(value(row), unit)),
+      ),
     );
   return (
     <div className="gd-table-box">

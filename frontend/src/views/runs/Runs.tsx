@@ -116,6 +116,7 @@ export default function Runs() {
             label="Runs"
             columns={shown}
             rows={lines}
+            saves={(line) => !isFolder(line)}
             arranged
             rowKey={(line) => (isFolder(line) ? `folder ${line.folder}` : line.id)}
             order={order}

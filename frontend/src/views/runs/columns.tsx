@@ -74,6 +74,7 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "date",
     title: "Recorded",
+    unit: "date",
     about: "When the newest recording was made",
     width: 96,
     figures: true,
@@ -84,6 +85,7 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "step",
     title: "Step",
+    unit: "µs",
     about: "Median step time ± half the interquartile range",
     width: 92,
     figures: true,
@@ -93,6 +95,7 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "busy",
     title: "GPU busy",
+    unit: "share",
     ...(GLOSSARY["gpu busy"] === undefined ? {} : { about: GLOSSARY["gpu busy"] }),
     width: 78,
     figures: true,
@@ -103,6 +106,8 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "account",
     title: "Where time goes",
+    fileTitle: "Not computing",
+    unit: "share",
     about: "The step window by cause. Sorts by the share that is not computing.",
     width: 104,
     value: lostShare,
@@ -117,6 +122,7 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "saving",
     title: "First fix saves",
+    unit: "share",
     about: "What fixing the first finding saves of the step, and the step time after it",
     width: 132,
     figures: true,
@@ -127,6 +133,7 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "growth",
     title: "Memory grows",
+    unit: "bytes per step",
     about: "How much more memory is allocated after each step: a leak, if it goes on",
     width: 98,
     figures: true,
@@ -143,6 +150,7 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "memory",
     title: "Free memory",
+    unit: "share",
     about: "The share of the GPU's memory that was never reserved",
     width: 94,
     figures: true,
@@ -168,6 +176,7 @@ export function runColumns(base_us: number, rows: readonly RunRow[]): readonly C
   const fromBase: Column<RunRow> = {
     id: "base",
     title: "vs. base",
+    unit: "µs",
     about: "Median step time minus that of the base. Compare says whether the difference is more than noise.",
     width: 104,
     figures: true,

@@ -8,6 +8,7 @@ import type { TraceEntry } from "../../wire/report";
 import { fromNsys } from "../recording/parts";
 import { copyText } from "./copy";
 import { PerfettoDialog } from "./PerfettoDialog";
+import { PictureItems } from "./PictureItems";
 
 interface Download {
   readonly format: ExportFormat;
@@ -23,6 +24,7 @@ const DOWNLOADS: readonly Download[] = [
     about: "For Perfetto and chrome://tracing: idle time as tracks.",
   },
   { format: "markdown", title: "Markdown", about: "For an issue or a pull request." },
+  { format: "tables", title: "All tables", about: "CSV files of the report, in one ZIP archive." },
   { format: "json", title: "JSON", about: "Everything in the report, for scripts." },
   {
     format: "dispute",
@@ -94,6 +96,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
           </Menu.Item>
           <Menu.Divider />
           <Menu.Label className="gd-muted">Download</Menu.Label>
+          <PictureItems entry={entry} onFailed={setSaid} />
           {downloads.map(({ format, title, about }) => (
             <Menu.Item
               key={format}

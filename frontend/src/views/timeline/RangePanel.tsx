@@ -183,6 +183,7 @@ function Names({ rows, label, onFind, nested = false }: NamesProps) {
       text = time,
     ) => ({
       ...{ id, title, width, figures: true, value: of },
+      ...(text === time ? { unit: "µs" as const } : {}),
       cell: (row: NamedTime) => text(of(row)),
     });
     return [

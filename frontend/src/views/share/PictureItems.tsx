@@ -1,0 +1,34 @@
+import { Menu } from "@mantine/core";
+import type { TraceEntry } from "../../wire/report";
+import { savePicture, type PictureFormat } from "./picture";
+
+interface Props {
+  readonly entry: TraceEntry;
+  readonly onFailed: (said: string) => void;
+}
+
+const PICTURES: readonly { readonly format: PictureFormat; readonly about: string }[] = [
+  { format: "png", about: "What this view shows now, at twice its size." },
+  { format: "svg", about: "The same for browsers; texts stay texts." },
+];
+
+/** Save what the open view shows as a picture. */
+export function PictureItems({ entry: { run, worker }, onFailed }: Props) {
+  const save = (format: PictureFormat) => {
+    const view = document.querySelector<HTMLElement>(".gd-main");
+    if (!view) return;
+    savePicture(view, [run, worker, view.dataset.view].join("."), format).catch((error: unknown) => {
+      onFailed(error instanceof Error ? error.message : String(error));
+    });
+  };
+  return PICTURES.map(({ format, about }) => (
+    <Menu.Item
+      key={format}
+      onClick={() => {
+        save(format);
+      }}
+    >
+      Picture ({format.toUpperCase()})<span className="gd-share-about">{about}</span>
+    </Menu.Item>
+  ));
+}
