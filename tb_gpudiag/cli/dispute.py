@@ -17,20 +17,7 @@ from tb_gpudiag.wording.format import size_bytes
 
 def run(arguments: Sequence[str]) -> int:
     """Write the file, and say what is in it. Raises GpudiagError."""
-    parser = argparse.ArgumentParser(
-        prog="gpudiag dispute",
-        description="Make a small file for a report that a diagnosis is wrong: the events around a finding, "
-        "without the credentials that gpudiag knows, the report, and the version. Nothing is sent anywhere.",
-        epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
-    )
-    parser.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
-    parser.add_argument(
-        "finding", metavar="FINDING", nargs="?", default="", help="its id or name; default: the first finding"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="OUT", default="gpudiag-dispute.zip", help="default: %(default)s"
-    )
-    parsed = parser.parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     target = Path(parsed.output)
     refuse_same_file(parsed.trace, target)
     file = only_trace(parsed.trace)
@@ -42,3 +29,21 @@ def run(arguments: Sequence[str]) -> int:
     print(f"wrote {target} ({size_bytes(len(content))}): {ABOUT}, {REPORT}, {TRACE}")
     print(NO_PROMISE)
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the options."""
+    made = argparse.ArgumentParser(
+        prog="gpudiag dispute",
+        description="Make a small file for a report that a diagnosis is wrong: the events around a finding, "
+        "without the credentials that gpudiag knows, the report, and the version. Nothing is sent anywhere.",
+        epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
+    )
+    made.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
+    made.add_argument(
+        "finding", metavar="FINDING", nargs="?", default="", help="its id or name; default: the first finding"
+    )
+    made.add_argument(
+        "-o", "--output", metavar="OUT", default="gpudiag-dispute.zip", help="default: %(default)s"
+    )
+    return made

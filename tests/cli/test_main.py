@@ -3,11 +3,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.cli.main import main
+from tb_gpudiag.cli.main import COMMANDS, main
 from tb_gpudiag.version import __version__
 from tests.report.reports import slow_loader
 
@@ -47,6 +48,11 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         main([command, "--help"])
     assert left.value.code == 0
     assert f"usage: gpudiag {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_parser_for_completion_in_the_shell(command: str) -> None:
+    assert import_module(f"tb_gpudiag.cli.{command}").parser().prog == f"gpudiag {command}"
 
 
 @pytest.mark.slow
@@ -128,7 +134,7 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
 LINGERS = """
 import sys, threading
 from tb_gpudiag.report import diagnosis
-from tb_gpudiag.cli.main import main
+from tb_gpudiag.cli.main import COMMANDS, main
 
 read = diagnosis.read_facts
 
@@ -179,7 +185,7 @@ EATS = """
 import sys, time
 import numpy as np
 from tb_gpudiag.report import diagnosis
-from tb_gpudiag.cli.main import main
+from tb_gpudiag.cli.main import COMMANDS, main
 from tb_gpudiag.cli import diagnose
 from tb_gpudiag.service.processes import memory_limit
 
