@@ -129,11 +129,12 @@ def _about(
     lines = [
         f"{report.generator}, Python {platform.python_version()}, {platform.system()} {platform.machine()}",
         f"About: {about}",
-        f"{TRACE}: events from {begin_us:.0f} µs to {end_us:.0f} µs of the recording, without credentials",
+        f"{TRACE}: events from {begin_us:.0f} µs to {end_us:.0f} µs of the recording",
         *([f"It was full: {left_out:,} events are left out."] if left_out else []),
         again,
         f"{REPORT}: what gpudiag said about the whole trace",
-        "Names of functions, files, hosts and users stay. Look through these files before you publish them.",
+        "Credentials that were found are left out. Names of functions, files, hosts and users stay.",
+        "Look through these files before you publish them.",
         "",
     ]
     return "\n".join(lines)
