@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
-from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.analyses.pending import Pending, problem
 from tb_gpudiag.service.index import log_index, runs
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import GoneTrace, Service, UnknownTrace
@@ -351,3 +352,13 @@ def test_the_first_rows_are_those_that_the_page_shows_first_and_the_others_follo
     assert len(everything.rows) == len(savings)
     assert not everything.more
     assert service.runs(everything.generation).unchanged
+
+
+def test_errors_advise_what_the_user_of_the_page_can_do() -> None:
+    callers = [
+        "record fewer steps, or raise Limits.max_events",
+        "name a trace file",
+        "close other programs",
+    ]
+    said = [problem(Unreadable("it is bad", remedy=remedy)).remedy for remedy in callers]
+    assert said == ["record fewer steps", "choose a trace file", "close other programs"]

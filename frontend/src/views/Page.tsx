@@ -74,8 +74,8 @@ function Listed({ list }: { list: TraceList | null }) {
     <>
       <header className="gd-header">
         <h1 className="gd-unseen">GPU diagnosis</h1>
-        {open !== "runs" && shown && <Chooser traces={traces} entry={shown} />}
         <Tabs views={shown ? viewsFor(traces, shown, open) : [open]} open={open} />
+        {open !== "runs" && shown && <Chooser traces={traces} entry={shown} />}
       </header>
       <main className="gd-main" data-view={open}>
         {problems}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,10 @@ from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.caches.cache import entry_key
 from tb_gpudiag.service.index.log_index import TraceEntry
+
+# What only a caller of the Python interface or of a command can do: raise a limit, or name a file.
+_LIMITS = re.compile(r",? or raise Limits\.\w+", re.ASCII)
+_NAMED = re.compile(r"^name(?= an? | one )")
 
 
 @dataclass(frozen=True)
@@ -34,5 +39,6 @@ def diagnosis_key(entry: TraceEntry) -> str:
 
 
 def problem(error: GpudiagError) -> pb.Problem:
-    """Return an error as a message for the page."""
-    return pb.Problem(what=error.what, where=error.where, remedy=error.remedy)
+    """Return an error as a message for the page, whose user gives no arguments and cannot change limits."""
+    remedy = _NAMED.sub("choose", _LIMITS.sub("", error.remedy))
+    return pb.Problem(what=error.what, where=error.where, remedy=remedy)

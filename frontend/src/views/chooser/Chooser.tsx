@@ -1,6 +1,6 @@
 import { Select, type ComboboxItem } from "@mantine/core";
 import { useMemo } from "react";
-import { bytes, date, plural } from "../../base/format";
+import { bytes, count, date, plural } from "../../base/format";
 import { inRun, levels, newerThan, newest, spanLabel } from "../../state/choose";
 import { kindText } from "../../state/kinds";
 import { usePage } from "../../state/store";
@@ -23,6 +23,8 @@ export function Chooser({ traces, entry }: Props) {
   const openTrace = usePage((page) => page.openTrace);
   const { runs, workers, spans } = useMemo(() => levels(traces, entry), [traces, entry]);
   const newer = newerThan(traces, entry);
+  // The view of all ranks is of no rank in particular.
+  const ofJob = usePage((page) => page.tab === "job");
   const kind = kindText(entry.kind);
   const written = entry.writing ? "being written" : `written ${date(entry.modified_s)}`;
   const open = (next: TraceEntry | null | undefined) => {
@@ -40,33 +42,38 @@ export function Chooser({ traces, entry }: Props) {
             open(inRun(traces, run, entry.worker));
           }}
         />
-        <Level
-          label="Worker"
-          most={190}
-          value={entry.worker}
-          options={[...workers].map(([worker, all]) => ({
-            value: worker,
-            label: worker || "–",
-            ...summary(all),
-          }))}
-          onPick={(worker) => {
-            open(newest(workers.get(worker) ?? []));
-          }}
-        />
-        <Level
-          label="Span"
-          most={190}
-          value={entry.id}
-          options={spans.map((span) => ({
-            value: span.id,
-            label: spanLabel(span.span),
-            ...summary([span]),
-          }))}
-          onPick={(id) => {
-            open(spans.find((span) => span.id === id));
-          }}
-        />
-        {spans.length > 1 && <Neighbors spans={spans} entry={entry} onOpen={open} />}
+        {ofJob && <span className="gd-job-name">job of {count(workers.size)} ranks</span>}
+        {!ofJob && (
+          <>
+            <Level
+              label="Worker"
+              most={190}
+              value={entry.worker}
+              options={[...workers].map(([worker, all]) => ({
+                value: worker,
+                label: worker || "–",
+                ...summary(all),
+              }))}
+              onPick={(worker) => {
+                open(newest(workers.get(worker) ?? []));
+              }}
+            />
+            <Level
+              label="Span"
+              most={190}
+              value={entry.id}
+              options={spans.map((span) => ({
+                value: span.id,
+                label: spanLabel(span.span),
+                ...summary([span]),
+              }))}
+              onPick={(id) => {
+                open(spans.find((span) => span.id === id));
+              }}
+            />
+            {spans.length > 1 && <Neighbors spans={spans} entry={entry} onOpen={open} />}
+          </>
+        )}
       </nav>
       {kind && <span className="gd-chooser-file">{kind}</span>}
       {newer.length > 0 && (

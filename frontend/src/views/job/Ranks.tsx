@@ -147,7 +147,7 @@ export function Ranks({ job: { ranks }, base }: { job: JobReport; base: BaseJob 
         rowKey={({ id }) => id}
         order={order}
         onOrder={setOrder}
-        maxHeight="420px"
+        maxHeight="330px"
         minWidth={extra.length > 0 ? 1190 : 1060}
         onOpen={({ id }) => {
           openTab("summary", id);

@@ -1,3 +1,4 @@
+import type { KeyboardEvent } from "react";
 import type { ViewName } from "../../base/hash";
 import { usePage } from "../../state/store";
 
@@ -20,16 +21,29 @@ interface Props {
   readonly open: ViewName;
 }
 
-/** The views of the page. */
+const STEPS: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 };
+
+/** Arrow keys move the focus among the views. */
+function onKeyDown(event: KeyboardEvent<HTMLElement>) {
+  const step = STEPS[event.key];
+  const buttons = [...event.currentTarget.querySelectorAll("button")];
+  const at = buttons.findIndex((button) => button === document.activeElement);
+  if (step === undefined || at < 0) return;
+  event.preventDefault();
+  buttons[(at + step + buttons.length) % buttons.length]?.focus();
+}
+
+/** The views of the page: one stop of Tab, at the open one. */
 export function Tabs({ views, open }: Props) {
   const openTab = usePage((page) => page.openTab);
   return (
-    <nav className="gd-tabs" aria-label="Views">
+    <nav className="gd-tabs" aria-label="Views" onKeyDown={onKeyDown}>
       {views.map((view) => (
         <button
           key={view}
           type="button"
           aria-current={view === open ? "page" : undefined}
+          tabIndex={view === open ? 0 : -1}
           onClick={() => {
             openTab(view);
           }}
