@@ -35,6 +35,19 @@ function requestOf({ state, trace_id }: RunRow): string {
   return `${state} ${trace_id}`;
 }
 
+/** The run to analyze next: one job at a time, as it is many analyses, and other runs do not wait for it. */
+function nextOf(
+  rows: readonly RunRow[],
+  shown: readonly RunRow[],
+  requested: ReadonlySet<string>,
+  inJob: boolean,
+): RunRow | undefined {
+  if (rows.length === 0) return undefined; // they are not all there yet
+  const isNext = (row: RunRow) =>
+    (row.state === "new" || (isNew(row) && !inJob)) && !requested.has(requestOf(row));
+  return shown.find(isNext) ?? rows.find(isNext);
+}
+
 /** Ask for the job until it is there or has failed, or the signal ends it. */
 async function analyzeJob(id: string, signal: AbortSignal): Promise<void> {
   while (isPending((await fetchJob(id, signal)).state)) {
@@ -58,14 +71,13 @@ export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): 
 
   useEffect(() => {
     if (!on) job.current?.abort();
-    if (!on || !visible || busy || job.current !== null) return;
-    const isNext = (row: RunRow) => isNew(row) && !requested.current.has(requestOf(row));
-    const next = rows.length > 0 ? (shown.find(isNext) ?? rows.find(isNext)) : undefined;
+    if (!on || !visible || busy) return;
+    const next = nextOf(rows, shown, requested.current, job.current !== null);
     if (!next) return;
     requested.current.add(requestOf(next));
     // If the request fails, the table keeps showing the run as not analyzed.
     const wait = next.state === "ranks" ? new AbortController() : null;
-    job.current = wait;
+    if (wait) job.current = wait;
     void (wait ? analyzeJob(next.trace_id, wait.signal) : fetchReport(next.trace_id))
       .catch(() => null)
       .then(() => {
