@@ -32,7 +32,8 @@ import traceback
 _USER_OF_URL = re.compile(
     r"(?<=://)(?:(?<!\babfs://)(?<!\babfss://)(?<!\baz://)|(?=[^\s/@'\"<>]*:))([^\s/@'\"<>]*)@"
 )
-_QUERY_OF_URL = re.compile(r"(?<=://)([^\s?'\"<>]*)\?([^\s'\"<>]*)")
+# It matches a URL without a query, too: so no part of it is looked at from a second start.
+_QUERY_OF_URL = re.compile(r"(://[^\s?'\"<>]*)(?:\?([^\s'\"<>]*))?")
 
 
 class GpudiagError(Exception):

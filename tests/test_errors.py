@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from tb_gpudiag.errors import EmptyFile, NotATrace, TraceError, url_secrets, without_url_secrets
 from tb_gpudiag.service.analyses.pending import problem
 
@@ -26,3 +30,17 @@ def test_a_url_is_shown_without_secrets() -> None:
         without_url_secrets("az://user:secret@host/x, https://token@host/x") == "az://host/x, https://host/x"
     )
     assert url_secrets("az://user:secret@host/x") == ["user:secret"]
+
+
+@pytest.mark.parametrize("text", ["://", "://a@", "az://a:", "://a?b '", "?://"])
+def test_a_long_text_takes_a_time_in_proportion(text: str) -> None:
+    """Four times the text takes four times as long, and not sixteen."""
+
+    def took_s(times: int) -> float:
+        long = text * times
+        begin = time.process_time()
+        without_url_secrets(long)
+        url_secrets(long)
+        return time.process_time() - begin
+
+    assert min(took_s(80_000) for _ in range(3)) < 10 * min(took_s(20_000) for _ in range(3))

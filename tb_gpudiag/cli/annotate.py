@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tb_gpudiag.cli.inputs import progress_bar
+from tb_gpudiag.cli.limited import limited
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.report.annotate import annotate
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.files.copying import refuse_same_file, whole_file
-from tb_gpudiag.wording.format import count
+from tb_gpudiag.trace.files.find import may_be_database
+from tb_gpudiag.trace.nsys.nsys_file import database_refused
+from tb_gpudiag.wording.credentials import left_out
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -23,15 +26,16 @@ def run(arguments: Sequence[str]) -> int:
     target = Path(parsed.output)
     refuse_same_file(parsed.trace, target)
     file = only_trace(parsed.trace)
-    with contextlib.ExitStack() as stack:
+    if may_be_database(file):  # before SQLite reads it: see apart.py
+        raise database_refused(file.path)
+    with limited(file.path), contextlib.ExitStack() as stack:
         show = stack.enter_context(progress_bar(1, quiet=parsed.quiet))
         facts = read_facts(file, show)
         report, prepared = build_report(facts, file), prepare_timeline(facts)
-        found = facts.trace.credentials
         del facts
         show(0.9, "writing")
         output = stack.enter_context(whole_file(target))
-        annotate(
+        places = annotate(
             report,
             prepared,
             file.path,
@@ -39,11 +43,8 @@ def run(arguments: Sequence[str]) -> int:
             pack=target.name.endswith(".gz"),
             folder=file.folder,
         )
-    if found:
-        tell(
-            f"the trace has credentials, in {count(sum(found.values()), 'place')}: the copy is without those "
-            "that were found"
-        )
+    if places:
+        tell(left_out(places, "The copy"))
     tell(f"wrote {target}: open it in https://ui.perfetto.dev or chrome://tracing")
     return 0
 

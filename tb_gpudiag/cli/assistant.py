@@ -96,6 +96,8 @@ class Assistant:
             "unchecked": [rule["rule"] for rule in report["unchecked"]],
             "next": "explain_finding(trace, finding), gaps(trace), kernels(trace), memory(trace)",
         }
+        if report["trace"]["withheld"]:
+            answer["credentials"] = report["trace"]["withheld"]
         return fitted(answer, "findings", rows, first)
 
     def explain_finding(self, trace: str, finding: int) -> AnswerData:

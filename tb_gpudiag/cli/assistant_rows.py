@@ -42,7 +42,7 @@ def longest_gaps(lanes: Sequence[Mapping[str, Any]], device: int | None) -> tupl
 def fitted(answer: Mapping[str, Any], key: str, rows: Sequence[AnswerRow], first: int = 0) -> AnswerData:
     """Add as many rows as fit, beginning with row `first`, and where the next answer continues."""
     first = max(0, first)
-    size = len(dump(answer).encode()) + 200  # where the next one continues, and what every answer begins with
+    size = len(dump(answer).encode()) + 280  # where the next one continues, and what every answer begins with
     taken: list[AnswerRow] = []
     for row in rows[first:]:
         size += len(dump(row).encode()) + 1

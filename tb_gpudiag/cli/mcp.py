@@ -106,7 +106,8 @@ def _as_text(answer: Callable[_Parameters, AnswerData], path: str) -> Callable[_
         try:
             return dump({"about": _ABOUT, **answer(*arguments, **named)})
         except GpudiagError as error:
-            raise ToolError(str(error).replace(os.path.abspath(path), ".")) from None
+            said = str(error).replace(os.path.abspath(path), ".")
+            raise ToolError(f"{_ABOUT}\n{said}") from None
 
     ask.__annotations__ = {**answer.__annotations__, "return": str}
     return ask

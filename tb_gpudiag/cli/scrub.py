@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from tb_gpudiag.cli.limited import limited
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.trace.credentials.scrubbed_copy import scrub
-from tb_gpudiag.wording.format import count, credential_words, one_line
+from tb_gpudiag.wording.credentials import credential_words
+from tb_gpudiag.wording.format import count, one_line
 
 NO_PROMISE = (
     "Look through the copy before you publish it: a password without a name, in free text, is not found, "
@@ -18,7 +20,8 @@ NO_PROMISE = (
 def run(arguments: Sequence[str]) -> int:
     """Write the copy and list what was removed. Raises GpudiagError."""
     parsed = parser().parse_args(arguments)
-    found, notes = scrub(parsed.trace, parsed.output)
+    with limited(parsed.trace):
+        found, notes = scrub(parsed.trace, parsed.output)
     for note in notes:
         tell(f"{parsed.trace}: {note}")
     for credential, times in found.items():

@@ -44,8 +44,8 @@ _GZIP_LEVEL: Final = 1
 
 def annotate(
     report: pb.Report, prepared: Prepared, path: str, write: Write, *, pack: bool, folder: str = ""
-) -> None:
-    """Write the trace at `path` with the tracks.
+) -> int:
+    """Write the trace at `path` with the tracks. Return in how many places credentials were left out.
 
     prepared: of slices.timeline.prepare_timeline. pack: compress with gzip. folder: see
     read_trace.
@@ -71,6 +71,7 @@ def annotate(
             folder=folder,
         )
         write(found.end())
+    return found.found.total()
 
 
 def tracks(report: pb.Report, prepared: Prepared) -> Iterator[bytes]:

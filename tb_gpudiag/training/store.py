@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tb_gpudiag.errors import Unreadable
+from tb_gpudiag.errors import EmptyFile, GpudiagError, Unreadable
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.training.helper import HelperAnswer
 
@@ -59,7 +60,7 @@ def do(request: dict[str, Any]) -> str:
     """Do what the request asks with the file at `url`, and return the text of the answer.
 
     Raises:
-        Unreadable: the store refuses, or does not answer.
+        GpudiagError: the store refuses, or does not answer, or the file cannot be read.
     """
     from tb_gpudiag.trace.files.source import unreadable
 
@@ -69,6 +70,8 @@ def do(request: dict[str, Any]) -> str:
 
         system, path = url_to_fs(url)
         return _REQUESTS[request["kind"]](system, path, request)
+    except GpudiagError:
+        raise
     except FileNotFoundError as error:
         raise Unreadable("there is no such bucket or folder") from error
     except Exception as error:  # back ends raise anything
@@ -76,11 +79,29 @@ def do(request: dict[str, Any]) -> str:
 
 
 def _put(system: Any, path: str, request: dict[str, Any]) -> str:
-    """Copy a local file. The copy appears complete or not at all."""
+    """Copy a local file, without the credentials in it, which the text of the answer counts."""
+    from tb_gpudiag.trace.credentials.scrubbed_copy import scrub_if_needed
+    from tb_gpudiag.wording.credentials import left_out
+
     local = request["path"]
+    folder, name = os.path.split(local)
+    clean = os.path.join(folder, f".clean.{name}")
+    places = 0
+    try:
+        with contextlib.suppress(EmptyFile):
+            places = scrub_if_needed(local, clean)
+        _put_whole(system, path, clean if places else local)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(clean)
+    return f"{name}: {left_out(places, 'The uploaded copy')}" if places else ""
+
+
+def _put_whole(system: Any, path: str, local: str) -> None:
+    """Copy a local file. The copy appears complete or not at all."""
     if _protocols(system) & _PUT_IS_ATOMIC:
         system.put_file(local, path)
-        return ""
+        return
     folder, _, name = path.rpartition("/")
     draft = f"{folder}/.{name}.writing"
     system.makedirs(folder, exist_ok=True)
@@ -91,7 +112,6 @@ def _put(system: Any, path: str, request: dict[str, Any]) -> str:
         with contextlib.suppress(Exception):
             system.rm_file(draft)
         raise
-    return ""
 
 
 def _remove(system: Any, path: str, _request: dict[str, Any]) -> str:

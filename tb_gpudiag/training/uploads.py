@@ -65,6 +65,7 @@ class Uploads:
         self._url = url.rstrip("/")
         self._helper = None if store.lives_in_this_process(url) else Helper("tb_gpudiag.training.store")
         self.lost = 0
+        self._told_credentials = False
         self._reset()
 
     def _reset(self) -> None:
@@ -257,6 +258,9 @@ class Uploads:
             logger.info("gpudiag: %s can be written again", without_url_secrets(self._url))
         elif self._failures >= ATTEMPTS:
             self._give_up_for_now(answer.text)
+        if answer.ok and answer.text and not self._told_credentials:
+            self._told_credentials = True
+            logger.warning("gpudiag: %s See `gpudiag explain GD907`.", answer.text)
         if task.kind == "put":
             self._delete_if_done(task.path)
 

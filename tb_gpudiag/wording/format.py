@@ -12,8 +12,6 @@ import unicodedata
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 
-from tb_gpudiag.vocabulary.recorded import Credential
-
 NAME_LIMIT = 400
 """Characters kept of a name: traces contain names of over 5,000 characters, and no view has room for one."""
 
@@ -177,10 +175,3 @@ def _decimal(value: float, places: int) -> str:
 def sentences(text: str) -> list[str]:
     """Split a text of ours into sentences: behind a full stop, before a capital letter."""
     return _SENTENCE_END.split(text)
-
-
-def credential_words(credential: Credential) -> str:
-    """`HF_TOKEN (Hugging Face token)`: the name, and what the value looks like."""
-    if not credential.name or not credential.form:
-        return credential.name or credential.form or "others"
-    return f"{credential.name} ({credential.form})"

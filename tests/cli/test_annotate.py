@@ -29,7 +29,7 @@ def test_a_copy_is_without_credentials(tmp_path: Path, capsys: pytest.CaptureFix
     )
     assert main(["annotate", str(trace.write(tmp_path)), "-o", str(tmp_path / "out.json")]) == 0
     shown = capsys.readouterr().err
-    assert "the trace has credentials, in 1 place: the copy is without" in shown
+    assert "The trace has credentials, in 1 place. The copy is without" in shown
     assert "a1B2" not in shown + (tmp_path / "out.json").read_text()
 
 

@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.cli import annotate as annotate_command
+from tb_gpudiag.cli import scrub as scrub_command
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tests.builder.snapshot import SnapshotBuilder
@@ -128,6 +132,26 @@ def test_a_damaged_file_is_copied_up_to_the_damage(
     assert main(["scrub", str(path), "-o", str(output)]) == 0
     assert "damaged" in capsys.readouterr().err
     assert _scrubbed(trace).startswith(output.read_bytes())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize("command", ["scrub", "annotate"])
+def test_a_time_limit_ends_it_and_leaves_no_copy(
+    command: str,
+    trace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def endless(*_: object, **__: object) -> None:
+        threading.Event().wait(60)
+
+    monkeypatch.setenv("GPUDIAG_TIME_LIMIT_S", "0.01")
+    monkeypatch.setattr(scrub_command, "scrub", endless)
+    monkeypatch.setattr(annotate_command, "read_facts", endless)
+    assert main([command, str(trace), "-o", str(tmp_path / "out.json")]) == 2
+    assert "stopped at its time limit" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [trace]
 
 
 def test_a_real_trace(shared_traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import importlib.util
 import logging
@@ -24,6 +25,8 @@ from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.training import helper, uploads
 from tb_gpudiag.training.uploads import MOST_WAITING, Uploads
 from tests.service.helpers import children, eventually
+
+TOKEN = "hf_" + "a1B2" * 8
 
 
 class FailingFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -194,6 +197,33 @@ def test_many_recordings_leave_nothing_behind(made: Uploads) -> None:
             made.remove(kept.pop(0))
     eventually(lambda: len(names()) == 2, "removed")
     assert (left(made), made.lost) == ([], 0)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_credentials_stay_here_and_the_log_says_so_once(
+    suffix: str, made: Uploads, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file without any is uploaded byte for byte."""
+    contents = {}
+    for name, more in (("plain", "1"), ("a", f'{{"HF_TOKEN": "{TOKEN}"}}'), ("b", f'"see {TOKEN}"')):
+        content = f'{{"traceEvents": [],  "env": {more}}}\n'.encode()
+        contents[name] = gzip.compress(content) if suffix else content
+        path = Path(made.folder(), f"{name}.pt.trace.json{suffix}")
+        path.write_bytes(contents[name])
+        made.add(str(path))
+        made.diagnosed(str(path))
+    eventually(lambda: len(names()) == 3 and not left(made), "uploaded")
+    stored = {
+        Path(path).name.split(".")[0]: file.getvalue() for path, file in FailingFileSystem.store.items()
+    }
+    assert stored["plain"] == contents["plain"]
+    for name in "ab":
+        expected, found = ((gzip.decompress(c) if suffix else c) for c in (contents[name], stored[name]))
+        assert found == expected.replace(TOKEN.encode(), b"[removed]")
+    assert caplog.messages == [
+        f"gpudiag: a.pt.trace.json{suffix}: The trace has credentials, in 1 place. The uploaded copy is "
+        "without those that were found. See `gpudiag explain GD907`."
+    ]
 
 
 def test_close_is_bounded_and_keeps_what_is_nowhere_else(

@@ -101,6 +101,8 @@ export interface TraceInfo {
   recorder: TraceInfo_Recorder;
   /** of the process whose main thread runs the steps; 0 if the trace does not say */
   pid: number;
+  /** says that credentials of the trace are left out of whatever shows it; empty if none were found */
+  withheld: string;
 }
 
 export const TraceInfo_Kind = {

@@ -15,9 +15,11 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.building.units import UINT32_MAX, us
+from tb_gpudiag.rules.recording.secrets_recorded import at_least
 from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS
 from tb_gpudiag.trace.events import Counter, Trace
 from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.wording.credentials import left_out
 from tb_gpudiag.wording.format import one_line
 
 NOTES_LIMIT = 50
@@ -47,9 +49,15 @@ def trace_message(
         kind=trace.kind,
         recorder=trace.metadata.recorder,
         pid=_pid(trace, main_thread),
+        withheld=_withheld(trace),
     )
     name_file(message, file)
     return message
+
+
+def _withheld(trace: Trace) -> str:
+    places = sum(trace.credentials.values())
+    return left_out(places, "What is shared from here", at_least(trace)) if places else ""
 
 
 def _notes(notes: list[str], steps: int) -> list[str]:

@@ -6,9 +6,11 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
+from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
-from tb_gpudiag.wording.format import credential_words, one_line, size_bytes
+from tb_gpudiag.wording.credentials import credential_words
+from tb_gpudiag.wording.format import one_line, size_bytes
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
@@ -43,12 +45,11 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     named = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         named += f" and {len(names) - MOST_NAMED} more"
-    places = number(sum(found.values()), "place")
-    at_least = "at least " if unsearched_bytes or sum(found.values()) >= MOST_COUNTED else ""
+    places = f"{at_least(facts.trace)}{number(sum(found.values()), 'place')}"
     return Finding(
         title=f"The trace contains credentials: {named}",
         summary=(
-            f"A tool wrote them into the file, in {at_least}{places}. Everyone who can read the log "
+            f"A tool wrote them into the file, in {places}. Everyone who can read the log "
             "directory, or gets a copy of the trace, can use them. This report, its cache and its logs "
             "contain only the names." + (f" {unsearched}." if unsearched_bytes else "")
         ),
@@ -65,6 +66,12 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             for credential, times in most_first[:MOST_LISTED]
         ],
     )
+
+
+def at_least(trace: Trace) -> str:
+    """Return `at least `, if the search for credentials ended before the trace did."""
+    ended = trace.unsearched_bytes or sum(trace.credentials.values()) >= MOST_COUNTED
+    return "at least " if ended else ""
 
 
 def _is_telling(credential: Credential) -> bool:

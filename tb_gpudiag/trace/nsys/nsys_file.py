@@ -55,9 +55,14 @@ def report_refused(path: str) -> NotATrace:
 def refuse_database(first: bytes, path: str) -> None:
     """Raise NotATrace for a database: only JSON can be copied event by event."""
     if is_database(first):
-        raise NotATrace(
-            "it is an SQLite export of Nsight Systems, and only traces of torch.profiler can be copied",
-            where=path,
-            remedy="look at the .nsys-rep file with Nsight Systems; gpudiag explain GD907 says how to "
-            "remove credentials",
-        )
+        raise database_refused(path)
+
+
+def database_refused(path: str) -> NotATrace:
+    """Return the error for a database where a copy of a trace is wanted."""
+    return NotATrace(
+        "it is an SQLite export of Nsight Systems, and only traces of torch.profiler can be copied",
+        where=path,
+        remedy="look at the .nsys-rep file with Nsight Systems; gpudiag explain GD907 says how to "
+        "remove credentials",
+    )

@@ -21,9 +21,9 @@ const entry: TraceEntry = {
 
 afterEach(cleanup);
 
-async function offered(recorder: string): Promise<string> {
+async function offered(recorder: string, withheld = ""): Promise<string> {
   const client = createQueryClient();
-  client.setQueryData(["report", "1", "c"], { state: "ready", report: { trace: { recorder } } });
+  client.setQueryData(["report", "1", "c"], { state: "ready", report: { trace: { recorder, withheld } } });
   render(
     <MantineProvider env="test">
       <QueryClientProvider client={client}>
@@ -37,6 +37,14 @@ async function offered(recorder: string): Promise<string> {
 
 it("offers to annotate a trace of torch", async () => {
   expect(await offered("torch")).toMatch(/One HTML file.*Annotated trace.*Wrong diagnosis.*Open in Perfetto/);
+});
+
+it("says that credentials of the trace are left out", async () => {
+  expect(await offered("torch", "The trace has credentials, in 3 places.")).toMatch(
+    /Download.*The trace has credentials, in 3 places\..*One HTML file/,
+  );
+  cleanup();
+  expect(await offered("torch")).not.toContain("credentials");
 });
 
 it("offers no annotated copy of an export of Nsight Systems", async () => {

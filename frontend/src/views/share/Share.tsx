@@ -44,6 +44,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
   if (isEmbedded()) return null;
   // Only events of torch's traces can be copied: not those of Nsight Systems.
   const annotatable = hasEvents(entry.kind) && !(report && fromNsys(report));
+  const withheld = report?.trace?.withheld;
   const ready = entry.state === "ready" && !onlyRecord(entry.kind);
   const downloads = DOWNLOADS.filter(({ format }) => !OF_EVENTS.has(format) || annotatable);
 
@@ -95,7 +96,10 @@ export function Share({ entry }: { entry: TraceEntry }) {
             Copy as Markdown
           </Menu.Item>
           <Menu.Divider />
-          <Menu.Label className="gd-muted">Download</Menu.Label>
+          <Menu.Label className="gd-muted">
+            Download
+            {withheld && <span className="gd-share-about">{withheld}</span>}
+          </Menu.Label>
           <PictureItems entry={entry} onFailed={setSaid} />
           {downloads.map(({ format, title, about }) => (
             <Menu.Item
