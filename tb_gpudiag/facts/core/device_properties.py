@@ -17,6 +17,10 @@ LEAST_UNITS = {"gfx90a": 104, "gfx942": 228, "gfx950": 256}
 with fewer is a part of a GPU, or a slower one for another market."""
 
 
+# No machine has so much of anything, and columns hold 64 bits.
+_MOST = 2**50
+
+
 @dataclass(frozen=True)
 class DeviceProperties:
     """One GPU's properties; "", 0 or None where the trace does not say.
@@ -86,4 +90,4 @@ def _is_amd(properties: Mapping[str, Any]) -> bool:
 
 def _positive(properties: Mapping[str, Any], key: str) -> int:
     value = properties.get(key)
-    return value if type(value) is int and value > 0 else 0
+    return value if type(value) is int and 0 < value < _MOST else 0
