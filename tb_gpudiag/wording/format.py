@@ -24,6 +24,9 @@ _SIZE_UNITS = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "
 # From here on seconds become hard to read.
 _MINUTES_FROM_NS = 120e9
 
+# A name cannot end its quotes.
+_OTHER_QUOTES = str.maketrans("“”„‟", '""""')
+
 # Python rounds ties to even and JavaScript rounds them up. Both formatters round ties away from zero.
 _ROUNDING = Context(prec=400, rounding=ROUND_HALF_UP)
 
@@ -133,6 +136,12 @@ def cut_middle(text: str, limit: int) -> str:
         return text
     end = (limit - 1) // 2
     return f"{text[: limit - 1 - end]}…{text[len(text) - end :]}"
+
+
+def in_quotes(name: str, limit: int = NAME_LIMIT) -> str:
+    """`“name”`: a name of the trace inside a sentence. Whoever reads it, or has it read by an assistant, sees
+    where it ends, whatever it says."""
+    return f"“{one_line(name, limit).translate(_OTHER_QUOTES)}”"
 
 
 def _visible(character: str) -> str:

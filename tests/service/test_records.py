@@ -13,6 +13,7 @@ from tb_gpudiag.digest.building.record_digest import record_digest
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
+from tb_gpudiag.service.index import records
 from tb_gpudiag.service.index.records import Record, RecordReader
 
 WALL_S = 1_700_000_000.0
@@ -33,15 +34,24 @@ def report(**times: float) -> pb.Report:
 
 
 class Provider:
-    """A data provider with these records of one run, by their wall times in s."""
+    """A data provider with these records of one run, by their wall times in s.
 
-    def __init__(self, *records: tuple[float, pb.Report]) -> None:
+    listed: wall times of the runs that it lists; only "run" has records.
+    """
+
+    def __init__(self, *records: tuple[float, pb.Report], listed: dict[str, float] | None = None) -> None:
         self._records = records
+        self._listed = listed or {"run": WALL_S}
+        self.reads = 0
 
     def list_tensors(self, *_: Any, **__: Any) -> Any:
-        return {"run": {"tag": SimpleNamespace(max_step=9, max_wall_time=WALL_S)}}
+        return {
+            run: {"tag": SimpleNamespace(max_step=9, max_wall_time=wall_s)}
+            for run, wall_s in self._listed.items()
+        }
 
     def read_tensors(self, *_: Any, **__: Any) -> Any:
+        self.reads += 1
         return {
             "run": {
                 "tag": [
@@ -65,6 +75,22 @@ def test_a_record_of_an_impossible_time_is_damaged(wall_s: float) -> None:
     found, problems = read((WALL_S, report()), (wall_s, report()))
     assert [one.time_ns for one in found] == [int(WALL_S * 1e9)]
     assert "damaged" in problems
+
+
+def test_a_run_whose_last_time_is_not_a_number_hides_no_other_and_is_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records, "MOST_RUNS", 1)
+    odd = {f"odd{number}": float("nan") for number in range(3)}
+    provider = Provider((WALL_S, report()), listed={**odd, "old": 1.0, "run": WALL_S, **odd})
+    reader = RecordReader(provider, "gpudiag", "tag")
+    assert reader.read()
+    assert [one.file.run for one in reader.without_trace([])] == ["run"]
+    monkeypatch.setattr(records, "MOST_RUNS", 10)
+    reader.read()
+    reads = provider.reads
+    assert not reader.read()
+    assert provider.reads == reads
 
 
 @pytest.mark.parametrize("name", ["start_us", "duration_us", "bytes"])

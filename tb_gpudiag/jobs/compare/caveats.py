@@ -9,7 +9,7 @@ from tb_gpudiag.jobs.compare.noise import SAME_WITHIN
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import Scaling, Shapes, hides_kernels, in_graphs
 from tb_gpudiag.jobs.part_words import signed_ns
-from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
+from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDERS
 
 # With 5 steps on each side, the 95% interval misses the truth in 3% of simulated comparisons, with 3 and 5 in
@@ -99,11 +99,11 @@ def _share_of_other(shapes: Shapes, *, on_gpu: bool) -> str:
 
 def _example(scaling: Scaling) -> str:
     sizes = one_line(scaling.base, 60), one_line(scaling.candidate, 60)
-    return f"{one_line(scaling.operator, 60)}: {sizes[0]} and {sizes[1]}"
+    return f"{in_quotes(scaling.operator, 60)}: {sizes[0]} and {sizes[1]}"
 
 
 def _names(names: Sequence[str]) -> str:
-    return one_line(" and ".join(names), 80)
+    return " and ".join(in_quotes(name, 80) for name in names[:2])
 
 
 def notes(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:

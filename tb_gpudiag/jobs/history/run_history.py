@@ -12,7 +12,7 @@ from tb_gpudiag.jobs.history.drift import MemoryGrowth, find_growth
 from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, find_series
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.hints import without_hints
-from tb_gpudiag.wording.format import count, figures, one_line, size_bytes, time_us
+from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, size_bytes, time_us
 
 SCHEMA_VERSION: Final = 1
 MOST_RANKS: Final = 8
@@ -173,5 +173,5 @@ def _notes(recordings: Sequence[RunRecording]) -> list[str]:
     for before, after in pairwise(recordings):
         names = before.digest.about.device_name, after.digest.about.device_name
         if all(names) and names[0] != names[1]:
-            notes.append(one_line(f"The GPU changed from {names[0]} to {names[1]}."))
+            notes.append(f"The GPU changed from {in_quotes(names[0])} to {in_quotes(names[1])}.")
     return list(dict.fromkeys(notes))

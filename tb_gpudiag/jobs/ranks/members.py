@@ -13,7 +13,7 @@ import pyarrow as pa
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import About, Digest
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
-from tb_gpudiag.wording.format import count, one_line
+from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.good_recording import RECORDERS
 
 NAMES_SHOWN: Final = 8
@@ -260,14 +260,14 @@ def _group_notes(members: Sequence[Digest]) -> list[str]:
             rank, known = first.setdefault((name, ranks[0]), (member.about.rank, ranks))
             if known is not ranks and known != ranks and len(said) < NAMES_SHOWN:
                 said.append(
-                    f"Ranks {rank} and {member.about.rank} disagree on process group {one_line(name, 40)}: "
+                    f"Ranks {rank} and {member.about.rank} disagree on process group {in_quotes(name, 40)}: "
                     f"{len(known)} and {len(ranks)} ranks"
                 )
     return said
 
 
 def _name(about: About) -> str:
-    return one_line(about.path or about.worker or about.id, 200)
+    return in_quotes(about.path or about.worker or about.id, 200)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.rules.rule import CannotTell, Evidence, Place
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.format import in_quotes, one_line
 from tb_gpudiag.wording.term import term
 from tb_gpudiag.wording.vocabulary import CAUSES
 
@@ -81,7 +81,7 @@ def culprits_text(facts: JobFacts, members: Int64) -> str:
     if len(hosts) == 1 and (host := hosts.pop()):
         on_host = [about.rank for about in abouts if about.host == host]
         if 1 < len(on_host) == len(members) < len(abouts):
-            return f"{text} (host {one_line(host, 60)})"
+            return f"{text} (host {in_quotes(host, 60)})"
     return text
 
 

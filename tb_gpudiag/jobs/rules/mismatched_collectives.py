@@ -19,7 +19,7 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.wording.format import count, one_line, size_bytes
+from tb_gpudiag.wording.format import count, in_quotes, size_bytes
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
@@ -145,7 +145,7 @@ _SUMMARIES = {
 
 
 def _described(facts: JobFacts, one: Mismatch) -> tuple[str, str]:
-    where = f"group {one_line(one.group, 40)}" if one.group else "the world"
+    where = f"group {in_quotes(one.group, 40)}" if one.group else "the world"
     label = f"{where}, number {one.sequence}" if one.sequence >= 0 else where
     who = ranks_text(facts.ranks(np.array(one.members)))
     usual, odd = one.values

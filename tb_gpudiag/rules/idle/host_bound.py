@@ -47,7 +47,7 @@ from tb_gpudiag.rules.shared.lost_time import (
 )
 from tb_gpudiag.rules.shared.oversubscribed import oversubscribed_sentence
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.wording.format import one_line, share, time_ns
+from tb_gpudiag.wording.format import in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
 CODE = fix_code(__name__)
@@ -225,7 +225,9 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     short_of_cores = stalls.several and stalls.total_ns >= MOSTLY_STALLED * cost_ns
     crowded = oversubscribed_sentence(stalls) if short_of_cores or facts.job.loader else ""
     subject = "Python keeps" if python_ns * 2 >= cost_ns else "Slow CPU operators keep"
-    at = f" Most of this time is in {found[0].function} ({found[0].file})." if found and found[0].file else ""
+    at = ""
+    if found and found[0].file:
+        at = f" Most of this time is in {in_quotes(f'{found[0].function} ({found[0].file})')}."
     no_stacks = "" if stacks else " The trace has no Python stacks, so the functions are unknown."
     general = Finding(
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",

@@ -35,7 +35,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_f
 from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
 from tb_gpudiag.vocabulary.frames import parse_frame
-from tb_gpudiag.wording.format import count, one_line, ordinal, time_ns
+from tb_gpudiag.wording.format import count, in_quotes, one_line, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
 from tb_gpudiag.wording.vocabulary import CAUSES
 
@@ -194,7 +194,7 @@ def _finding(
     return Finding(
         title=_title(uneven, longest, inferred=inferred),
         summary=f"Compared with the other steps, {main} grew most. "
-        + (f"Only slow steps ran {one_line(_shown(only[0][0]), 120)}. " if only else "")
+        + (f"Only slow steps ran {in_quotes(_shown(only[0][0]), 120)}. " if only else "")
         + "Averages over all steps mix slow and normal ones.",
         fix=_fix(uneven.pattern, cause, main, only, job, same=not work),
         saving=Saving(0, excess_ns, "at most; other findings count the same time"),

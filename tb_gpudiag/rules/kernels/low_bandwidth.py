@@ -11,6 +11,7 @@ from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved
+from tb_gpudiag.wording.format import in_quotes
 
 CODE = fix_code(__name__)
 
@@ -45,7 +46,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if facts.peaks is None:
         heaviest = streamed[0]
         return CannotTell(
-            f"the stated bandwidth of this GPU is not known; {heaviest.operator} moves {achieved(heaviest)}"
+            "the stated bandwidth of this GPU is not known; "
+            f"{in_quotes(heaviest.operator)} moves {achieved(heaviest)}"
         )
     slow = below_roofline(time, streamed, claimed, far_below=FAR_BELOW, usual=USUAL)
     if time.share(slow.cost_ns) < LEAST_SHARE:

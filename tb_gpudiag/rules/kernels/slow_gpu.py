@@ -8,7 +8,7 @@ from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.kernel_time import BelowRoofline, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import why_slow
-from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.format import in_quotes, share
 
 CODE = fix_code(__name__)
 
@@ -51,7 +51,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     mostly = sum(o.time_ns for o in slow) >= NEARLY_ALL * sum(o.time_ns for o in judged)
     if not mostly or not _differ(slow) or time.share(below.cost_ns) < LEAST_SHARE:
         best = max(judged, key=lambda found: found.reached)
-        return Clear(f"{best.operator} reaches {share(best.reached, 1)} of the roofline")
+        return Clear(f"{in_quotes(best.operator)} reaches {share(best.reached, 1)} of the roofline")
     amd = bool(facts.properties(time.device.id).architecture)
     return below.finding(
         "A GPU far below all its peaks wastes",

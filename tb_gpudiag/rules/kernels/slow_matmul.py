@@ -10,6 +10,7 @@ from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Fix, Rule, RuleAns
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved, why_slow
 from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.wording.format import in_quotes
 
 CODE = fix_code(__name__)
 
@@ -81,7 +82,7 @@ def _shape(computing: list[OperatorTime], time: KernelTime) -> str:
     """Say why the heaviest operator does not reach more of the roofline."""
     heaviest = computing[0]
     reason = why_slow(heaviest) if time.share(heaviest.time_ns) >= LEAST_SHARE else ""
-    return f"; {heaviest.operator} is limited by its shape: {reason}" if reason else ""
+    return f"; {in_quotes(heaviest.operator)} is limited by its shape: {reason}" if reason else ""
 
 
 def _best_known(computing: list[OperatorTime]) -> str:
@@ -90,7 +91,7 @@ def _best_known(computing: list[OperatorTime]) -> str:
         return ""
     reason = why_slow(computing[0])
     because = f", limited by its shape: {reason}" if reason else ""
-    return f"; {computing[0].operator} runs at {achieved(computing[0])}{because}"
+    return f"; {in_quotes(computing[0].operator)} runs at {achieved(computing[0])}{because}"
 
 
 RULE = Rule(

@@ -34,7 +34,7 @@ from tb_gpudiag.rules.shared.launch_advice import (
 )
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.wording.format import count, one_line, share
+from tb_gpudiag.wording.format import count, in_quotes, one_line, share
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
@@ -153,7 +153,7 @@ def _optimizer(facts: Facts) -> RuleAnswer:
         return Clear(f"the optimizer takes {took} of the main thread's time")
     kind = _KINDS[ClusterKind.OPTIMIZER_STEP]
     return Finding(
-        title=f"{one_line(loop.mark, 80)} takes {took} of the main thread's time, "
+        title=f"{in_quotes(loop.mark, 80)} takes {took} of the main thread's time, "
         f"with {count(round(loop.operators / steps), 'operator')} each time",
         summary="It updates one parameter at a time, with several small operators for each. The trace does "
         "not show whether the GPU waits for them.",
@@ -192,7 +192,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
     kind = _KINDS[cluster.kind]
     advice, launches = launch_advice(facts, lost, chosen), len(cluster.calls)
     cost_ns = lost.total_ns(chosen)
-    source = one_line(cluster.mark, 80) or kind.source
+    source = in_quotes(cluster.mark, 80) if cluster.mark else kind.source
     operators = ", ".join(dict.fromkeys(cluster.operators))
     mean = duration(cluster.gpu_ns / launches)
     launching = host_time(facts.main_thread_spans, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)

@@ -28,7 +28,7 @@ from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.libraries import Server
-from tb_gpudiag.wording.format import one_line, share, time_ns
+from tb_gpudiag.wording.format import in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.kinds import collective
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
@@ -219,7 +219,7 @@ def _places(marked: list[tuple[str, int]], found: list[Place], cost_ns: int) -> 
 
 def _most_in(marked: list[tuple[str, int]], cost_ns: int) -> str:
     """A sentence on the annotations with most of the exposed time; "" if none has much of it."""
-    parts = [f"{one_line(name, 60)} ({time_ns(ns)})" for name, ns in marked if ns >= LEAST_PART * cost_ns]
+    parts = [f"{in_quotes(name, 60)} ({time_ns(ns)})" for name, ns in marked if ns >= LEAST_PART * cost_ns]
     return f" Most of it is launched in {' and '.join(parts)}." if parts else ""
 
 

@@ -10,7 +10,7 @@ from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
 from tb_gpudiag.wording.credentials import credential_words
-from tb_gpudiag.wording.format import one_line, size_bytes
+from tb_gpudiag.wording.format import in_quotes, one_line, size_bytes
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
@@ -41,7 +41,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if not found:
         return Clear("no tokens, keys or passwords found")
     most_first = sorted(found.items(), key=lambda item: (not _is_telling(item[0]), -item[1]))
-    names = list(dict.fromkeys(one_line(_called(credential), 60) for credential, _ in most_first))
+    names = list(dict.fromkeys(_called(credential) for credential, _ in most_first))
     named = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         named += f" and {len(names) - MOST_NAMED} more"
@@ -81,7 +81,7 @@ def _is_telling(credential: Credential) -> bool:
 
 def _called(credential: Credential) -> str:
     if _is_telling(credential) or not credential.form:
-        return credential.name or "others"
+        return in_quotes(credential.name, 60) if credential.name else "others"
     return credential.form
 
 

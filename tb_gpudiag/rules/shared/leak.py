@@ -43,7 +43,7 @@ from tb_gpudiag.rules.shared.leak_state import (
 )
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.out_of_memory import is_large
-from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
 
 _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
@@ -156,7 +156,8 @@ def _what_survives(memory: DeviceMemory) -> str:
     found = memory.survivors
     if found is None or found.bytes < LEAST_BYTES_PER_STEP:
         return ""
-    where = str(found.frame or found.operator or "one site")
+    site = found.frame or found.operator
+    where = in_quotes(str(site)) if site else "one site"
     return (
         f"; {where} holds {size(found.bytes)} of {memory.name} in {count(found.count, 'allocation')} made "
         "throughout the recording, none of which was freed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.format import in_quotes
 
 # Of a name that the file states.
 _LONGEST_NAME = 60
@@ -24,4 +24,4 @@ def no_gpu_sentence(use: GpuUse) -> str:
 
 def gpu_name(use: GpuUse) -> str:
     """The GPU that the trace lists, as part of a sentence."""
-    return f"the machine's GPU ({one_line(use.listed[0], _LONGEST_NAME)})" if use.listed else "a GPU"
+    return f"the machine's GPU ({in_quotes(use.listed[0], _LONGEST_NAME)})" if use.listed else "a GPU"

@@ -127,7 +127,7 @@ class RecordReader:
         only: dict[str, Any] = {"experiment_id": "", "plugin_name": self._plugin}
         listed = self._provider.list_tensors(ctx, **only, run_tag_filter=self._filter(None))
         last = {
-            run: (series[self._tag].max_step, series[self._tag].max_wall_time)
+            run: (series[self._tag].max_step, _sortable(series[self._tag].max_wall_time))
             for run, series in listed.items()
             if self._tag in series
         }
@@ -168,6 +168,11 @@ class RecordReader:
             at_first = not self._found and began_s - started_s < AT_FIRST_S
             every_s = min(READ_EVERY_S, READ_EVERY_AT_FIRST_S) if at_first else READ_EVERY_S
             self._closed.wait(max(every_s, took_s / SHARE_OF_TIME))
+
+
+def _sortable(wall_s: float) -> float:
+    """Return the time; 0 for one that is in no order with others, and differs from itself."""
+    return wall_s if wall_s == wall_s else 0.0
 
 
 def _left_out(what: str) -> GpudiagError:

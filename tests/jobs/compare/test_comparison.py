@@ -112,7 +112,7 @@ def test_too_few_steps_do_not_tell(steps: int, tells: bool) -> None:
 @pytest.mark.parametrize(
     ("base", "candidate", "why"),
     [
-        ({}, {"device_name": "NVIDIA H100"}, "different GPUs (NVIDIA A100-SXM4-80GB and NVIDIA H100)"),
+        ({}, {"device_name": "NVIDIA H100"}, "different GPUs (“NVIDIA A100-SXM4-80GB” and “NVIDIA H100”)"),
         ({"simulated": True}, {}, "the base is simulated and the candidate was recorded"),
         ({}, {"device_name": "", "devices": 0}, "the base uses a GPU and the candidate does not"),
         ({"world_size": 8}, {"world_size": 2}, "the base has 8 ranks and the candidate 2"),
@@ -154,7 +154,7 @@ def test_another_batch_size_cannot_be_compared() -> None:
         trace(around(600), "a", kernels=kernels(one)), trace(around(1000), "b", kernels=kernels(other))
     )
     assert found.verdict == pb.Comparison.CANNOT_TELL
-    assert "the inputs are 2 times as large (conv: [[32,3,224,224],[64,3,7,7]] and [[64,3" in found.sentence
+    assert "the inputs are 2 times as large (“conv”: [[32,3,224,224],[64,3,7,7]] and [[64,3" in found.sentence
 
 
 def test_other_shapes_cannot_be_compared() -> None:

@@ -122,7 +122,7 @@ def test_recordings_without_steps_are_noted() -> None:
 
 def test_another_gpu_is_noted() -> None:
     made = [recording(number, device_name="A" if number < 2 else "B") for number in range(4)]
-    assert histories(made)[0].notes == ["The GPU changed from A to B."]
+    assert histories(made)[0].notes == ["The GPU changed from “A” to “B”."]
 
 
 def test_snapshots_have_no_history() -> None:

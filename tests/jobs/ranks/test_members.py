@@ -56,7 +56,7 @@ def test_a_copy_of_a_file_counts_once() -> None:
     digests = job(2)
     found = find_sets([*digests, other_time(digests[1], 0, path="copy.json")])
     assert found.sets[0].ranks == [0, 1]
-    assert found.notes == ["copy.json is the same recording as another file: it counts once"]
+    assert found.notes == ["“copy.json” is the same recording as another file: it counts once"]
 
 
 def test_of_two_recordings_of_one_rank_at_one_time_none_is_used() -> None:
@@ -100,7 +100,7 @@ def test_a_trace_without_a_rank_is_said() -> None:
 
 def test_groups_that_ranks_disagree_on_are_said() -> None:
     digests = job(3, about=lambda rank: {"groups": {"0": [0, 1] if rank == 2 else [0, 1, 2]}})
-    assert find_sets(digests).sets[0].notes == ("Ranks 0 and 2 disagree on process group 0: 3 and 2 ranks",)
+    assert find_sets(digests).sets[0].notes == ("Ranks 0 and 2 disagree on process group “0”: 3 and 2 ranks",)
 
 
 def test_one_rank_alone_is_no_set() -> None:

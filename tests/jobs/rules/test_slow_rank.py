@@ -53,7 +53,7 @@ def test_two_slow_ranks_of_one_host_are_named_with_it() -> None:
         cause="input",
         host=lambda r: f"node{r // 2}",
     )
-    assert plain(found(digests).title).startswith("Ranks 4 and 5 (host node2) take 2 ms longer")
+    assert plain(found(digests).title).startswith("Ranks 4 and 5 (host “node2”) take 2 ms longer")
 
 
 def test_a_rank_that_is_slow_once_is_found_with_that_step() -> None:

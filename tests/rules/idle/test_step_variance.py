@@ -226,4 +226,4 @@ def test_a_decorator_of_torch_is_not_what_slow_steps_ran(tmp_path: Path) -> None
     trace.thread(tid=trace.recording.pid).frame("train.py(18): evaluate", at=515, us=380)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert figures(found)["Only in slow steps"][0] == "evaluate (train.py, defined at line 18)"
-    assert "ran evaluate" in found.summary
+    assert "ran “evaluate" in found.summary

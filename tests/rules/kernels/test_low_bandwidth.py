@@ -110,4 +110,4 @@ def test_cannot_tell_without_a_gpu_shapes_or_peaks(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(healthy(), tmp_path / "shapes")))
     answer = RULE.check(facts_of(_adding(400, device=""), tmp_path / "peaks"))
     assert isinstance(answer, CannotTell)
-    assert f"aten::add moves {bandwidth(3 * 4096 * 8192 * 4 / 400_000)}" in answer.reason
+    assert f"“aten::add” moves {bandwidth(3 * 4096 * 8192 * 4 / 400_000)}" in answer.reason

@@ -61,7 +61,7 @@ def test_fires_on_gradients_filled_with_zeros(tmp_path: Path) -> None:
     # Idle from 120 to 136 µs before the second kernel, and for 18 of 20 µs before each of 18 more.
     cost_ns = 16_000 + 18 * 18_000
     assert one.cost_ns == cost_ns
-    assert "20 small kernels from Optimizer.zero_grad#SGD.zero_grad" in one.title
+    assert "20 small kernels from “Optimizer.zero_grad#SGD.zero_grad”" in one.title
     evidence = figures(one)
     assert evidence["Idle before these launches"] == (
         duration(cost_ns),
@@ -92,7 +92,7 @@ def test_gradients_added_to_zeros_need_no_kernel(tmp_path: Path) -> None:
     for i in range(20):
         main.op("torch::autograd::AccumulateGrad", at=99.5 + 20 * i, us=19)
     (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
-    assert "20 small kernels from torch::autograd::AccumulateGrad" in one.title
+    assert "20 small kernels from “torch::autograd::AccumulateGrad”" in one.title
     assert "set_to_none=True" in one.fix.code
 
 
@@ -207,7 +207,7 @@ def _apple(*, parameters: int = 10, us: float = 200, grouped: bool = False) -> T
 def test_an_optimizer_on_a_gpu_that_was_not_recorded_is_a_hint(tmp_path: Path) -> None:
     facts = facts_of(_apple(), tmp_path)
     found = finding(RULE.check(facts))
-    assert found.title.startswith("Optimizer.step#Adam.step takes 20.0% of the main thread's time")
+    assert found.title.startswith("“Optimizer.step#Adam.step” takes 20.0% of the main thread's time")
     assert figures(found)["Operators"][0] == number(50, "operator")
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
     assert "fused=True" in found.fix.code

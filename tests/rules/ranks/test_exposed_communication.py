@@ -179,7 +179,7 @@ def test_equal_messages_of_equal_length_are_transfer(tmp_path: Path) -> None:
 
 def test_names_the_annotation_around_the_launch(tmp_path: Path) -> None:
     found = _exchanged("nccl:all_to_all", tmp_path, annotation="## sparse_data_dist ##")
-    assert "launched in ## sparse_data_dist ##" in found.summary
+    assert "launched in “## sparse_data_dist ##”" in found.summary
     assert (found.places[0].operator, found.places[0].time_ns) == ("## sparse_data_dist ##", 200_000)
 
 

@@ -153,7 +153,7 @@ def test_a_model_that_was_left_on_the_cpu_of_a_machine_with_a_gpu(tmp_path: Path
     facts = facts_of(trace, tmp_path)
     verdict = find_verdict(facts)
     assert verdict.limiter == "compute"
-    assert "ran on the CPU: nothing was moved to the machine's GPU (NVIDIA A100)" in verdict.sentence
+    assert "ran on the CPU: nothing was moved to the machine's GPU (“NVIDIA A100”)" in verdict.sentence
     first = run_rules(facts, RULES).findings[0]
     assert (first.rule.id, first.severity) == ("GD905", Severity.WARNING)
     assert ".to(device)" in first.finding.fix.code
@@ -164,7 +164,7 @@ def test_a_listed_gpu_may_have_worked_where_memory_was_not_recorded(tmp_path: Pa
     a_step(trace.thread())
     facts = facts_of(trace, tmp_path)
     assert find_verdict(facts).limiter == "unknown"
-    assert "lists the machine's GPU (NVIDIA A100)" in finding(RULE.check(facts)).title
+    assert "lists the machine's GPU (“NVIDIA A100”)" in finding(RULE.check(facts)).title
 
 
 def test_apples_gpu_is_recorded_in_another_way(tmp_path: Path) -> None:

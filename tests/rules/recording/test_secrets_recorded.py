@@ -23,7 +23,7 @@ def test_it_fires_and_names_what_it_found(tmp_path: Path) -> None:
     trace = _with_environment(healthy(), HF_TOKEN=TOKEN, WANDB_API_KEY="0a" * 20, HOME="/root")
     facts = facts_of(trace, tmp_path)
     found = finding(RULE.check(facts))
-    assert found.title == "The trace contains credentials: HF_TOKEN, WANDB_API_KEY"
+    assert found.title == "The trace contains credentials: “HF_TOKEN”, “WANDB_API_KEY”"
     assert [(e.label, e.text) for e in found.evidence] == [
         ("HF_TOKEN (Hugging Face token)", "1 place"),
         ("WANDB_API_KEY", "1 place"),
@@ -44,7 +44,7 @@ def test_the_title_names_what_is_in_the_name_of_an_event(tmp_path: Path) -> None
     for at in (150, 350):
         trace.thread().annotation(f"login {TOKEN}", at=at, us=100)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert found.title == "The trace contains credentials: WANDB_API_KEY, Hugging Face token"
+    assert found.title == "The trace contains credentials: “WANDB_API_KEY”, Hugging Face token"
 
 
 def test_no_value_is_in_the_report(tmp_path: Path) -> None:
