@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tb_gpudiag.cli.limited import limited
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.trace.credentials.scrubbed_copy import scrub
-from tb_gpudiag.wording.credentials import credential_words
+from tb_gpudiag.wording.credential_words import credential_words
 from tb_gpudiag.wording.format import count, one_line
 
 NO_PROMISE = (

@@ -81,7 +81,7 @@ def do(request: dict[str, Any]) -> str:
 def _put(system: Any, path: str, request: dict[str, Any]) -> str:
     """Copy a local file, without the credentials in it, which the text of the answer counts."""
     from tb_gpudiag.trace.credentials.scrubbed_copy import scrub_if_needed
-    from tb_gpudiag.wording.credentials import left_out
+    from tb_gpudiag.wording.credential_words import left_out
 
     local = request["path"]
     folder, name = os.path.split(local)

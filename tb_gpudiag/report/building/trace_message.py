@@ -19,7 +19,7 @@ from tb_gpudiag.rules.recording.secrets_recorded import at_least
 from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS
 from tb_gpudiag.trace.events import Counter, Trace
 from tb_gpudiag.trace.files.find import TraceFile
-from tb_gpudiag.wording.credentials import left_out
+from tb_gpudiag.wording.credential_words import left_out
 from tb_gpudiag.wording.format import one_line
 
 NOTES_LIMIT = 50
@@ -57,7 +57,11 @@ def trace_message(
 
 def _withheld(trace: Trace) -> str:
     places = sum(trace.credentials.values())
-    return left_out(places, "What is shared from here", at_least(trace)) if places else ""
+    return (
+        left_out(places, "What is shared from here", at_least(places, trace.unsearched_bytes))
+        if places
+        else ""
+    )
 
 
 def _notes(notes: list[str], steps: int) -> list[str]:

@@ -6,10 +6,9 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import CannotTell, Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
-from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
-from tb_gpudiag.wording.credentials import credential_words
+from tb_gpudiag.wording.credential_words import credential_words
 from tb_gpudiag.wording.format import in_quotes, one_line, size_bytes
 from tb_gpudiag.wording.quantity import number
 
@@ -45,7 +44,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     named = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         named += f" and {len(names) - MOST_NAMED} more"
-    places = f"{at_least(facts.trace)}{number(sum(found.values()), 'place')}"
+    total = sum(found.values())
+    places = f"{at_least(total, unsearched_bytes)}{number(total, 'place')}"
     return Finding(
         title=f"The trace contains credentials: {named}",
         summary=(
@@ -68,10 +68,9 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     )
 
 
-def at_least(trace: Trace) -> str:
+def at_least(places: int, unsearched_bytes: int) -> str:
     """Return `at least `, if the search for credentials ended before the trace did."""
-    ended = trace.unsearched_bytes or sum(trace.credentials.values()) >= MOST_COUNTED
-    return "at least " if ended else ""
+    return "at least " if unsearched_bytes or places >= MOST_COUNTED else ""
 
 
 def _is_telling(credential: Credential) -> bool:
