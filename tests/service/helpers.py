@@ -22,7 +22,7 @@ DEADLINE_S = 60.0
 T = TypeVar("T")
 
 
-def eventually(question: Callable[[], T | None], what: str = "") -> T:
+def eventually(question: Callable[[], T | None], what: str = "", within_s: float = DEADLINE_S) -> T:
     """Call the function until its result is true, and return that. Fail after the deadline.
 
     A question to a server costs milliseconds on both sides, so the pauses grow with the time that has passed.
@@ -33,7 +33,7 @@ def eventually(question: Callable[[], T | None], what: str = "") -> T:
         if answer:
             return answer
         waited_s = time.monotonic() - begin_s
-        if waited_s > DEADLINE_S:
+        if waited_s > within_s:
             pytest.fail(f"never: {what or question}")
         time.sleep(min(max(0.02, waited_s / 10), 0.1))
 

@@ -38,6 +38,8 @@ CHANGE_EVERY_S = 0.3
 SMALL_FILES = 2
 SMALL_CHANGE_EVERY_S = 0.1
 SAMPLE_EVERY_S = 0.5
+# At the end every file is written anew, and analyzed at the lowest priority beside whatever else runs.
+SETTLES_WITHIN_S = 600.0
 # Name of the bucket among the log directories.
 STORE = "store"
 LIMITS = {"GPUDIAG_TIME_LIMIT_S": "15", "GPUDIAG_CACHE_MB": "4"}
@@ -230,7 +232,7 @@ def check_reports(tensorboard: TensorBoard, places: Mapping[str, str], found: So
     """Wait until nothing is undecided, and compare with what the command says."""
     files = _files_in(places)
     there = {file.identity for file in files.values()}
-    eventually(partial(_settled, tensorboard, there), "all traces are analyzed")
+    eventually(partial(_settled, tensorboard, there), "all traces are analyzed", SETTLES_WITHIN_S)
     for trace in _everything(tensorboard):
         file = files[trace["run"], trace["worker"], trace["span"]]
         # A report that was evicted from the full cache, or damaged there, is computed again.
