@@ -41,6 +41,9 @@ MOSTLY_COMPUTING = 0.5
 # A smaller part is not worth calling a limiter: removing it would hardly be noticed.
 LEAST_SHARE = 0.10
 
+# Where nothing is known of the GPU, loading for this share of the main thread's time is worth a sentence.
+MOSTLY_LOADING = 0.5
+
 _ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
 
 _MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
@@ -172,7 +175,7 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     if facts.recorded.unread_accelerator:
         return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
     if facts.gpu_use.possible:
-        return _unseen_gpu(no_gpu_sentence(facts.gpu_use))
+        return _unseen_gpu(no_gpu_sentence(facts.gpu_use), lost)
     return _host(lost, in_overhead(lost, facts.small_operators), unseen_ns, no_gpu_sentence(facts.gpu_use))
 
 
@@ -375,9 +378,13 @@ def _memory_file(kind: FileKind, memory: DeviceMemory | None) -> Verdict:
     return Verdict("memory" if refused else "unknown", f"{start} {peak}.", 0.0)
 
 
-def _unseen_gpu(what: str) -> Verdict:
-    what = what.removesuffix(".")
-    return Verdict("unknown", f"{what}, so this report cannot say what limits the job.", 0.0)
+def _unseen_gpu(what: str, lost: Lost | None = None) -> Verdict:
+    """lost: the main thread's time. Loading takes the same whatever the GPU does."""
+    said = f"{what.removesuffix('.')}, so this report cannot say what limits the job."
+    loading = lost.share(lost.total_ns(lost.of(Cause.INPUT))) if lost is not None else 0.0
+    if loading >= MOSTLY_LOADING:
+        said += f" The main thread spent {share(loading)} of its time loading data."
+    return Verdict("unknown", said, 0.0)
 
 
 def _host(lost: Lost, overhead: Bool, unseen_ns: int, start: str) -> Verdict:

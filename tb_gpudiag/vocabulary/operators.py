@@ -73,7 +73,9 @@ DATA_MOVER = any_of(r"aten::(copy_|clone|_to_copy)")
 DEVICE_COPY = any_of(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_memory)")
 
 # Operators that make the host wait for a value from the GPU.
-DATA_DEPENDENT_SIZE = any_of(r"aten::(nonzero(_numpy)?|argwhere|masked_select|_?unique\w*|repeat_interleave)")
+DATA_DEPENDENT_SIZE = any_of(
+    r"aten::(nonzero(_numpy)?|argwhere|masked_select|_?unique\w*|repeat_interleave|_?coalesce)"
+)
 CONDITION = any_of(r"aten::is_nonzero")
 READ_VALUE = any_of(r"aten::(item|_local_scalar_dense)")
 SINGLE_VALUE = any_of(r"aten::(item|_local_scalar_dense|equal)")

@@ -56,12 +56,13 @@ def find_steps(events: Events) -> Steps:
 
 
 def _whole(steps: Steps, events: Events) -> Steps:
-    """Return the steps without a cut one at either edge of the recording."""
-    if len(steps) < 2:
-        return steps
+    """Return the steps without a cut one at either edge of the recording. A lone one is cut if nothing is
+    called in it, and something outside of it."""
     steps = steps.take(np.argsort(steps.start_ns, kind="stable"))
     called = np.sort(events.start_ns[events.among(*CALL_CATEGORIES, Category.CPU_OP)])
     calls = np.searchsorted(called, steps.end_ns) - np.searchsorted(called, steps.start_ns)
+    if len(steps) < 2:
+        return steps.take(np.flatnonzero((calls > 0) | (not len(called))))
     length_ns = steps.end_ns - steps.start_ns
     whole = np.ones(len(steps), np.bool_)
     for edge in (0, len(steps) - 1):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.stream_waits import Awaited
 from tb_gpudiag.rules.fix_code import fix_code
@@ -19,6 +21,9 @@ CODE = fix_code(__name__)
 # A filled queue is healthy. A little idle time while work is queued is normal too: streams and copies depend
 # on each other.
 LEAST_SHARE = 0.05
+
+# Where the host waits meanwhile, in one operator, for this share of the time, fewer such waits cost less.
+MOSTLY_WAITED = 0.5
 
 MOST_AWAITED = 3
 """Most kernels that are named as what the work waited for."""
@@ -39,12 +44,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.gpu.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
     awaiting = _awaiting(facts.awaited(np.unique(lost.gap[chosen])))
+    waiting = _waits_in(facts, lost.stretches(chosen))
     return Finding(
         title=f"The GPU sat idle {cost_share} of the time although kernels were queued"
         + ("" if awaiting else "; this trace cannot say why"),
         summary="The work that ended these gaps had been launched before they began, so the host was not "
-        f"late. {_seen(facts, bool(awaiting))}",
-        fix=_fix(facts, bool(awaiting)),
+        f"late. {_seen(facts, bool(awaiting))}"
+        + (f" Meanwhile the host waits for this work, mostly in {waiting}." if waiting else ""),
+        fix=_once(waiting) if waiting else _fix(facts, bool(awaiting)),
         cost_ns=cost_ns,
         sure=False,
         evidence=[
@@ -56,6 +63,31 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
+    )
+
+
+def _waits_in(facts: Facts, idle: Intervals) -> str:
+    """Name the operator in which the host waits for the GPU during most of this idle time; "" if there is
+    none."""
+    events, calls = facts.events, facts.host_time.blocking
+    spent = coverage(idle, events.start_ns[calls], events.end_ns[calls])
+    operator = facts.host.operator[calls]
+    inside = (operator != NONE) & (spent > 0)
+    if not inside.any():
+        return ""
+    names = events.name[operator[inside]]
+    by_name = np.bincount(names, weights=spent[inside])
+    most = int(by_name.argmax())
+    return events.names[most] if by_name[most] >= MOSTLY_WAITED * idle.total else ""
+
+
+def _once(operator: str) -> Fix:
+    """Each wait costs such a delay, whatever causes it."""
+    name = one_line(operator, LONGEST_NAME)
+    return Fix(
+        f"Wait in {name} less often, such as once for all steps: each time costs this delay. If it should not "
+        "take so long, look for other processes on the GPU.",
+        f"{CODE['once']}\n\n{CODE['processes']}",
     )
 
 

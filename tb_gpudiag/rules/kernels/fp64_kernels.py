@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.fix_code import fix_code
@@ -14,6 +16,11 @@ CODE = fix_code(__name__)
 # Public traces spend at most 0.6% of the window here: metrics and counters in FP64. More is a model or data
 # that became FP64 unnoticed, or is meant to be.
 LEAST_SHARE = 0.05
+
+# Where other kernels take most of the time, a value became FP64 unnoticed. As FP32 these kernels surely save
+# this much: half of their bytes, less what converts the values.
+MOSTLY = 0.5
+LEAST_SAVED = 0.3
 
 # GPUs for scientific computing have at least half of the FP32 rate for FP64, all others a 32nd or a 64th.
 SLOW = 1 / 16
@@ -29,6 +36,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         return Clear(f"FP64 kernels take {time.of_window(cost_ns)} of the step window")
     peaks = facts.peaks
     slow = peaks is not None and peaks.fp64 <= SLOW * peaks.fp32
+    unnoticed = time.total_ns(chosen) < MOSTLY * int(time.kernels.duration_ns.sum())
+    removable = time.saving(chosen, fp64_saving_ns(cost_ns, peaks))
+    if unnoticed:
+        removable = replace(removable, least=time.shorter((chosen, LEAST_SAVED)))
     return Finding(
         title=f"FP64 kernels take {time.of_window(cost_ns)} of the time",
         summary="These kernels compute with 64-bit numbers, which move twice the bytes of FP32. "
@@ -45,7 +56,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype",
         ),
         cost_ns=cost_ns,
-        removable=time.saving(chosen, fp64_saving_ns(cost_ns, peaks)),
+        removable=removable,
         evidence=[
             time.evidence("FP64 kernels", cost_ns),
             Evidence("Kernels", number(int(chosen.sum()))),
@@ -55,7 +66,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=time.places(chosen),
         ranges=time.ranges(chosen),
         claims={time.device.id: free},
-        severity=None if slow else Severity.INFO,  # GPUs with fast FP64 are bought for it
+        severity=None if slow or unnoticed else Severity.INFO,  # GPUs with fast FP64 are bought for it
     )
 
 

@@ -268,3 +268,14 @@ def test_the_turnaround_is_that_of_launches_to_an_idle_gpu(
         after = latency_us[number % len(latency_us)]
         main.launch("gemm", at=at, us=5, runs_at=at + 5 + after, runs_us=3)
     assert facts_of(trace).work.turnaround_ns == turnaround_us * 1_000
+
+
+def test_a_lone_step_that_the_end_of_the_recording_cut_is_none() -> None:
+    """The one before it began ahead of the recording, so it is not marked."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(5):
+        main.op("aten::mm", at=i * 100, us=90)
+        main.launch("gemm", at=i * 100 + 10, us=5, runs_at=i * 100 + 20, runs_us=80)
+    main.step(1, at=505, us=14)
+    assert not len(facts_of(trace).recorded_steps)

@@ -146,3 +146,20 @@ def test_synchronization_events_without_a_known_wait_are_said_and_not_advised(tm
     found = finding(RULE.check(facts_of(_waiting(other_gpu=False, record=False), tmp_path)))
     assert "none of this work waited" in found.summary
     assert "enable_cuda_sync_events" not in found.fix.code
+
+
+def test_waits_in_one_operator_are_named_and_made_less_often(tmp_path: Path) -> None:
+    """Each product coalesces its matrix and waits for kernels that start late."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=3000)
+    for i in range(3):
+        at = i * 1000.0
+        main.op("aten::_coalesce", at=at, us=900)
+        main.launch("thrust", at=at + 10, us=5, runs_at=at + 800, runs_us=5)
+        main.sync(at=at + 20, us=790)
+        main.launch("gemm", at=at + 910, us=5, runs_at=at + 920, runs_us=70)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "aten::_coalesce" in found.summary
+    assert "aten::_coalesce" in found.fix.text
+    assert "aten::" not in finding(RULE.check(facts_of(_queued(100), tmp_path / "alone"))).fix.text

@@ -68,3 +68,17 @@ def test_little_fp64_and_other_kernels_are_clear(tmp_path: Path) -> None:
 
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
+
+
+def test_fp64_beside_longer_other_kernels_came_in_unnoticed(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.recording.devices = [A100]
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.launch(ADD, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=200)
+    main.launch("gemm", at=STEP_AT + 15, us=5, runs_at=STEP_AT + 220, runs_us=700)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
+    assert found.removable is not None
+    assert found.removable.least is not None  # something is saved for sure
