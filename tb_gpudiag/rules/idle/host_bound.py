@@ -282,6 +282,7 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
         ),
         evidence=[evidence for evidence in general.evidence if evidence.label not in _NAMED],
         sure=worth_recording,
+        leads=worth_recording,
         removable=None,
         records_again=True,
         severity=Severity.WARNING if worth_recording else Severity.INFO,

@@ -85,8 +85,8 @@ def _once(operator: str) -> Fix:
     """Each wait costs such a delay, whatever causes it."""
     name = one_line(operator, LONGEST_NAME)
     return Fix(
-        f"Wait in {name} less often, such as once for all steps: each time costs this delay. If it should not "
-        "take so long, look for other processes on the GPU.",
+        f"Wait in {name} less often, such as once for all steps: each time costs this delay. If it should "
+        "not take so long, look for other processes on the GPU.",
         f"{CODE['once']}\n\n{CODE['processes']}",
     )
 
