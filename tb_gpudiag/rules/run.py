@@ -12,6 +12,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import (
+    LEAST_ERROR_NS,
     AnyRule,
     CannotTell,
     Claimed,
@@ -113,10 +114,12 @@ def _findings(answer: RuleAnswer) -> list[Finding]:
 
 def _severity(rule: Rule, finding: Finding, facts: Facts) -> Severity:
     """The rule's own, unless the host's time may cost nothing: a GPU may have worked that the trace does not
-    show, or the recording itself slows the host."""
+    show, the recording itself slows the host, or it is of a step or two of a toy on the CPU."""
     severity = rule.severity_of(finding, facts.window.duration_ns)
     if facts.gpu_use.possible and rule.family in ABOUT_TIME:
         return min(severity, Severity.WARNING)
+    if facts.on_cpu and rule.family in ABOUT_TIME and facts.window.duration_ns < LEAST_ERROR_NS:
+        return min(severity, Severity.INFO)
     return min(severity, Severity.INFO) if _slowed(rule, facts) else severity
 
 

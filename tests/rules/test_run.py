@@ -231,3 +231,17 @@ def test_devices_do_not_claim_each_others_time(facts: Facts) -> None:
         [_rule(1, _finding(100, _claims((0, 100)))), _rule(2, _finding(100, _claims((0, 100), device=1)))],
     )
     assert [f.finding.cost_ns for f in outcome.findings] == [100, 100]
+
+
+@pytest.mark.parametrize(("step_us", "severity"), [(900, Severity.INFO), (6_000, Severity.WARNING)])
+def test_a_step_or_two_of_a_toy_on_the_cpu_get_hints(
+    step_us: float, severity: Severity, tmp_path: Path
+) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(2):
+        main.step(i, at=i * step_us, us=step_us)
+        main.op("aten::mm", at=i * step_us, us=0.4 * step_us)
+        main.frame("train.py(12): train", at=i * step_us, us=step_us)
+    found = run_rules(facts_of(trace, tmp_path), RULES).findings
+    assert [f.severity for f in found if f.rule.id == "GD102"] == [severity]

@@ -332,3 +332,13 @@ def test_the_tracers_own_time_is_no_saving(tmp_path: Path) -> None:
     found = finding(RULE.check(facts))
     assert found.cost_ns == pytest.approx(200_000, abs=10_000)
     assert saving(found, facts).high_ns <= 400_000  # Python's 700 µs but for the buffers
+
+
+def test_host_work_that_was_not_recorded_comes_first_where_it_is_much(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(4):
+        main.launch("gemm", at=i * 2_000, us=5, runs_at=i * 2_000 + 10, runs_us=500)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.records_again
+    assert found.leads
