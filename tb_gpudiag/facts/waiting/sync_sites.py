@@ -145,3 +145,16 @@ def calls_in(host: Host, stretches: Intervals) -> Int64:
     begins = events.start_ns[calls]
     found: Int64 = calls[coverage(stretches, begins, begins + 1) > 0]
     return found
+
+
+def waits_in(host: Host, blocking: Int64, idle: Intervals, least: float) -> str:
+    """Name the operator in which the host waits for the GPU for at least this share of the idle time; "" if
+    there is none."""
+    events, operator = host.events, host.operator[blocking]
+    spent = coverage(idle, events.start_ns[blocking], events.end_ns[blocking])
+    inside = (operator != NONE) & (spent > 0)
+    if not inside.any():
+        return ""
+    by_name = np.bincount(events.name[operator[inside]], weights=spent[inside])
+    most = int(by_name.argmax())
+    return events.names[most] if by_name[most] >= least * idle.total else ""

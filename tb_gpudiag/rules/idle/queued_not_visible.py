@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.stream_waits import Awaited
+from tb_gpudiag.facts.waiting.sync_sites import waits_in
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
@@ -44,7 +43,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.gpu.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
     awaiting = _awaiting(facts.awaited(np.unique(lost.gap[chosen])))
-    waiting = _waits_in(facts, lost.stretches(chosen))
+    idle = lost.stretches(chosen)
+    waiting = waits_in(facts.host, facts.host_time.blocking, idle, MOSTLY_WAITED)
     return Finding(
         title=f"The GPU sat idle {cost_share} of the time although kernels were queued"
         + ("" if awaiting else "; this trace cannot say why"),
@@ -64,21 +64,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
     )
-
-
-def _waits_in(facts: Facts, idle: Intervals) -> str:
-    """Name the operator in which the host waits for the GPU during most of this idle time; "" if there is
-    none."""
-    events, calls = facts.events, facts.host_time.blocking
-    spent = coverage(idle, events.start_ns[calls], events.end_ns[calls])
-    operator = facts.host.operator[calls]
-    inside = (operator != NONE) & (spent > 0)
-    if not inside.any():
-        return ""
-    names = events.name[operator[inside]]
-    by_name = np.bincount(names, weights=spent[inside])
-    most = int(by_name.argmax())
-    return events.names[most] if by_name[most] >= MOSTLY_WAITED * idle.total else ""
 
 
 def _once(operator: str) -> Fix:
