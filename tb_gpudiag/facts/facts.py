@@ -202,8 +202,9 @@ class Facts:
         window, steps = self._whole
         if not self.gpu_times:
             return all_of(window, steps, self.borders_ns)
-        busy_until = int(self.work.end_ns.max(initial=window.start_ns))
-        return steady_part(window, steps, self.borders_ns, busy_until, self.gpu_times[0].ledger)
+        work = self.work
+        worked = Window(int(work.start_ns.min()), int(work.end_ns.max()))
+        return steady_part(window, steps, self.borders_ns, worked, self.gpu_times[0].ledger)
 
     @cached_property
     def borders_ns(self) -> Int64:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import inspect
-import json
 import logging
 import os
 import pickle
@@ -24,6 +23,7 @@ from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.training import diagnosis_queue
 from tb_gpudiag.training.helper import NICE, Helper, HelperAnswer
 from tests.report.reports import slow_loader
+from tests.rules.stage import healthy
 from tests.service.helpers import children, eventually, is_alive
 from tests.training.stage import DEADLINE_S, Diagnosed, FakeProfiler, content_of, handler
 
@@ -278,13 +278,13 @@ def test_a_recording_that_others_delete_is_no_failure(
 @pytest.mark.usefixtures("diagnosed_in_process")
 def test_recordings_with_findings_stay_longest(tmp_path: Path, profiler: FakeProfiler) -> None:
     got = Diagnosed()
-    empty = FakeProfiler(json.dumps({"schemaVersion": 1, "traceEvents": []}).encode())
+    nothing_wrong = FakeProfiler(healthy().bytes())
     with handler(tmp_path / "log", on_diagnosis=got, keep=2) as made:
         made(profiler)
         got.expect(1)
         for _ in range(3):
             before = len(got.reports) + made.skipped
-            made(empty)
+            made(nothing_wrong)
             eventually(lambda before=before: len(got.reports) + made.skipped > before)  # type: ignore[misc]
         kept = sorted((tmp_path / "log").iterdir())
     assert len(kept) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -14,12 +15,15 @@ from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, marks
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 
+# Captured in one call and then replayed is usual. Captured anew in a third call, after replays, is not.
+_AGAIN: Final = 3
+
 
 @dataclass(frozen=True)
 class Captures:
     """When the host captured, and which calls it captured (event indices).
 
-    recur: captures go on in later steps, so they are no set-up.
+    recur: captures go on in later steps, or between replays, so they are no set-up.
     """
 
     times: Intervals = EMPTY
@@ -45,11 +49,23 @@ def find_captures(events: Events, steps: Steps) -> Captures:
         own = union(*_between(events, begins, ends, thread))
         on_thread = marked[events.thread[marked] == thread]
         own = merged(own, union(events.start_ns[on_thread], events.end_ns[on_thread]))
+        own = merged(own, _compiled_calls(events, thread, own))
         times.append(own)
         some = launches[events.thread[launches] == thread]
         captured.append(some[coverage(own, events.start_ns[some], events.start_ns[some] + 1) > 0])
     all_times = merged(*times)
-    return Captures(all_times, np.concatenate(captured), _recur(all_times, steps))
+    replays = calls[match_some(events, api_calls.GRAPH_LAUNCH, calls)]
+    recur = _recur(all_times, steps) if len(steps) else _between_replays(all_times, events.start_ns[replays])
+    return Captures(all_times, np.concatenate(captured), recur)
+
+
+def _compiled_calls(events: Events, thread: int, captures: Intervals) -> Intervals:
+    """Calls of compiled code in which something is captured: all of such a call prepares the graph."""
+    inside = (events.thread == thread) & match(events, marks.COMPILED_CODE)
+    inside &= np.isin(events.category, (Category.CPU_OP, Category.USER_ANNOTATION))
+    called = union(events.start_ns[inside], events.end_ns[inside])
+    captures_something = coverage(captures, called.start, called.end) > 0
+    return Intervals(called.start[captures_something], called.end[captures_something])
 
 
 def _between(events: Events, begins: Int64, ends: Int64, thread: int) -> tuple[Int64, Int64]:
@@ -68,3 +84,10 @@ def _recur(times: Intervals, steps: Steps) -> bool:
     """Whether most of several steps capture."""
     capturing: Bool = coverage(times, steps.start_ns, steps.end_ns) > 0
     return len(steps) > 1 and 2 * int(capturing.sum()) > len(steps)
+
+
+def _between_replays(times: Intervals, replays_ns: Int64) -> bool:
+    """Whether graphs are captured again and again while the job replays them: servers capture all of theirs
+    before they serve."""
+    after = np.searchsorted(np.sort(replays_ns), times.end)
+    return len(np.unique(after)) >= _AGAIN

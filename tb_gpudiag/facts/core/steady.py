@@ -80,11 +80,11 @@ def all_of(recorded: Window, steps: Steps, borders_ns: Int64) -> Steady:
     return Steady(recorded, window, steps, borders_ns, earlier_ns=window.start_ns - int(steps.start_ns[0]))
 
 
-def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, busy_until: int, ledger: Ledger) -> Steady:
+def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, worked: Window, ledger: Ledger) -> Steady:
     """Find the steady part of one device's recording.
 
     recorded: all marked steps, or the whole recording. steps, borders_ns: of all of them, marked or inferred.
-    busy_until: when the GPU's last work ended. ledger: the device's idle time.
+    worked: from the start of the GPU's first work to the end of its last. ledger: the device's idle time.
     """
     whole = all_of(recorded, steps, borders_ns)
     if len(steps):
@@ -94,9 +94,9 @@ def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, busy_until: i
     else:
         inside, first = slice(0), 0
         # The profiler synchronizes as it stops.
-        if recorded.start_ns < busy_until < recorded.end_ns:
-            whole = replace(whole, window=Window(recorded.start_ns, busy_until))
-        window = _steady_stretch(whole.window, recorded, ledger)
+        if recorded.start_ns < worked.end_ns < recorded.end_ns:
+            whole = replace(whole, window=Window(recorded.start_ns, worked.end_ns))
+        window = _steady_stretch(whole.window, recorded, worked.start_ns, ledger)
     if not window.duration_ns:
         least_ns = max(1, MOST * whole.window.duration_ns)
         most = (cause for cause in NOT_STEADY if _idle(ledger, whole.window, cause) >= least_ns)
@@ -131,9 +131,10 @@ def _steady_steps(borders_ns: Int64, ledger: Ledger) -> tuple[int, int]:
     return int(first), int(after)
 
 
-def _steady_stretch(whole: Window, recorded: Window, ledger: Ledger) -> Window:
+def _steady_stretch(whole: Window, recorded: Window, first_work_ns: int, ledger: Ledger) -> Window:
     """Return the longest stretch of a recording without steps between long first-run or unrecorded idle time;
-    an empty one if it is too short to speak for the recording."""
+    an empty one if it is too short to speak for the recording: for what begins with the GPU's first recorded
+    work, if earlier work ran until then."""
     length = np.where(_not_steady(ledger), ledger.inside(whole), 0)
     if length.sum() < SPOILED_SHARE * recorded.duration_ns:
         return whole
@@ -143,7 +144,8 @@ def _steady_stretch(whole: Window, recorded: Window, ledger: Ledger) -> Window:
         return Window(whole.start_ns, whole.start_ns)
     at = int(np.argmax(rest.end - rest.start))
     found = Window(int(rest.start[at]), int(rest.end[at]))
-    speaks = found.duration_ns >= MOST * recorded.duration_ns
+    before = (ledger.cause == Cause.UNRECORDED) & (ledger.end_ns <= first_work_ns)
+    speaks = found.duration_ns >= MOST * (recorded.duration_ns - int(ledger.inside(whole)[before].sum()))
     return found if speaks else Window(whole.start_ns, whole.start_ns)
 
 

@@ -15,6 +15,11 @@ from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
 # One short message may be an accident of the recording; of fewer, none is known to be short.
 LEAST_EQUAL: Final = 3
 
+# Where sizes are unknown, a collective of this many times the median of its kind is not just a larger one: a
+# rank that sleeps makes others wait a second in collectives that usually take 3 ms.
+FAR_LONGER: Final = 20
+FEWEST_OF_KIND: Final = 6
+
 
 def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -> int:
     """Return by how much collectives took longer than the shortest with the same kind, group and size, as far
@@ -41,3 +46,17 @@ def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -
     longer = np.where(known, length - shortest[of], 0)
     own = coverage(exposed, calls.start_ns, calls.end_ns)
     return min(exposed.total, int(np.minimum(own, longer).sum()))
+
+
+def far_longer_ns(calls: CollectiveCalls, exposed: Intervals) -> int:
+    """Return the exposed time of collectives of unknown size that took far longer than usual for their kind
+    and group."""
+    keys = [(kind, said.group) for kind, said in zip(calls.kind, calls.message, strict=True)]
+    length, own = calls.end_ns - calls.start_ns, coverage(exposed, calls.start_ns, calls.end_ns)
+    found = 0
+    for key in dict.fromkeys(keys):
+        of_kind = np.array([one == key for one in keys], np.bool_) & (calls.bytes <= 0)
+        if np.count_nonzero(of_kind) >= FEWEST_OF_KIND:
+            long = of_kind & (length >= FAR_LONGER * np.median(length[of_kind]))
+            found += int(own[long].sum())
+    return min(exposed.total, found)

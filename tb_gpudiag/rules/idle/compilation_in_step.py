@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, merged, union
+from tb_gpudiag.facts.core.intervals import Intervals, coverage, merged, union
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.compilation import (
@@ -79,18 +79,54 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(lost.sentence("compiling or loading GPU code", cost_ns))
+    found = []
+    captured = chosen & _captured_again(facts, lost)
+    if lost.share(lost.total_ns(captured)) >= LEAST_SHARE:
+        found.append(_captured(facts, lost, captured))
+        chosen &= ~captured
+        if lost.share(lost.total_ns(chosen)) < LEAST_SHARE:
+            return found
     work = compile_work(facts.host, np.where(chosen, lost.event, NONE))
     loading = chosen & (work.kind == CompileKind.LOADING)
     compiling = chosen & ~loading
     much_compiling, much_loading = (
         lost.share(lost.total_ns(part)) >= LEAST_SHARE for part in (compiling, loading)
     )
-    found = []
     if much_compiling or not much_loading:
         found.append(_compiled(facts, lost, compiling if much_loading else chosen, work))
     if much_loading:
         found.append(_loaded(facts, lost, loading if much_compiling else chosen))
     return found
+
+
+def _captured_again(facts: Facts, lost: Lost) -> Bool:
+    """Mask of the time in which graphs are captured that were captured before, shape (s,)."""
+    found: Bool = coverage(facts.captures.times, lost.start_ns, lost.end_ns) > 0
+    return found & facts.captures.recur
+
+
+def _captured(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
+    cost_ns, times = lost.total_ns(chosen), facts.captures.times
+    return Finding(
+        title=lost.sentence("Capturing CUDA graphs again", cost_ns),
+        summary="A captured graph is meant to be replayed. Here graphs are captured again while the GPU "
+        "waits: a shape or an address changes, or a replay waits for a backward pass that never comes.",
+        fix=Fix(
+            "Run inference under torch.inference_mode(), and keep shapes the same: then graphs are replayed.",
+            CODE["captured_again"],
+            _URL,
+        ),
+        cost_ns=cost_ns,
+        evidence=[
+            Evidence.of_window("Capturing", cost_ns, lost.window_ns),
+            Evidence("Captures", number(len(times.start))),
+            Evidence("Longest", duration(int((times.end - times.start).max(initial=0)))),
+        ],
+        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
+        ranges=lost.ranges(chosen),
+        claims=lost.claims(chosen),
+        removable=removing(merged(times, lost.stretches(chosen))),
+    )
 
 
 def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Finding:

@@ -19,7 +19,7 @@ from tb_gpudiag.facts.kernels.collectives import (
     exposed_communication,
     on_device,
 )
-from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns
+from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns, far_longer_ns
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Place, Removable, Rule, RuleAnswer
@@ -152,10 +152,11 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     own_ns[chosen] = coverage(exposed, kernels.start_ns[chosen], kernels.end_ns[chosen])
     launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
     marked = launched.by_annotation(own_ns[chosen])
-    waiting_ns = exposed_waiting_ns(facts.host, on_device(facts.host, kernels), exposed)
+    calls = on_device(facts.host, kernels)
+    waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
     if _waiting_for_host_ns(device) >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
         fix = LATE_HOSTS
-    elif waiting_ns >= WAITING_SHARE * cost_ns:
+    elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns:
         fix = LATE_RANK
     else:
         fix = _fix(launched, own_ns[chosen], facts.job)
@@ -172,7 +173,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Exposed share", share_of(cost_ns, ran_ns, "of the communication time")),
             Evidence.of_window("Communication", ran_ns, time.window_ns),
             Evidence("Communication kernels", number(int(chosen.sum()))),
-            *_waiting(waiting_ns, cost_ns),
+            *_part("Longer than the shortest equal message", waiting_ns, cost_ns),
+            *_part("In collectives far longer than usual", long_ns, cost_ns),
             *(
                 Evidence(
                     one_line(collective(kind.name).word, 60),
@@ -193,16 +195,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _waiting(waiting_ns: int, cost_ns: int) -> list[Evidence]:
-    if not waiting_ns:
-        return []
-    return [
-        Evidence(
-            "Longer than the shortest equal message",
-            duration(waiting_ns),
-            (share_of(waiting_ns, cost_ns, "of the exposed time"),),
-        )
-    ]
+def _part(label: str, ns: int, cost_ns: int) -> list[Evidence]:
+    """A part of the exposed time that is probably waiting."""
+    return [Evidence(label, duration(ns), (share_of(ns, cost_ns, "of the exposed time"),))] if ns else []
 
 
 def _waiting_for_host_ns(device: DeviceFacts) -> int:

@@ -36,6 +36,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return Clear("the recording is of the capture of a graph, in which nothing runs")
     if facts.recorded.unread_accelerator:
         return _unread(facts.recorded.unread_accelerator)
+    if not facts.recording.duration_ns:
+        return _EMPTY
     use = facts.gpu_use
     if use.possible:
         return _unseen(use)
@@ -50,6 +52,19 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         fix=record_again("If the job uses a GPU, record with ProfilerActivity.CUDA."),
         evidence=list(_signs(use)),
     )
+
+
+_EMPTY = Finding(
+    title="Nothing was recorded",
+    summary="The trace has neither operators nor calls nor GPU activity: the profiler was not active while "
+    "the job ran, or the job ran outside of it.",
+    fix=record_again(
+        "Run the steps inside the profiler's block, and call prof.step() often enough that the schedule "
+        "reaches its active steps."
+    ),
+    severity=Severity.WARNING,
+    leads=True,
+)
 
 
 def _unseen(use: GpuUse) -> Finding:

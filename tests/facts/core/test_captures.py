@@ -112,3 +112,45 @@ def test_a_capture_without_any_kernel_is_no_gpu_that_was_not_recorded() -> None:
     facts = facts_of(trace)
     assert "capture" in find_verdict(facts).sentence
     assert "GD905" not in [f.rule.id for f in run_rules(facts, RULES).findings]
+
+
+def compiled_call(main: HostThread, at: float, *, captures: bool) -> None:
+    """A compiled call of 10,000 µs that captures, or of 100 µs, and then replays."""
+    main.op("CompiledFunction", at=at, us=10_000 if captures else 100)
+    if captures:
+        main.call("cudaStreamBeginCapture", at=at + 8_000, us=5)
+        main.call("cudaStreamEndCapture", at=at + 9_000, us=5)
+    ends = at + (9_900 if captures else 50)
+    main.launch("gemm", at=ends, us=5, runs_at=ends + 8, runs_us=200, call="cudaGraphLaunch")
+
+
+@pytest.mark.parametrize("captures", [[True, False, True, False, True], [True, False, False, False, False]])
+def test_captures_between_replays_are_captures_again(captures: list[bool]) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("train.py(12): train", at=0, us=60_000)
+    main.launch("first", at=0, us=5, runs_at=10, runs_us=20)
+    for i, captured in enumerate(captures):
+        compiled_call(main, 100 + i * 11_000, captures=captured)
+    facts = facts_of(trace)
+    assert facts.captures.recur is (sum(captures) > 1)
+    # All of the compiled call prepares the graph.
+    assert facts.captures.times.total == sum(captures) * 10_000_000
+    findings = [f for f in run_rules(facts, RULES).findings if f.rule.id == "GD104"]
+    assert (
+        any(f.finding.title.startswith("Capturing CUDA graphs again") for f in findings)
+        is facts.captures.recur
+    )
+
+
+def test_a_server_that_captures_all_its_graphs_first_does_not_capture_again() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(5):
+        main.call("cudaStreamBeginCapture", at=i * 1_000, us=5).call(
+            "cudaStreamEndCapture", at=i * 1_000 + 900, us=5
+        )
+    for i in range(5):
+        at = 6_000 + 1_000 * i
+        main.launch("gemm", at=at, us=5, runs_at=at + 8, runs_us=900, call="cudaGraphLaunch")
+    assert not facts_of(trace).captures.recur

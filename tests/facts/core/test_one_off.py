@@ -16,6 +16,7 @@ from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
 from tests.rules.stage import finding
+from tests.wording.plain import plain
 
 MS = 1_000.0
 """In us, the builder's unit."""
@@ -217,12 +218,12 @@ def test_a_short_rest_is_not_judged() -> None:
     assert find_verdict(facts).busy_share < 0.04
 
 
-def test_a_wait_for_most_of_the_recording_may_be_earlier_work() -> None:
+def test_a_long_wait_before_the_first_gpu_work_may_be_earlier_work_and_is_left_out() -> None:
     facts = stalls(first_ms=300, later_ms=0)
     verdict = find_verdict(facts)
-    assert (verdict.limiter, facts.steady.mostly) == ("unknown", Cause.UNRECORDED)
-    assert "it may have been running work from before the recording" in verdict.sentence
-    assert 0.1 < verdict.busy_share < 0.3
+    assert (verdict.limiter, facts.steady.mostly) == ("compute", None)
+    assert "The first 300 ms of the recording are left out" in plain(verdict.sentence)
+    assert "the GPU may have been running work from before the recording" in verdict.sentence
 
 
 def test_a_lone_step_with_some_first_run_work_is_judged(tmp_path: Path) -> None:

@@ -146,16 +146,19 @@ def test_a_server_gets_fixes_of_serving(annotation: str, option: str, tmp_path: 
     assert "sequence parallelism" in found.fix.text
 
 
-def _equal(lengths_us: list[float], folder: Path, **said: Any) -> Finding:
-    """All-reduces of one size, one in each step of 1 ms, while nothing computes."""
+def _equal(lengths_us: list[float], folder: Path, idle_us: float | None = None, **said: Any) -> Finding:
+    """All-reduces of one size, one in each step, while nothing computes. Steps take 1 ms, or idle for so
+    long."""
     trace = TraceBuilder()
     main = trace.thread()
+    at = STEP_AT
     for step, us in enumerate(lengths_us):
-        at = STEP_AT + step * 1_000
-        main.step(step, at=at, us=1_000)
+        step_us = 1_000 if idle_us is None else 310 + us + idle_us
+        main.step(step, at=at, us=step_us)
         main.launch("gemm", at=at, us=5, runs_at=at + 10, runs_us=300)
         main.op("record_param_comms", at=at + 18, us=20, **(said or {"more": MESSAGE}))
         main.launch(ALL_REDUCE, at=at + 25, us=5, runs_at=at + 310, runs_us=us, stream=20)
+        at += step_us
     return finding(RULE.check(facts_of(trace, folder)))
 
 
@@ -171,6 +174,15 @@ def test_equal_messages_of_different_length_are_waiting(tmp_path: Path) -> None:
 def test_before_torch_2_2_shapes_tell_which_messages_are_equal(tmp_path: Path) -> None:
     found = _equal([50, 600, 600, 600], tmp_path, shapes=[[[1024]], []])
     assert figures(found)["Longer than the shortest equal message"][0] == duration(3 * 550_000)
+
+
+@pytest.mark.parametrize(("usual_us", "longest_us", "waits"), [(15, 680, True), (200, 600, False)])
+def test_without_sizes_far_longer_collectives_are_probably_waiting(
+    usual_us: float, longest_us: float, *, waits: bool, tmp_path: Path
+) -> None:
+    found = _equal([usual_us] * 5 + [longest_us], tmp_path, idle_us=10, shapes=None)
+    assert ("gpudiag job" in found.fix.text) is waits
+    assert ("In collectives far longer than usual" in figures(found)) is waits
 
 
 def test_equal_messages_of_equal_length_are_transfer(tmp_path: Path) -> None:

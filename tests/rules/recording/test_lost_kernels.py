@@ -49,5 +49,13 @@ def test_kernels_that_still_waited_when_the_recording_ended_are_a_hint(tmp_path:
     assert "still waiting when the recording ended" in found.summary
 
 
+def test_it_comes_first_if_most_launches_lack_their_kernels(tmp_path: Path) -> None:
+    trace = healthy()
+    for i in range(20):
+        trace.thread("other").call("cudaLaunchKernel", at=1_085 + i / 4, us=0.2)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert (found.severity, found.leads) == (Severity.WARNING, True)
+
+
 def test_without_a_gpu_it_cannot_tell(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

@@ -21,6 +21,12 @@ def test_a_cpu_trace_gets_a_hint(tmp_path: Path) -> None:
     assert RULE.severity_of(finding(RULE.check(facts)), facts.window.duration_ns) is Severity.INFO
 
 
+def test_a_recording_of_nothing_says_how_to_record_something(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(TraceBuilder(), tmp_path)))
+    assert found.title == "Nothing was recorded"
+    assert "prof.step()" in found.fix.text
+
+
 def test_launches_without_kernels_are_a_warning(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().step(0, at=0, us=100).call("cudaLaunchKernel", at=10, us=5)
