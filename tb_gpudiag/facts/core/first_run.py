@@ -15,6 +15,7 @@ from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events, MemoryEvents
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL, DEVICE_FREE, INITIALIZING_CALL, MODULE_LOAD_CALL
+from tb_gpudiag.vocabulary.operators import WAITS_OR_COPIES
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 # Once a context exists, device queries and stream creation take 1-100 us in public traces. The call that
@@ -91,7 +92,7 @@ def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Boo
 
 def _opener(host: Host, work: Work, first: Bool, *, several_steps: bool) -> list[int]:
     """The operator that launched first, if it took far longer than later ones: the tracer sets itself up
-    during a recording's first launch. first: see _first_of_their_name.
+    during a recording's first launch. A copy may wait for the GPU instead. first: see _first_of_their_name.
 
     Without several steps, an operator without later ones may be it, too, if most of it passed before the
     launch."""
@@ -104,6 +105,8 @@ def _opener(host: Host, work: Work, first: Bool, *, several_steps: bool) -> list
         if events.category[i] == Category.CPU_OP and events.duration_ns[i] >= ONE_TIME_NS
     ]
     known = [i for i in around if first[i]]
+    if match_some(events, WAITS_OR_COPIES, np.array(around, np.int64)).any():
+        return []
     if known or several_steps or not around:
         return known
     inner = max(around, key=lambda i: int(host.tree.depth[i]))

@@ -86,7 +86,9 @@ def test_a_graph_keeps_the_kernels_and_drops_the_launches() -> None:
     found = compared("rtx5080_module_eager", "rtx5080_module_graphed")
     assert found.verdict == pb.Comparison.FASTER
     causes = {pb.CauseTime.Cause.Name(row.cause): row.candidate_us - row.base_us for row in found.causes}
-    assert causes["dispatch"] + causes["python"] < 0.8 * found.mean_step_us.difference
+    # The profiler's own frames, too: it records fewer calls.
+    on_host = causes["dispatch"] + causes["python"] + causes["profiler"]
+    assert on_host < 0.8 * found.mean_step_us.difference
     assert abs(causes["computing"]) < 0.02 * found.mean_step_us.base
     gemms = [row for row in found.kernels if row.family == "gemm"]
     assert gemms
@@ -107,7 +109,7 @@ def test_kernels_of_a_step_are_those_of_the_file() -> None:
 def test_two_kinds_of_gpu_are_said() -> None:
     found = compared("diff_control", "diff_test")
     assert found.verdict == pb.Comparison.CANNOT_TELL
-    assert "different GPUs (NVIDIA A100-PG509-200 and Tesla V100-SXM2-16GB)" in found.sentence
+    assert "different GPUs (“NVIDIA A100-PG509-200” and “Tesla V100-SXM2-16GB”)" in found.sentence
     assert not found.promised
     renamed = [row for row in found.kernels if row.family == "gemm" and "volta" in row.candidate_name]
     assert renamed
