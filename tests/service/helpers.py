@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.index import log_index
 from tb_gpudiag.trace.files.find import TraceFile
+
+if TYPE_CHECKING:
+    from tb_gpudiag.service.service import Service
 
 FAKE_WORKER = "tests.service.fake_worker"
 
@@ -52,6 +57,17 @@ def children(pid: int | str = "self") -> set[int]:
     """Return the process ids of a process's children: of all that its threads have started."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return {int(child) for task in tasks for child in task.read_text().split()}
+
+
+def report_text(service: Service, id_: str) -> str:
+    """Wait for the ReportState of this trace, as JSON, until all of its analysis is done."""
+
+    def ask() -> str | None:
+        found = service.report(id_)
+        text = gzip.decompress(found).decode() if isinstance(found, bytes) else ""
+        return text if text and json.loads(text)["state"] != "running" else None
+
+    return eventually(ask)
 
 
 def trace_file(path: Path, **more: str) -> TraceFile:

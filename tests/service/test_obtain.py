@@ -27,7 +27,7 @@ from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import SnapshotBuilder
-from tests.service.helpers import eventually, hasten
+from tests.service.helpers import eventually, hasten, report_text
 from tests.simulator import simulate
 from tests.simulator.scenarios import SMALL
 
@@ -302,12 +302,7 @@ def serve(
 
 def report_of(service: Service) -> pb.ReportState:
     (entry,) = service.traces().traces
-
-    def ask() -> bytes | None:
-        found = service.report(entry.id)
-        return found if isinstance(found, bytes) else None
-
-    return from_json(gzip.decompress(eventually(ask)).decode(), pb.ReportState)
+    return from_json(report_text(service, entry.id), pb.ReportState)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import GoneTrace, Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import SnapshotBuilder
-from tests.service.helpers import DEADLINE_S, FAKE_WORKER, eventually, hasten, write_trace
+from tests.service.helpers import DEADLINE_S, FAKE_WORKER, eventually, hasten, report_text, write_trace
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -54,11 +54,7 @@ def starts() -> int:
 def text_of(service: Service, id_: str) -> str:
     """Wait for the report of this trace and return its text."""
 
-    def ask() -> bytes | None:
-        found = service.report(id_)
-        return found if isinstance(found, bytes) else None
-
-    report: dict[str, dict[str, str]] = json.loads(gzip.decompress(eventually(ask)))
+    report: dict[str, dict[str, str]] = json.loads(report_text(service, id_))
     return report["report"]["text"]
 
 
@@ -301,7 +297,8 @@ def test_the_report_is_there_before_the_rest_of_the_result(
 ) -> None:
     write_trace(tmp_path / "log" / "run", "worker", "early")
     service = serve()
-    assert text_of(service, only(service).id) == "early"
+    early = eventually(lambda: [one for one in [service.report(only(service).id)] if isinstance(one, bytes)])
+    assert json.loads(gzip.decompress(early[0]))["report"]["text"] == "early"
     assert only(service).state == pb.TraceEntry.running
     assert isinstance(service.slice("timeline", only(service).id, {"width": "100"}), Pending)
 

@@ -28,8 +28,8 @@ _SITES: dict[str, tuple[frozenset[str], str]] = {
 
 @dataclass(frozen=True)
 class MemoryTruth:
-    """One device's memory. Sizes are bytes. operators, frame: the value that keeps the leak, or where most of it is
-    allocated."""
+    """One device's memory. Sizes are bytes. operators, frame: the value that keeps the leak, or where most
+    of it is allocated."""
 
     device: Device
     behaviour: Behaviour
