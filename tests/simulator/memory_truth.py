@@ -17,8 +17,8 @@ Behaviour = Literal["saw_tooth", "plateau", "leak"]
 
 _SITES: dict[str, tuple[frozenset[str], str]] = {
     "list": (frozenset({"aten::clone"}), "remember"),
-    "kept_graph": (frozenset({"aten::sum"}), "evaluate"),  # the loss keeps what led to it
-    "retained_graph": (frozenset({"aten::sum"}), "train_step"),
+    "kept_graph": (frozenset({"aten::linear", "aten::addmm"}), "Block.forward"),
+    "retained_graph": (frozenset({"aten::linear", "aten::addmm"}), "Block.forward"),
     "hooks": (frozenset({"aten::linear", "aten::addmm"}), "Block.forward"),
     "growing_cache": (frozenset({"aten::cat"}), "extend_cache"),
     "gradients": (frozenset({"aten::mm"}), ""),  # autograd's thread has no frames
@@ -28,8 +28,7 @@ _SITES: dict[str, tuple[frozenset[str], str]] = {
 
 @dataclass(frozen=True)
 class MemoryTruth:
-    """One device's memory. Sizes are bytes. operators, frame: the value that keeps the leak, or where most
-    of it is allocated."""
+    """One device's memory. Sizes are bytes. operators, frame: where most of the leak is allocated."""
 
     device: Device
     behaviour: Behaviour

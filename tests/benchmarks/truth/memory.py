@@ -40,6 +40,10 @@ NAMED = {
 FROM_STACKS = ("hooks", "metrics")
 """Causes that only the modules' frames distinguish from others."""
 
+# The loss keeps its graph, in the function that makes it.
+KEEPER = "aten::sum"
+KEEPERS = {"kept_graph": "evaluate", "retained_graph": "train_step"}
+
 
 @dataclass
 class MemoryScore:
@@ -160,8 +164,11 @@ def _expected_name(memory: MemoryTruth, job: Job) -> str:
 
 
 def _is_first(finding: Finding, memory: MemoryTruth, job: Job) -> bool:
-    """Compare the operator and, where stacks were recorded and the thread has one, the line."""
+    """Compare the operator and, where stacks were recorded and the thread has one, the line. What keeps a
+    graph is as right as where its activations are made."""
     place = finding.places[0]
+    if place.operator == KEEPER and place.function in {KEEPERS.get(memory.cause), ""}:
+        return memory.cause in KEEPERS
     if place.operator not in memory.operators:
         return False
     if not (job.with_stacks and memory.frame):
