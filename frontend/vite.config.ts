@@ -57,7 +57,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     // The font and the styles are inside index.js, because TensorBoard's page links no style sheet.
     assetsInlineLimit: 100_000,
-    // React, the component library, the charts, their styles and the font: 280 kB compressed, loaded once, usually
+    // React, the component library, their styles and the font: 270 kB compressed, loaded once, usually
     // from the same machine.
     chunkSizeWarningLimit: 900,
     license: { fileName: "licenses.md" },
@@ -73,7 +73,7 @@ export default defineConfig({
           groups: [
             {
               name: "libraries",
-              test: /node_modules\/(react|react-dom|scheduler|@mantine|@floating-ui|@tanstack|zustand|uplot)\//,
+              test: /node_modules\/(react|react-dom|scheduler|@mantine|@floating-ui|@tanstack|zustand)\//,
             },
             { name: "shared", test: /\/src\//, minShareCount: 2 },
           ],

@@ -2278,7 +2278,7 @@ class KernelRow(_message.Message):
     def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., arithmetic: _Optional[_Union[KernelRow.Arithmetic, str]] = ..., operators: _Optional[_Iterable[str]] = ..., more_operators: _Optional[int] = ..., count: _Optional[float] = ..., total_us: _Optional[float] = ..., mean_us: _Optional[float] = ..., min_us: _Optional[float] = ..., max_us: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class CallDetails(_message.Message):
-    __slots__ = ("state", "progress", "error", "stacks", "more_stacks", "kernels", "more_kernels", "shapes", "more_shapes", "longest")
+    __slots__ = ("state", "progress", "error", "stacks", "more_stacks", "kernels", "more_kernels", "shapes", "more_shapes", "longest", "callers", "more_callers", "callees", "more_callees")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -2289,6 +2289,10 @@ class CallDetails(_message.Message):
     SHAPES_FIELD_NUMBER: _ClassVar[int]
     MORE_SHAPES_FIELD_NUMBER: _ClassVar[int]
     LONGEST_FIELD_NUMBER: _ClassVar[int]
+    CALLERS_FIELD_NUMBER: _ClassVar[int]
+    MORE_CALLERS_FIELD_NUMBER: _ClassVar[int]
+    CALLEES_FIELD_NUMBER: _ClassVar[int]
+    MORE_CALLEES_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -2299,7 +2303,11 @@ class CallDetails(_message.Message):
     shapes: _containers.RepeatedCompositeFieldContainer[CallPart]
     more_shapes: int
     longest: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., stacks: _Optional[_Iterable[_Union[CallStack, _Mapping[str, object]]]] = ..., more_stacks: _Optional[int] = ..., kernels: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_kernels: _Optional[int] = ..., shapes: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_shapes: _Optional[int] = ..., longest: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    callers: _containers.RepeatedCompositeFieldContainer[CallPart]
+    more_callers: int
+    callees: _containers.RepeatedCompositeFieldContainer[CallPart]
+    more_callees: int
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., stacks: _Optional[_Iterable[_Union[CallStack, _Mapping[str, object]]]] = ..., more_stacks: _Optional[int] = ..., kernels: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_kernels: _Optional[int] = ..., shapes: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_shapes: _Optional[int] = ..., longest: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ..., callers: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_callers: _Optional[int] = ..., callees: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_callees: _Optional[int] = ...) -> None: ...
 
 class CallStack(_message.Message):
     __slots__ = ("frames", "more_frames", "forward", "module", "calls", "host_us", "gpu_us", "share", "node")

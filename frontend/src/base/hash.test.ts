@@ -11,6 +11,8 @@ describe("deep links", () => {
     expect(readHash(writeHash("#gpudiag", shown))).toEqual(shown);
     const ofGap = { trace: "x", gap: { device: 0, gap: 17 } };
     expect(readHash(writeHash("#gpudiag", ofGap))).toEqual(ofGap);
+    const ofRange = { trace: "x", from_us: 1, to_us: 2, within: true };
+    expect(readHash(writeHash("#gpudiag", ofRange))).toEqual(ofRange);
     const ofMemory = { trace: "x", memory: -1, from_us: 0, to_us: 1_234_567.891 };
     expect(readHash(writeHash("#gpudiag", ofMemory))).toEqual(ofMemory);
   });

@@ -40,6 +40,8 @@ export interface Link {
   /** A range that was drawn. */
   readonly from_us?: number;
   readonly to_us?: number;
+  /** Are the tables of calls those of this range? */
+  readonly within?: boolean;
   /** The gap that is opened: its device, and its number in the device's gaps lane. */
   readonly gap?: { readonly device: number; readonly gap: number };
   /** The number of the event whose details are shown. */
@@ -110,6 +112,7 @@ export function readHash(hash: string): Link {
     ...(row && place !== undefined && Number.isInteger(place) && place > 0 ? { row, place } : {}),
     ...(memory !== undefined && Number.isInteger(memory) ? { memory } : {}),
     ...(from_us !== undefined && to_us !== undefined && from_us < to_us ? { from_us, to_us } : {}),
+    ...(found.get("in") === "range" ? { within: true } : {}),
     ...(gap ? { gap } : {}),
     ...event,
   };
@@ -141,6 +144,7 @@ export function writeHash(hash: string, link: Link): string {
     ["memory", link.memory?.toFixed(0)],
     ["s0", link.from_us?.toFixed(3)],
     ["s1", link.to_us?.toFixed(3)],
+    ["in", link.within ? "range" : undefined],
     ["event", link.event?.toFixed(0)],
     ["gap", link.gap && `${link.gap.device}.${link.gap.gap}`],
   ];

@@ -43,6 +43,7 @@ function drawn(
   view = { start_us: 0, end_us: 1000 },
   mark: Viewport | null = null,
   selection: Viewport | null = null,
+  lit: readonly Viewport[] | null = null,
 ) {
   const slice = sliceOf(timeline);
   const record = recorder();
@@ -62,7 +63,7 @@ function drawn(
     hover: null,
     event: null,
     arrows: [],
-    focus: null,
+    lit,
     found: [],
   });
   return { ...record, rows };
@@ -88,6 +89,22 @@ it("shows the length of the selection only if it is in view", () => {
   expect(texts(150)).toContain("10\u00a0µs");
   expect(texts(0)).not.toContain("10\u00a0µs");
   expect(texts(300)).not.toContain("10\u00a0µs");
+});
+
+it("dims everything outside of the lit ranges, and keeps the shortest of them in sight", () => {
+  const lit = [
+    { start_us: 600, end_us: 600.001 },
+    { start_us: 100, end_us: 300 },
+    { start_us: 200, end_us: 400 },
+  ];
+  const dark = drawn(timelineOf({}), undefined, null, null, lit)
+    .rectangles.filter(({ y, alpha }) => y === HEAD_PX && alpha < 1)
+    .map(({ x, w }) => [x, x + w]);
+  expect(dark).toEqual([
+    [0, 100],
+    [400, 600],
+    [603, 1000],
+  ]);
 });
 
 it("cuts names to fit their box", () => {

@@ -79,14 +79,20 @@ function paintLanes(context: Context, scene: Scene, colors: Theme): void {
   context.fillRect(0, HEAD_PX + pinned - 2, scene.width, 1);
 }
 
-function dim(context: Context, { focus, view, width, height }: Scene, colors: Theme): void {
-  if (!focus) return;
+/** A range that is lit has at least this width: it would vanish in the dark. */
+const LIT_PX = 3;
+
+function dim(context: Context, { lit, view, width, height }: Scene, colors: Theme): void {
+  if (!lit) return;
   context.globalAlpha = 0.72;
   context.fillStyle = colors.surface;
-  const left = toPixel(view, focus.start_us, width);
-  const right = toPixel(view, focus.end_us, width);
-  if (left > 0) context.fillRect(0, HEAD_PX, left, height);
-  if (right < width) context.fillRect(right, HEAD_PX, width - right, height);
+  let dark = 0;
+  for (const { start_us, end_us } of [...lit].sort((a, b) => a.start_us - b.start_us)) {
+    const left = Math.min(toPixel(view, start_us, width), width);
+    if (left > dark) context.fillRect(dark, HEAD_PX, left - dark, height);
+    dark = Math.max(dark, toPixel(view, end_us, width), left + LIT_PX);
+  }
+  if (dark < width) context.fillRect(dark, HEAD_PX, width - dark, height);
   context.globalAlpha = 1;
 }
 

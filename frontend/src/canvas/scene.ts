@@ -33,8 +33,8 @@ export interface Scene {
   /** The event whose details are shown. */
   readonly event: Spot | null;
   readonly arrows: readonly Arrow[];
-  /** Everything outside of this range is dimmed. */
-  readonly focus: Viewport | null;
+  /** Everything outside of these ranges is dimmed; null dims nothing. */
+  readonly lit: readonly Viewport[] | null;
   /** Matches of the search, to mark on the lanes. */
   readonly found: readonly Spot[];
 }

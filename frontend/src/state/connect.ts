@@ -78,6 +78,7 @@ function updateUrl(): Url {
       "view",
       "shown",
       "selection",
+      "within",
       "memoryOf",
       "gap",
       "event",

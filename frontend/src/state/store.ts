@@ -42,6 +42,8 @@ export interface PageState {
   readonly view: Viewport | null;
   /** A range that the user selected. */
   readonly selection: Viewport | null;
+  /** Are call tree and tables of operators those of the selected range? */
+  readonly within: boolean;
   readonly gap: GapKey | null;
   /** The event whose details are shown. */
   readonly event: EventKey | null;
@@ -66,6 +68,7 @@ export interface PageState {
   readonly openFinding: (key: string) => void;
   readonly setView: (view: Viewport | null) => void;
   readonly setSelection: (selection: Viewport | null) => void;
+  readonly setWithin: (within: boolean) => void;
   readonly openGap: (gap: GapKey | null) => void;
   readonly openEvent: (event: EventKey | null) => void;
   readonly show: (shown: Shown, range: Viewport, tab: ViewName) => void;
@@ -81,6 +84,7 @@ const OF_TRACE = {
   finding: null,
   view: null,
   selection: null,
+  within: false,
   gap: null,
   event: null,
   shown: null,
@@ -125,7 +129,7 @@ export const usePage = create<PageState>()((set) => ({
         tab: link.view ?? now.tab,
         base: link.base ?? now.base,
         filter: link.filter ?? "",
-        ...{ trace, finding: link.finding ?? null, view, shown, selection },
+        ...{ trace, finding: link.finding ?? null, view, shown, selection, within: link.within === true },
         ...{ memoryOf: link.memory ?? null, gap: link.gap ?? null, event: link.event ?? null },
       };
     });
@@ -140,7 +144,10 @@ export const usePage = create<PageState>()((set) => ({
     set({ view });
   },
   setSelection: (selection) => {
-    set({ selection });
+    set({ selection, within: false });
+  },
+  setWithin: (within) => {
+    set({ within });
   },
   openGap: (gap) => {
     set({ gap, event: null });
@@ -191,6 +198,7 @@ export function linkOf(state: PageState): Link {
     ...(state.shown === null ? {} : { row: state.shown.row, place: state.shown.place + 1 }),
     ...(state.memoryOf === null ? {} : { memory: state.memoryOf }),
     ...(state.selection === null ? {} : { from_us: state.selection.start_us, to_us: state.selection.end_us }),
+    ...(state.within ? { within: true } : {}),
     ...(state.gap === null ? {} : { gap: state.gap }),
     ...(typeof state.event === "number" ? { event: state.event } : {}),
   };

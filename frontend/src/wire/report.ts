@@ -1776,6 +1776,12 @@ export interface CallDetails {
   more_shapes: number;
   /** its longest calls; for a kernel its longest runs */
   longest: TimeRange[];
+  /** what calls it directly, by the host time of these calls */
+  callers: CallPart[];
+  more_callers: number;
+  /** what it calls directly; us: host time */
+  callees: CallPart[];
+  more_callees: number;
 }
 
 export interface CallStack {

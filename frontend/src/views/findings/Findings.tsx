@@ -27,17 +27,16 @@ export function Findings({ report, against }: { report: Report; against: Against
   const unit = stepsInWindow(report) !== null ? "Step" : "Step window";
   return (
     <Section
-      title={planned ? "Then, in this order" : first ? "Other findings" : "Findings"}
+      title={planned ? "Then, in this order" : titleOf(first !== null, counted.length)}
       about="finding"
       aside={
         <span className="gd-muted">
           {planned
             ? `${unit} now: ${stepBefore(report)}. Right column: after this and the fixes above`
-            : plural(first ? counted.length - 1 : counted.length, "finding")}
+            : countOf(first ? counted.length - 1 : counted.length)}
         </span>
       }
     >
-      {counted.length === 0 && <p className="gd-nothing">No problem found.</p>}
       <ol className="gd-findings" data-planned={planned || undefined}>
         {shown.map(({ finding, at }) => {
           const key = keys[at] ?? finding.rule;
@@ -69,4 +68,14 @@ export function Findings({ report, against }: { report: Report; against: Against
       <BetterRecording report={report} />
     </Section>
   );
+}
+
+/** Without findings, the card lists what was checked: the first card says that there is no problem. */
+function titleOf(hasFirst: boolean, findings: number): string {
+  if (hasFirst) return "Other findings";
+  return findings > 0 ? "Findings" : "What was checked";
+}
+
+function countOf(findings: number): string {
+  return findings > 0 ? plural(findings, "finding") : "";
 }

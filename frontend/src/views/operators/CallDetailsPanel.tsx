@@ -56,6 +56,8 @@ function Details({ details, kernel, onRoot }: DetailsProps) {
     <>
       <Longest ranges={details.longest} what={kernel ? "runs" : "calls"} />
       <div className="gd-call-parts">
+        <Parts title="Called by" parts={details.callers} more={details.more_callers} text={(name) => name} />
+        <Parts title="Calls" parts={details.callees} more={details.more_callees} text={(name) => name} />
         <Parts
           title={kernel ? "Launched by" : "Launches"}
           parts={details.kernels}

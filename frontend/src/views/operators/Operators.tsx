@@ -34,7 +34,8 @@ const KIND_OF: Readonly<Record<number, string>> = {
 function Calls({ entry, report }: ReportProps) {
   const hasGpu = report.devices.length > 0;
   const selection = usePage((page) => page.selection);
-  const [within, setWithin] = useState(false);
+  const within = usePage((page) => page.within);
+  const setWithin = usePage((page) => page.setWithin);
   const [kind, setKind] = useState("operator");
   const [open, setOpen] = useState<OpenRow | null>(null);
   const [name, setName] = useState<string | null>(null);

@@ -35,7 +35,8 @@ interface Props {
   readonly selected: Selected;
   /** Matches of the search. */
   readonly found: readonly Spot[];
-  readonly focus: Viewport | null;
+  /** Everything else is dimmed. */
+  readonly lit: readonly Viewport[] | null;
   readonly lanes: LaneControls;
 }
 
@@ -113,7 +114,7 @@ interface Drawn {
 }
 
 function useDrawing(canvas: RefObject<HTMLCanvasElement | null>, props: Props, drawn: Drawn): void {
-  const { slice, view, width, selected, found, focus } = props;
+  const { slice, view, width, selected, found, lit } = props;
   const { rows, height, scroll, hover } = drawn;
   const { event, arrows } = selected;
   const scheme = usePage((page) => page.scheme);
@@ -133,7 +134,7 @@ function useDrawing(canvas: RefObject<HTMLCanvasElement | null>, props: Props, d
       const context = clearedContext(canvas.current, width, height);
       if (!context) return;
       const scene = { slice, rows, view, width, height, scroll, scheme, marks, mark, selection, gap, hover };
-      draw(context, { ...scene, event, arrows, focus, found });
+      draw(context, { ...scene, event, arrows, lit, found });
     });
     return () => {
       cancelAnimationFrame(frame);
@@ -155,7 +156,7 @@ function useDrawing(canvas: RefObject<HTMLCanvasElement | null>, props: Props, d
     hover,
     event,
     arrows,
-    focus,
+    lit,
     found,
   ]);
 }

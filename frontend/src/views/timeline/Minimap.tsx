@@ -15,6 +15,7 @@ interface Props {
   readonly view: Viewport;
   readonly bounds: Viewport;
   readonly findings: readonly Finding[];
+  readonly onEvidence: (ranges: readonly Viewport[] | null) => void;
   /** Matches of the search in each of equally long parts of the recording. */
   readonly perPart: readonly number[];
 }
@@ -23,7 +24,7 @@ interface Props {
 const CLICK_PX = 3;
 
 /** The whole recording in a strip, with a window that shows and moves the view. */
-export function Minimap({ overview, view, bounds, findings, perPart }: Props) {
+export function Minimap({ overview, view, bounds, findings, onEvidence, perPart }: Props) {
   const { ref, width } = useElementSize<HTMLDivElement>();
   const [drag, setDrag] = useState<WindowDrag | null>(null);
   const left = toPixel(bounds, view.start_us, width);
@@ -81,7 +82,7 @@ export function Minimap({ overview, view, bounds, findings, perPart }: Props) {
           setView(wanted);
         }}
       />
-      <FindingMarks findings={findings} bounds={bounds} width={width} />
+      <FindingMarks findings={findings} onEvidence={onEvidence} bounds={bounds} width={width} />
     </div>
   );
 }

@@ -6,12 +6,12 @@ import { functionFirst } from "../../base/names";
 import { span, type Viewport } from "../../base/viewport";
 import { usePage } from "../../state/store";
 import { useRangeStatistics } from "../../state/timelineQuery";
-import { fileHasEvents } from "../../wire/client";
+import { fileHasEvents, isEmbedded } from "../../wire/client";
 import type { DeviceRange, NamedTime, RangeStatistics, ThreadRange, TraceEntry } from "../../wire/report";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Problem } from "../status/Problem";
-import { zoomToSelection } from "./actions";
+import { callsOfSelection, zoomToSelection } from "./actions";
 import { NotInFile } from "./NotInFile";
 import type { Search } from "./useSearch";
 
@@ -52,9 +52,16 @@ export function RangePanel({ entry, range, search }: Props) {
       <p className="gd-muted">
         {exactTime(range.start_us)} to {exactTime(range.end_us)}
       </p>
-      <Button size="compact-xs" variant="light" onClick={zoomToSelection}>
-        Zoom in
-      </Button>
+      <span className="gd-buttons">
+        <Button size="compact-xs" variant="light" onClick={zoomToSelection}>
+          Zoom in
+        </Button>
+        {!isEmbedded() && (
+          <Button size="compact-xs" variant="light" onClick={callsOfSelection}>
+            Flame graph and calls
+          </Button>
+        )}
+      </span>
       <SegmentedControl
         fullWidth
         size="xs"

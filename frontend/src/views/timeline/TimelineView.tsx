@@ -52,6 +52,9 @@ export default function TimelineView({ entry, report }: ReportProps) {
   const selection = usePage((page) => page.selection);
   const hasPanel = openedGap !== null || openedEvent !== null || search.open || selection !== null;
   const [focus, setFocus] = useState<Viewport | null>(null);
+  // Of the finding under the pointer, while it is there.
+  const [evidence, setEvidence] = useState<readonly Viewport[] | null>(null);
+  const lit = useMemo(() => evidence ?? (focus && [focus]), [evidence, focus]);
   const [help, setHelp] = useState(false);
   useKeys({
     view,
@@ -75,6 +78,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
           known={overview !== null}
           gaps={gaps}
           loading={slices.loading}
+          onEvidence={setEvidence}
           hidden={rows?.hidden ?? []}
           onShowAll={lanes.showAll}
           onHelp={() => {
@@ -88,6 +92,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
         view={view}
         bounds={bounds}
         findings={report.findings}
+        onEvidence={setEvidence}
         perPart={search.perPart}
       />
       <div className="gd-timeline-body" data-panel={hasPanel || undefined}>
@@ -101,7 +106,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
           width={Math.round(width)}
           selected={selected}
           found={found}
-          focus={focus}
+          lit={lit}
           lanes={lanes}
         />
         <Drawer entry={entry} search={search} event={event} reveal={lanes.reveal} overview={overview} />

@@ -18,10 +18,13 @@ interface Props {
   /** Titles of hidden lanes. */
   readonly hidden: readonly string[];
   readonly onShowAll: () => void;
+  /** Lights these places alone; null lights everything again. */
+  readonly onEvidence: (ranges: readonly Viewport[] | null) => void;
   readonly onHelp: () => void;
 }
 
-export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll, onHelp }: Props) {
+export function Toolbar(props: Props) {
+  const { view, bounds, known, gaps, loading, hidden, onShowAll, onEvidence, onHelp } = props;
   const selection = usePage((page) => page.selection);
   const shown = useShown();
   const unmark = usePage((page) => page.unmark);
@@ -30,10 +33,27 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
       {loading && <Loader size={12} role="status" aria-label="Loading" />}
       {selection && <Selected range={selection} />}
       {shown && (
-        <span className="gd-shown" role="group" aria-label="Shown on the timeline">
+        <span
+          className="gd-shown"
+          role="group"
+          aria-label="Shown on the timeline"
+          onPointerEnter={() => {
+            onEvidence(shown.found.ranges);
+          }}
+          onPointerLeave={() => {
+            onEvidence(null);
+          }}
+        >
           <b title={shown.found.title}>{shown.found.title}</b>
           <Stepper found={shown.found} place={shown.place} />
-          <CloseButton size="xs" aria-label="Clear the marks" onClick={unmark} />
+          <CloseButton
+            size="xs"
+            aria-label="Clear the marks"
+            onClick={() => {
+              onEvidence(null);
+              unmark();
+            }}
+          />
         </span>
       )}
       {hidden.length > 0 && (

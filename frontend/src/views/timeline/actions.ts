@@ -37,6 +37,13 @@ export function zoomToSelection(): void {
   setSelection(null);
 }
 
+/** Open the call tree and the tables of operators and kernels for the selected range. */
+export function callsOfSelection(): void {
+  const { openTab, setWithin } = usePage.getState();
+  setWithin(true);
+  openTab("operators");
+}
+
 export function zoomToEvent(event: TimelineEvent): void {
   usePage.getState().setView(aired(rangeOf(event)));
 }
@@ -70,7 +77,7 @@ export function stepEvent({ lane, depth, start_us, duration_us }: TimelineEvent,
 
 /** Select a range, and show its statistics instead of an event or a gap. */
 export function select(range: Viewport): void {
-  usePage.setState({ selection: range, event: null, gap: null });
+  usePage.setState({ selection: range, within: false, event: null, gap: null });
 }
 
 /** Return the range of the step at this time, if there is one. */

@@ -15,6 +15,7 @@ from tb_gpudiag.report.slices.operators.call_stacks import stack_of
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.vocabulary.marks import module_name
+from tb_gpudiag.vocabulary.recorded import Category
 
 MOST_STACKS = 20
 MOST_PARTS = 10
@@ -55,6 +56,7 @@ def slice_call_details(
         inside = _inside(data, nodes)
         parts, found.more_kernels = _parts(data, data.array("cell_name").astype(np.int64), inside)
         _add_shapes(found, data, nodes)
+        _add_neighbors(found, data, nodes)
     found.kernels.extend(parts)
     _add_longest(found, data, row, kernels=kernels)
     return found
@@ -135,6 +137,34 @@ def _add_shapes(found: pb.CallDetails, data: CallData, nodes: Int64) -> None:
     for i in np.argsort(-time, kind="stable")[:MOST_PARTS].tolist():
         found.shapes.add(name=data.text(int(known[i])), count=count[i], us=time[i] / NS_PER_US)
     found.more_shapes = max(0, len(known) - MOST_PARTS)
+
+
+def _add_neighbors(found: pb.CallDetails, data: CallData, nodes: Int64) -> None:
+    """Add what calls these nodes, and what they call."""
+    parent = data.array("call_parent").astype(np.int64)
+    inside = np.zeros(len(parent) + 1, np.bool_)  # one more, so that NONE is not inside
+    inside[nodes] = True
+    called = nodes[parent[nodes] != NONE]
+    callees = np.flatnonzero(inside[parent] & (data.weights.calls > 0))
+    callers, found.more_callers = _by_name(data, parent[called], called)
+    found.callers.extend(callers)
+    parts, found.more_callees = _by_name(data, callees, callees)
+    found.callees.extend(parts)
+
+
+def _by_name(data: CallData, named: Int64, calls: Int64) -> tuple[list[pb.CallPart], int]:
+    """Return the calls of `calls` by the names of the nodes `named`, those with most host time first, and
+    how many names there are beyond."""
+    is_thread = data.array("call_category")[named] == Category.OTHER
+    name = data.array("call_name").astype(np.int64)[named] * 2 + is_thread
+    known, first, member = np.unique(name, return_index=True, return_inverse=True)
+    time = np.bincount(member, data.weights.host_ns[calls], len(known))
+    count = np.bincount(member, data.weights.calls[calls], len(known))
+    parts = [
+        pb.CallPart(name=data.node_name(int(named[first[i]])), count=count[i], us=time[i] / NS_PER_US)
+        for i in np.argsort(-time, kind="stable")[:MOST_PARTS].tolist()
+    ]
+    return parts, max(0, len(known) - MOST_PARTS)
 
 
 def _add_longest(found: pb.CallDetails, data: CallData, row: _Row, *, kernels: bool) -> None:

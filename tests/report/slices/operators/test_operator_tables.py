@@ -157,6 +157,17 @@ def test_details_have_stacks_kernels_shapes_and_the_longest_calls(tmp_path: Path
     assert [(span.start_us, span.end_us) for span in details.longest] == [(20, 50), (120, 150)]
 
 
+def test_details_have_direct_callers_and_callees_by_name(tmp_path: Path) -> None:
+    arrays = prepared(model(), tmp_path)
+    rows = {row.name: row for row in operators(arrays).rows}
+    linear = slice_call_details(arrays, "operator", "operator", rows["aten::linear"].key, None, None)
+    assert [(part.name, part.count, part.us) for part in linear.callers] == [("model.py(3): forward", 2, 100)]
+    assert [(part.name, part.count, part.us) for part in linear.callees] == [("model.py(9): inner", 2, 80)]
+    product = slice_call_details(arrays, "operator", "operator", rows["aten::mm"].key, 0, 90)
+    assert [(part.name, part.count) for part in product.callers] == [("model.py(9): inner", 1)]
+    assert [(part.name, part.count, part.us) for part in product.callees] == [("cudaLaunchKernel", 2, 10)]
+
+
 @pytest.mark.parametrize(("weight", "total"), [("host", 160), ("gpu", 60)])
 def test_the_call_tree_adds_up(tmp_path: Path, weight: str, total: float) -> None:
     arrays = prepared(model(), tmp_path)
