@@ -11,6 +11,7 @@ from tb_gpudiag.rules.idle import (
     step_variance,
 )
 from tb_gpudiag.rules.kernels import (
+    cpu_computing,
     data_movement,
     evaluation_in_step,
     fp32_matmul,
@@ -76,6 +77,7 @@ RULES: tuple[Rule, ...] = (
     data_movement.RULE,
     memory_bound_kernels.RULE,
     tf32_matmul.RULE,  # after what would make the same matmuls faster in TF32
+    cpu_computing.RULE,
     evaluation_in_step.RULE,  # what it takes may be claimed by a rule about its kernels
     # The same time seen another way: claims none.
     step_variance.RULE,

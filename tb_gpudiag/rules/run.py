@@ -28,8 +28,9 @@ from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
 from tb_gpudiag.rules.shared.capture_recorded import capture_ns
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
-from tb_gpudiag.rules.shared.server_recording import for_server
+from tb_gpudiag.rules.shared.server_recording import for_server, of_one_step, one_replayed_step
 from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED, without_promise
+from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 
 # Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs
 # stay below the bounds.
@@ -114,23 +115,36 @@ def _findings(answer: RuleAnswer) -> list[Finding]:
 
 def _severity(rule: Rule, finding: Finding, facts: Facts) -> Severity:
     """The rule's own, unless the host's time may cost nothing: a GPU may have worked that the trace does not
-    show, the recording itself slows the host, or it is of a step or two of a toy on the CPU."""
+    show, the recording itself slows the host, it is of a step or two of a toy on the CPU, or of one step of a
+    server. Where computing limits the job, the host's speed is a hint: recording slows the host as much."""
     severity = rule.severity_of(finding, facts.window.duration_ns)
     if facts.gpu_use.possible and rule.family in ABOUT_TIME:
         return min(severity, Severity.WARNING)
     if facts.on_cpu and rule.family in ABOUT_TIME and facts.window.duration_ns < LEAST_ERROR_NS:
         return min(severity, Severity.INFO)
-    return min(severity, Severity.INFO) if _slowed(rule, facts) else severity
+    if rule.id in ABOUT_HOST_SPEED and _host_is_no_limit(facts):
+        return min(severity, Severity.INFO)
+    return severity
 
 
-def _slowed(rule: AnyRule, facts: Facts) -> bool:
-    return rule.id in ABOUT_HOST_SPEED and facts.lost_lead is not None
+def _host_is_no_limit(facts: Facts) -> bool:
+    """Whether the host's own speed limits nothing, as far as the recording shows."""
+    if facts.lost_lead is not None or one_replayed_step(facts):
+        return True
+    if facts.device is None:
+        return False
+    computing_ns = int(facts.device.window_account.computing_ns[0])
+    return computing_ns >= COMPUTE_SHARE * facts.window.duration_ns
 
 
 def _with_saving(found: RuleFinding, facts: Facts, replay: Replay | None) -> Finding:
-    if _slowed(found.rule, facts):
-        return without_promise(found.finding)
-    return with_saving(found.finding, facts, replay)
+    finding = found.finding
+    if found.rule.id in ABOUT_HOST_SPEED:
+        if facts.lost_lead is not None:
+            return without_promise(finding)
+        if facts.job.server is not None and one_replayed_step(facts):
+            return of_one_step(finding, facts.job.server)
+    return with_saving(finding, facts, replay)
 
 
 def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:

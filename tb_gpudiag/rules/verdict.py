@@ -7,29 +7,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.steady import MOST, Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.capture_recorded import capture_sentence
-from tb_gpudiag.rules.shared.cpu_job import in_overhead
+from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.first_fix import first_fix_sentence
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.left_out import leads, left_out_sentences
 from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOSTLY_UNSEEN, Lost, lost_time, unseen
-from tb_gpudiag.rules.shared.no_gpu_activity import no_gpu_sentence
+from tb_gpudiag.rules.shared.no_gpu_activity import MOSTLY_LOADING, loading_limits, no_gpu_sentence
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
+from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
 from tb_gpudiag.rules.shared.slowed_recording import MEASURE, slowed_sentence
-from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
+from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
+from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
@@ -37,12 +39,6 @@ from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 
 # If computing takes this much, it limits the job more than something that the trace does not show.
 MOSTLY_COMPUTING = 0.5
-
-# A smaller part is not worth calling a limiter: removing it would hardly be noticed.
-LEAST_SHARE = 0.10
-
-# Where nothing is known of the GPU, loading for this share of the main thread's time is worth a sentence.
-MOSTLY_LOADING = 0.5
 
 _ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
 
@@ -171,12 +167,14 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     if facts.device is not None:
         parts = _parts(facts, facts.device, lost)
         inferred = bool(len(facts.steps)) and not facts.recorded.steps
-        return _gpu(parts, facts.steady, unseen_ns, ranked, facts.lost_lead, inferred=inferred)
+        server = facts.job.server if one_replayed_step(facts) else None
+        return _gpu(parts, facts.steady, unseen_ns, ranked, facts.lost_lead, server, inferred=inferred)
     if facts.recorded.unread_accelerator:
-        return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
+        what = f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read."
+        return _unseen_gpu(what, GpuUse(), lost)
     if facts.gpu_use.possible:
-        return _unseen_gpu(no_gpu_sentence(facts.gpu_use), lost)
-    return _host(lost, in_overhead(lost, facts.small_operators), unseen_ns, no_gpu_sentence(facts.gpu_use))
+        return _unseen_gpu(no_gpu_sentence(facts.gpu_use), facts.gpu_use, lost)
+    return _host(lost, cpu_time(lost, facts.small_operators), unseen_ns, no_gpu_sentence(facts.gpu_use))
 
 
 def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
@@ -189,6 +187,7 @@ def _gpu(
     unseen_ns: int,
     ranked: Sequence[str],
     lead: LostLead | None,
+    one_step_of: Server | None,
     *,
     inferred: bool,
 ) -> Verdict:
@@ -204,6 +203,11 @@ def _gpu(
         limiter = "compute" if known else "unknown"
         said = _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
         said = f"Computing takes most of the time. {said}" if known else said
+    most = max(parts.by_limiter, key=lambda part: parts.by_limiter[part])
+    if one_step_of is not None and most == "host" and limiter != "compute":
+        waited = share(parts.by_limiter["host"], window_ns)
+        limiter = "unknown"
+        said = f"It waited for the host {waited} of the time. {one_step_sentence(one_step_of)}"
     if lead is not None and limiter in _MAY_BE_THE_RECORDER:
         waited = share(parts.by_limiter["host"], window_ns)
         limiter, said = "unknown", f"It waited for the host {waited} of the time."
@@ -378,42 +382,36 @@ def _memory_file(kind: FileKind, memory: DeviceMemory | None) -> Verdict:
     return Verdict("memory" if refused else "unknown", f"{start} {peak}.", 0.0)
 
 
-def _unseen_gpu(what: str, lost: Lost | None = None) -> Verdict:
+def _unseen_gpu(what: str, use: GpuUse, lost: Lost) -> Verdict:
     """lost: the main thread's time. Loading takes the same whatever the GPU does."""
+    loading = lost.share(lost.total_ns(lost.of(Cause.INPUT)))
+    if loading_limits(use, loading):
+        said = f"{what} The host does not wait for it: reads of its values return at once. "
+        said += f"The main thread spent {share(loading)} of its time loading data, which limits the job."
+        return Verdict("input", said, 0.0)
     said = f"{what.removesuffix('.')}, so this report cannot say what limits the job."
-    loading = lost.share(lost.total_ns(lost.of(Cause.INPUT))) if lost is not None else 0.0
     if loading >= MOSTLY_LOADING:
         said += f" The main thread spent {share(loading)} of its time loading data."
     return Verdict("unknown", said, 0.0)
 
 
-def _host(lost: Lost, overhead: Bool, unseen_ns: int, start: str) -> Verdict:
-    """A job without a GPU: where the main thread's time went. overhead: mask of it in small operators. start:
-    what is known about a GPU."""
-    window_ns = lost.window_ns
-    overhead_ns, compiling_ns = lost.total_ns(overhead), lost.total_ns(lost.of(Cause.COMPILE))
-    operators_ns = lost.total_ns(lost.of(*ISSUING, Cause.ALLOCATOR)) - overhead_ns
-    python_ns = lost.total_ns(lost.of(Cause.PYTHON, Cause.PROFILER))
-    parts = {
-        "input": lost.total_ns(lost.of(Cause.INPUT)),
-        "host": overhead_ns + python_ns + compiling_ns,
-        "communication": lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),
-    }
+def _host(lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> Verdict:
+    """A job without a GPU: where the main thread's time went. start: what is known about a GPU."""
+    window_ns, parts = lost.window_ns, spent.others
     once_ns = lost.total_ns(lost.of(Cause.INITIALIZATION))
     if once_ns >= MOST * window_ns:
         parts["initialization"] = once_ns
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     most_ns = parts[first]
-    if operators_ns >= CLEAR_LEAD * most_ns or most_ns < LEAST_SHARE * window_ns:
-        first, most_ns = "compute", operators_ns
+    if spent.computing_limits and first != "initialization":
+        first, most_ns = "compute", spent.computing_ns
     elif most_ns < CLEAR_LEAD * parts[second]:
         said = "The main thread's time is spread over data loading, operators and Python."
         return Verdict("mixed", f"{start} {said}", 0.0)
     if first == "host":
-        host = {"compile": compiling_ns, "overhead": overhead_ns, "python": python_ns}
-        first = max(host, key=lambda part: host[part])
-        most_ns = host[first]
-    if first == "python" and unseen_ns >= MOSTLY_UNSEEN * python_ns:
+        first = max(spent.host, key=lambda part: spent.host[part])
+        most_ns = spent.host[first]
+    if first == "python" and unseen_ns >= MOSTLY_UNSEEN * spent.python_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"

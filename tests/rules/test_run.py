@@ -10,6 +10,7 @@ import pytest
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.idle import host_bound
 from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
@@ -28,7 +29,7 @@ from tests.builder import TraceBuilder
 from tests.facts import facts_of as facts_of_story
 from tests.facts.replay.test_replay import two_steps
 from tests.rules.memory_stage import MIB, job
-from tests.rules.stage import facts_of, healthy
+from tests.rules.stage import facts_of, healthy, one_gap
 
 WINDOW_NS = 1_000_000
 
@@ -148,6 +149,15 @@ def test_what_no_fix_can_be_seen_to_save_is_a_hint(facts: Facts) -> None:
         "GD991": Severity.INFO,
         "GD992": Severity.WARNING,
     }
+
+
+def test_where_computing_limits_the_job_the_hosts_speed_is_a_hint() -> None:
+    """The verdict says so, and recording slows the host by as much."""
+    prepare = "train.py(12): prepare"
+    for idle_us, severity in ((150, Severity.INFO), (250, Severity.WARNING)):
+        gap = one_gap(lambda main, at, us: main.frame(prepare, at=at, us=us), idle_us)
+        outcome = run_rules(facts_of_story(gap), [host_bound.RULE])
+        assert [found.severity for found in outcome.findings] == [severity]
 
 
 def test_without_a_replay_what_is_sure_does_not_come_before_what_likely_saves_more(facts: Facts) -> None:

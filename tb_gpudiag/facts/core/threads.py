@@ -7,6 +7,9 @@ exactly one innermost span, and no time is lost or counted twice.
 Marks that Python sets (`with record_function(...)`) really cross: they begin within the call that sets them
 and outlive it. In the tree, such a mark begins when that call has returned, and the calls around it that the
 mark outlives.
+
+A call into the driver encloses no operator. One that seems to begin just before an operator that it ends in
+begins with that operator.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.nesting import Descent, nest, segments
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
 
 # Of spans that begin and end together, the outer kind comes first: user annotations enclose Python functions,
 # which enclose operators; calls into the driver are innermost.
@@ -34,6 +37,11 @@ _OUTER_FIRST[
 # Old traces cut starts and durations to whole microseconds: a mark that ends with the call around it may seem
 # to outlive it by this much.
 _CLOCK_NS = 2_000
+
+# Calls are timed by another clock than operators: in a public trace it is 3 us behind, so a call that takes
+# 80 ms begins before its operator. Of a call that is not many times as long, it is not known which it is in.
+_SKEW_NS = 10_000
+_TIMES_SKEW = 10
 
 # Twice as many places as this, and one more, fit 64 bits: nesting doubles them.
 _MOST_PLACES = 2**61
@@ -79,13 +87,14 @@ class HostTree:
 
     parent: the event that encloses this one on its thread, or NONE.
     depth: 0 for an outermost span; NONE for events that are not host spans or have no duration.
-    start_ns: the event's start; of a mark that Python set, when the call that set it returned.
+    start_ns: the event's start; of a mark that Python set, when the call that set it returned; of a call into
+    the driver, not before its operator's.
     """
 
     def __init__(self, events: Events) -> None:
         self.events = events
         n = len(events)
-        self.start_ns = _entered(events)
+        self.start_ns = _within_operators(events, _entered(events))
         self.spans = _in_nesting_order(events, self.start_ns, _host_spans(events))
         starts, ends, axis = _on_one_axis(events, self.start_ns, self.spans)
         self._nesting = nesting = nest(starts, ends)
@@ -274,6 +283,29 @@ def _entered(events: Events) -> Int64:
     return moved
 
 
+def _within_operators(events: Events, start_ns: Int64) -> Int64:
+    """Return the starts, shape (n,), with those of calls into the driver moved to the start of the operator
+    that they end in, if that begins within _SKEW_NS."""
+    calls, operators = events.where(*CALL_CATEGORIES), events.where(Category.CPU_OP)
+    calls = calls[events.duration_ns[calls] > _TIMES_SKEW * 1_000]
+    if not len(calls) or not len(operators):
+        return start_ns
+    axis = ThreadAxis(start_ns[calls], start_ns[operators], threads=len(events.threads))
+    opens = axis.places(events.thread[operators], start_ns[operators])
+    order = np.argsort(opens, kind="stable")
+    at = np.searchsorted(opens[order], axis.places(events.thread[calls], start_ns[calls]), side="right")
+    around = operators[order[np.minimum(at, len(order) - 1)]]
+    early_ns = start_ns[around] - start_ns[calls]
+    inside = (events.thread[around] == events.thread[calls]) & (early_ns > 0) & (early_ns <= _SKEW_NS)
+    inside &= events.duration_ns[calls] >= _TIMES_SKEW * early_ns
+    inside &= events.end_ns[calls] <= events.end_ns[around] + _SKEW_NS
+    if not inside.any():
+        return start_ns
+    moved: Int64 = start_ns.copy()
+    moved[calls[inside]] = start_ns[around[inside]]
+    return moved
+
+
 def _on_one_axis(events: Events, start_ns: Int64, spans: Int64) -> tuple[Int64, Int64, ThreadAxis]:
     """Return the places of starts and ends on an axis where each thread has a stretch of its own, and that
     axis."""
@@ -293,6 +325,7 @@ def _in_nesting_order(events: Events, start_ns: Int64, spans: Int64) -> Int64:
         some = spans[tied]
         group = np.cumsum(~same)[tied]
         length = events.end_ns[some] - start_ns[some]
-        order = np.lexsort((_OUTER_FIRST[events.category[some]], -length, group))
+        is_call = np.isin(events.category[some], np.array(CALL_CATEGORIES, np.uint8))
+        order = np.lexsort((_OUTER_FIRST[events.category[some]], -length, is_call, group))
         spans[tied] = some[order]
     return spans

@@ -12,12 +12,15 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.vocabulary import operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 
 # A value in the CPU's own memory is read in about a microsecond.
 _WAITS_NS = 1_000_000
+
+# Reading a GPU's value takes a copy and a synchronization, 20 us and more, even if the GPU has nothing to do.
+_COPIES_NS = 10_000
 
 # The operating system may interrupt a thread in a read, too, but no more often than elsewhere. Reads take a
 # thousandth of the time of a job on the CPU.
@@ -43,6 +46,8 @@ class GpuUse:
     apple: it is a GPU of Apple's.
     listed: names of the GPUs of the machine that the job could use.
     computed_on_cpu: the trace shows that operators computed on the CPU, and no sign of a GPU.
+    keeps_up: reads of its values return at once, so the host does not wait for the GPU.
+    counted: CUPTI's range profiler ran the kernels for their counters. It does not time them.
     """
 
     launches: int = 0
@@ -54,6 +59,8 @@ class GpuUse:
     apple: bool = False
     listed: tuple[str, ...] = ()
     computed_on_cpu: bool = False
+    keeps_up: bool = False
+    counted: bool = False
 
     @property
     def waits(self) -> int:
@@ -86,7 +93,8 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
     used |= match(events, torch_frames.GPU_CALL) & (events.category == Category.PYTHON_FUNCTION)
     names = Counter(events.names[i] for i in events.name[used].tolist())
     on_gpu = ~np.isin(memory.device_type, np.array([DeviceType.CPU, NONE], np.int32))
-    reads = _waiting_reads(host, window)
+    every_read = _reads(host)
+    reads = _that_waited(events, every_read, window)
     found = GpuUse(
         launches=launches,
         memory_events=int(on_gpu.sum()),
@@ -95,18 +103,28 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
         reads_ns=events.duration_ns[reads],
         copies=_device_copies(host),
         apple=bool(match(events, operators.APPLE_ONLY).any() or (memory.device_type == DeviceType.MPS).any()),
+        keeps_up=_keeps_up(events, every_read, window),
+        counted=any(not counter.timed for counter in trace.counters),
         listed=tuple(str(entry.get("name") or "GPU") for entry in trace.metadata.device_properties),
     )
     on_cpu = len(memory) > 0 and not found.certain and in_operators_ns >= _COMPUTES * window.duration_ns
     return GpuUse(**{**vars(found), "computed_on_cpu": on_cpu})
 
 
-def _waiting_reads(host: Host, window: Window) -> Int64:
-    """Find the reads of one value that waited for a GPU; none if those are too few to tell."""
+def _reads(host: Host) -> Int64:
     events = host.events
     operator = events.category == Category.CPU_OP
-    reads = host.tree.outermost_of(match(events, operators.READ_VALUE) & operator)
-    found = np.flatnonzero(reads & (events.duration_ns >= _WAITS_NS))
+    return np.flatnonzero(host.tree.outermost_of(match(events, operators.READ_VALUE) & operator))
+
+
+def _keeps_up(events: Events, reads: Int64, window: Window) -> bool:
+    copied = reads[events.duration_ns[reads] >= _COPIES_NS]
+    return len(copied) > 0 and int(events.duration_ns[copied].sum()) < _LEAST_WAITING * window.duration_ns
+
+
+def _that_waited(events: Events, reads: Int64, window: Window) -> Int64:
+    """Find the reads of one value that waited for a GPU; none if those are too few to tell."""
+    found = reads[events.duration_ns[reads] >= _WAITS_NS]
     waited_ns = int(events.duration_ns[found].sum())
     enough = len(found) >= _FEWEST_READS and waited_ns >= _LEAST_WAITING * window.duration_ns
     return found if enough else found[:0]

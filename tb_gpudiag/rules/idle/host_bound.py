@@ -24,7 +24,7 @@ from tb_gpudiag.rules.rule import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.shared.cpu_job import dispatch_finding, in_overhead, python_finding
+from tb_gpudiag.rules.shared.cpu_job import FEWER_OPERATORS, dispatch_finding, in_overhead, python_finding
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.launch_advice import (
     LEAST_REMOVED,
@@ -70,6 +70,10 @@ _RARELY_NEEDED = frozenset({HostTask.GARBAGE, HostTask.LOGGING, HostTask.SAVING,
 
 # If interrupted operators take this much of the time, the host lacks a core rather than faster code.
 MOSTLY_STALLED = 0.5
+
+# If operators follow each other this quickly, there are too many, and none is slow: on the host of a public
+# trace, a view takes 29 us while it is recorded.
+MOST_PER_OPERATOR_NS = 50_000
 
 _LOOPS = "one tensor operator in place of a loop removes both its Python and its small operators"
 
@@ -224,7 +228,14 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     stalls = facts.interruptions
     short_of_cores = stalls.several and stalls.total_ns >= MOSTLY_STALLED * cost_ns
     crowded = oversubscribed_sentence(stalls) if short_of_cores or facts.job.loader else ""
-    subject = "Python keeps" if python_ns * 2 >= cost_ns else "Slow CPU operators keep"
+    in_python = python_ns * 2 >= cost_ns
+    subject = "Python keeps" if in_python else "Slow CPU operators keep"
+    many = not (launching or in_python or short_of_cores or facts.job.server is not None)
+    many = many and _many_operators(facts, lost, chosen)
+    fix = _CORES if short_of_cores else _fix(advice, launching=launching, stacks=stacks)
+    if many:
+        subject, fix = "Many small CPU operators keep", FEWER_OPERATORS
+        on_host = merged(on_host, lost.stretches(chosen))
     at = ""
     if found and found[0].file:
         at = f" Most of this time is in {in_quotes(f'{found[0].function} ({found[0].file})')}."
@@ -233,7 +244,7 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="The GPU has finished its work while the host is still busy with its own, before the next "
         f"launch.{at}{no_stacks}" + (f" {crowded}" if crowded else ""),
-        fix=_CORES if short_of_cores else _fix(advice, launching=launching, stacks=stacks),
+        fix=fix,
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle during host work", cost_ns, lost.window_ns),
@@ -249,12 +260,18 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         places=found,
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(on_host, LEAST_REMOVED if launching else LEAST_OF_LONG_WORK),
+        removable=removing(on_host, LEAST_REMOVED if launching or many else LEAST_OF_LONG_WORK),
     )
     general = with_recording_overhead(general, facts.recorder_cost, lost, chosen, ERROR_SHARE)
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
         general = _of_unseen_work(general, lost)
     return with_ddp_copies(general, facts.ddp_copies, lost)
+
+
+def _many_operators(facts: Facts, lost: Lost, chosen: Bool) -> bool:
+    """Whether the host goes through many operators in this time, and launches little."""
+    begun = facts.recorder_cost.operators(lost.stretches(chosen))
+    return begun * MOST_PER_OPERATOR_NS >= lost.total_ns(chosen)
 
 
 def _of_unseen_work(general: Finding, lost: Lost) -> Finding:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.capture_recorded import capture_ns
-from tb_gpudiag.rules.shared.no_gpu_activity import gpu_name, no_gpu_sentence
+from tb_gpudiag.rules.shared.lost_time import lost_time
+from tb_gpudiag.rules.shared.no_gpu_activity import gpu_name, loading_limits, no_gpu_sentence
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
@@ -23,6 +25,8 @@ _RECORD_GPU = (
     "Record with ProfilerActivity.CUDA, use one GPU profiler at a time (no Nsight, no DCGM profiling), and "
     "check that the driver lets this user trace the GPU."
 )
+
+_ON_A_MAC = "On a Mac, record with torch.mps.profiler instead."
 
 _APPLE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.mps.profiler.profile.html"
 
@@ -40,7 +44,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return _EMPTY
     use = facts.gpu_use
     if use.possible:
-        return _unseen(use)
+        lost = lost_time(facts)
+        return _unseen(use, leads=not loading_limits(use, lost.share(lost.total_ns(lost.of(Cause.INPUT)))))
     if use.listed:
         return _moved_nothing(use)
     return Finding(
@@ -67,9 +72,15 @@ _EMPTY = Finding(
 )
 
 
-def _unseen(use: GpuUse) -> Finding:
+def _unseen(use: GpuUse, *, leads: bool) -> Finding:
     """The job used a GPU, or may have used one: nothing is known about what it does."""
-    if use.launches:
+    if use.counted:
+        title = "Kernels were counted, and not timed"
+        summary = (
+            "CUPTI's range profiler collected counters. For that it runs kernels one by one and again, so "
+            "launches take far longer than in the job."
+        )
+    elif use.launches:
         title = "Kernels were launched, but no GPU activity was recorded"
         summary = (
             "The host launched GPU work, but the trace contains none of it: the profiler could not trace "
@@ -92,11 +103,18 @@ def _unseen(use: GpuUse) -> Finding:
             _APPLE_URL,
         )
         if use.apple
-        else record_again(_RECORD_GPU),
+        else record_again(_how_to_record(use)),
         evidence=list(_signs(use)),
         severity=Severity.WARNING,
-        leads=True,
+        leads=leads,
     )
+
+
+def _how_to_record(use: GpuUse) -> str:
+    if use.counted:
+        return "For times, record with ProfilerActivity.CUDA and without profiler_metrics, after a warm-up."
+    is_cuda = use.launches or use.listed or use.operators
+    return _RECORD_GPU if is_cuda else f"{_RECORD_GPU} {_ON_A_MAC}"
 
 
 def _moved_nothing(use: GpuUse) -> Finding:

@@ -101,6 +101,7 @@ def _only_capture(said: str, facts: Facts) -> Finding:
             ),
             Evidence("Captured launches", number(len(facts.captures.launches))),
         ],
+        leads=True,
     )
 
 

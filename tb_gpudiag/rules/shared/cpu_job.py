@@ -1,6 +1,8 @@
-"""Jobs without a GPU: what the main thread does instead of computing."""
+"""Jobs without a GPU: where the main thread's time goes."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,13 +12,68 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.waiting.overhead import SMALL_NS
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix
-from tb_gpudiag.rules.shared.lost_time import Lost, places
+from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places
+from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
 _CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
 
 _TUNING_URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+
+FEWER_OPERATORS = Fix(
+    "Do the same with fewer and larger operators, or compile the model.",
+    _CODE["fewer_operators"],
+    _TUNING_URL,
+)
+
+
+@dataclass(frozen=True)
+class CpuTime:
+    """The main thread's time. computing: mask of it in operators that compute, shape (s,)."""
+
+    window_ns: int
+    computing: Bool
+    computing_ns: int
+    overhead_ns: int  # in small operators
+    python_ns: int
+    compiling_ns: int
+    input_ns: int
+    communicating_ns: int
+
+    @property
+    def others(self) -> dict[str, int]:
+        """What each limiter other than computing would account for. "host" is told apart later."""
+        return {
+            "input": self.input_ns,
+            "host": self.overhead_ns + self.python_ns + self.compiling_ns,
+            "communication": self.communicating_ns,
+        }
+
+    @property
+    def host(self) -> dict[str, int]:
+        return {"compile": self.compiling_ns, "overhead": self.overhead_ns, "python": self.python_ns}
+
+    @property
+    def computing_limits(self) -> bool:
+        most_ns = max(self.others.values())
+        return self.computing_ns >= CLEAR_LEAD * most_ns or most_ns < LEAST_SHARE * self.window_ns
+
+
+def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
+    """Split the main thread's time. small_operators: mask of events."""
+    overhead = in_overhead(lost, small_operators)
+    computing = lost.of(*ISSUING, Cause.ALLOCATOR) & ~overhead
+    return CpuTime(
+        window_ns=lost.window_ns,
+        computing=computing,
+        computing_ns=lost.total_ns(computing),
+        overhead_ns=lost.total_ns(overhead),
+        python_ns=lost.total_ns(lost.of(Cause.PYTHON, Cause.PROFILER)),
+        compiling_ns=lost.total_ns(lost.of(Cause.COMPILE)),
+        input_ns=lost.total_ns(lost.of(Cause.INPUT)),
+        communicating_ns=lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),
+    )
 
 
 def in_overhead(lost: Lost, small_operators: Bool) -> Bool:
@@ -53,11 +110,7 @@ def dispatch_finding(host: Host, lost: Lost, chosen: Bool, steps: int) -> Findin
         summary=f"The main thread calls {number(len(operators), 'operator')} of "
         f"{duration(cost_ns / len(operators))} on average. Dispatching such an operator takes longer than "
         "what it computes.",
-        fix=Fix(
-            "Do the same with fewer and larger operators, or compile the model.",
-            _CODE["fewer_operators"],
-            _TUNING_URL,
-        ),
+        fix=FEWER_OPERATORS,
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window(f"In operators below {time_ns(SMALL_NS)}", cost_ns, lost.window_ns),

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tb_gpudiag.rules.rule import CannotTell, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
+from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import sentences
 from tb_gpudiag.wording.good_recording import RECORDING, RECORDING_FOR_FIGURES
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
+
+# A step is what its graph does if the graph launches most of its work. Without graphs, the host launches
+# kernels all through the step, and a step before does not hide that.
+MOSTLY_REPLAYED = 0.5
 
 _MORE_STEPS = "Record more steps, once the server is warm."
 
@@ -35,6 +43,38 @@ _URLS = {
     Server.VLLM: "https://docs.vllm.ai/en/stable/contributing/profiling/",
     Server.SGLANG: "https://docs.sglang.io/developer_guide/benchmark_and_profiling.html",
 }
+
+
+def one_replayed_step(facts: Facts) -> bool:
+    """Whether the recording is of one step of a server that replays a graph."""
+    modes = facts.launch_modes
+    return (
+        facts.job.server is not None
+        and facts.job.server_steps == 1
+        and not len(facts.steps)
+        and modes.graph_work >= MOSTLY_REPLAYED * max(1, modes.work)
+    )
+
+
+def one_step_sentence(server: Server) -> str:
+    """Say why the host's time in one step promises nothing."""
+    return (
+        f"{server.value} can prepare a step while the GPU runs the one before, and this recording has one "
+        "step only. Record several in a row."
+    )
+
+
+def of_one_step(finding: Finding, server: Server) -> Finding:
+    """Return a finding about the host's own work in the only step of a recording."""
+    return replace(
+        finding,
+        summary=f"{finding.summary} {one_step_sentence(server)}",
+        fix=_fix(record_again("Record several steps in a row, without stacks."), server),
+        saving=None,
+        removable=None,
+        sure=False,
+        records_again=True,
+    )
 
 
 def for_server(answer: RuleAnswer, server: Server | None) -> RuleAnswer:

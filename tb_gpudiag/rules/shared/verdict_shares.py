@@ -13,6 +13,9 @@ COMPUTE_LEAD = 3.0
 # The limiter must stand out. If the second part is nearly as large, fixing one only uncovers the other.
 CLEAR_LEAD = 1.5
 
+# A smaller part is not worth calling a limiter: removing it would hardly be noticed.
+LEAST_SHARE = 0.10
+
 
 def computing_limits(computing_ns: float, most_ns: float, whole_ns: float) -> bool:
     """Whether computing limits a job. most_ns: its largest other part."""

@@ -246,6 +246,20 @@ def test_a_wait_that_returns_at_once_drains_nothing() -> None:
     assert triggers(facts_of(trace)) == {Trigger.STARVED}
 
 
+def test_after_the_last_work_no_queue_is_drained() -> None:
+    """A result that is fetched at the end of what was recorded keeps no later launch waiting."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.launch("first", at=10, us=10, runs_at=30, runs_us=470)
+    main.sync(at=50, us=455)
+    main.frame("image.py(3): save", at=510, us=480)
+    facts = facts_of(trace)
+    assert facts.device is not None
+    assert int(facts.device.ledger.drained_ns.sum()) == 0
+    assert facts.device.ledger.by_cause(facts.window)[Cause.PYTHON] == 495 * US + 10 * US
+
+
 def backward_on_its_own_thread() -> tuple[TraceBuilder, HostThread, HostThread]:
     trace = TraceBuilder()
     main, engine = trace.thread(), trace.thread("autograd")

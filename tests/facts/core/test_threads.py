@@ -115,6 +115,14 @@ def test_a_mark_that_ends_with_the_call_around_it_stays_in_it() -> None:
     assert entered_us(tree) == [0, 10, 20]
 
 
+def test_a_call_that_another_clock_puts_before_its_operator_is_inside_it() -> None:
+    """The driver's calls are timed by another clock than operators: the operator is no part of a call."""
+    call = Category.RUNTIME
+    late = tree_of((OPERATOR, 0, 1000), (call, 97, 900), (OPERATOR, 100, 910))
+    assert late.parent.tolist() == [NONE, 2, 0]
+    assert [tree_of((call, 97, 900), (OPERATOR, at, 910)).parent[0] for at in (97, 100, 120)] == [1, 1, NONE]
+
+
 @given(spans)
 def test_parents_of_nested_spans_are_the_smallest_that_enclose(rows: list[tuple[int, int, int]]) -> None:
     events = events_of(nested(rows))

@@ -69,6 +69,23 @@ def test_fires_on_one_long_operator(tmp_path: Path) -> None:
     assert found.title.startswith("Slow CPU operators")
 
 
+def test_many_operators_that_launch_nothing_are_too_many(tmp_path: Path) -> None:
+    """A split into hundreds of views: none is slow, and a bigger batch does not help."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=3000)
+    main.op("aten::split_with_sizes", at=200, us=1590)
+    for i in range(100):
+        main.op("aten::as_strided", at=202 + 15 * i, us=4)
+    main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title.startswith("Many small CPU operators")
+    assert "fewer and larger operators" in found.fix.text
+    assert saving(found, facts).high_ns >= 0.9 * found.cost_ns
+
+
 @pytest.mark.parametrize(("stall_us", "cores"), [(3_000, True), (900, False)])
 def test_operators_that_stall_now_and_then_lack_a_core(stall_us: int, *, cores: bool, tmp_path: Path) -> None:
     trace = TraceBuilder()

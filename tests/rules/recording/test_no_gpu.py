@@ -36,6 +36,18 @@ def test_launches_without_kernels_are_a_warning(tmp_path: Path) -> None:
     assert figures(found)["Launch calls"] == (number(1),)
 
 
+def test_counters_of_kernels_are_no_times(tmp_path: Path) -> None:
+    """CUPTI's range profiler runs each kernel again and again: no launch is as slow in the job."""
+    trace = TraceBuilder()
+    trace.thread().step(0, at=0, us=100_000).call("cudaLaunchKernel", at=10, us=67_000)
+    at = (EPOCH_NS - BASE_NS) / 1_000 + 10
+    counted = {"name": "gemm", "pid": 0, "tid": 0, "ts": at, "dur": 67_000}
+    trace.raw({"ph": "X", "cat": "cuda_profiler_range", "args": {"dram__bytes_read.sum": 1e9}, **counted})
+    facts = facts_of(trace, tmp_path)
+    assert find_verdict(facts).limiter == "unknown"
+    assert "without profiler_metrics" in finding(RULE.check(facts)).fix.text
+
+
 def test_one_kernel_is_gpu_activity(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 
@@ -148,6 +160,26 @@ def test_loading_leads_nowhere_if_the_gpu_was_not_recorded(tmp_path: Path) -> No
     found = run_rules(facts_of(trace, tmp_path), RULES).findings
     assert [f.rule.id for f in found][:2] == ["GD905", "GD101"]
     assert all(f.severity is not Severity.ERROR for f in found)
+
+
+def test_loading_leads_if_reads_of_the_gpus_values_return_at_once(tmp_path: Path) -> None:
+    """Then the host does not wait for the GPU, whatever that does."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=10_000).loader(at=0, us=6_000).op("aten::mm", at=6_000, us=3_000)
+    main.alloc(512, at=5)
+    main.op("aten::item", at=9_500, us=90)
+    facts = facts_of(trace, tmp_path)
+    assert find_verdict(facts).limiter == "input"
+    assert [f.rule.id for f in run_rules(facts, RULES).findings][:2] == ["GD101", "GD905"]
+
+
+def test_a_gpu_of_unknown_make_may_be_apples(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    a_step(main)
+    reads(main, 40_000, 30_000)
+    assert "torch.mps.profiler" in finding(RULE.check(facts_of(trace, tmp_path))).fix.text
 
 
 def test_a_model_that_was_left_on_the_cpu_of_a_machine_with_a_gpu(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ import pytest
 
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.recording.no_steps import RULE
+from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED
+from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, is_clear
 
@@ -41,6 +44,36 @@ def test_nothing_about_a_server_is_advice_for_a_training_loop(
     assert len(said) > 4
     assert not [(text, part) for text in said for part in OF_TRAINING if part in text]
     assert any(recipe in text for text in said)
+
+
+def _decoding(steps: int) -> TraceBuilder:
+    """Steps that prepare a batch for 400 µs and replay a graph for 600 µs."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(steps):
+        at = 1_000 * step
+        main.annotation("step[DECODE bs=16]", at=at, us=400)
+        main.frame("sglang/srt/managers/scheduler.py(3006): run_batch", at=at, us=400)
+        main.launch("prepare", at=at + 5, us=5, runs_at=at + 12, runs_us=4)
+        main.graph_launch([("gemm", at + 400 + 15 * i, 15) for i in range(40)], at=at + 385, us=12)
+    return trace
+
+
+def test_one_step_of_a_server_does_not_show_what_its_host_costs(tmp_path: Path) -> None:
+    """A server prepares a step while the GPU runs the one before. One that launches kernel by kernel does
+    not."""
+    facts = facts_of(_decoding(1), tmp_path / "one")
+    verdict, outcome = find_verdict(facts), run_rules(facts, RULES)
+    assert verdict.limiter == "unknown"
+    assert "one step only" in verdict.sentence
+    about_host = [f for f in outcome.findings if f.rule.id in ABOUT_HOST_SPEED]
+    assert about_host
+    for found in about_host:
+        assert found.severity is Severity.INFO
+        assert found.finding.saving is None
+        assert "several steps in a row" in found.finding.fix.text
+        assert "/start_profile" in found.finding.fix.code
+    assert find_verdict(facts_of(_decoding(6), tmp_path / "six")).limiter == "python"
 
 
 def test_a_server_without_marked_steps_has_no_finding(tmp_path: Path) -> None:

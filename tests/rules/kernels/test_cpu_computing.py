@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.kernels.cpu_computing import RULE
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.verdict import find_verdict
+from tb_gpudiag.wording.quantity import duration, share_of
+from tests.builder import TraceBuilder
+from tests.rules.stage import facts_of, figures, finding, healthy, is_clear
+
+
+def _passes(convolution_us: float, *, loading_us: float = 0, backward: bool = False) -> TraceBuilder:
+    """Ten passes of 1,000 µs on the CPU: loading, a convolution, and as long as is left, a matmul."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(10):
+        at = 1_000 * i
+        if loading_us:
+            main.loader(at=at, us=loading_us)
+        main.op("aten::mkldnn_convolution", at=at + loading_us, us=convolution_us)
+        main.op("aten::mm", at=at + loading_us + convolution_us, us=990 - loading_us - convolution_us)
+    if backward:
+        main.op("autograd::engine::evaluate_function: Mm", at=9_991, us=5, forward_thread=1, sequence=0)
+    return trace
+
+
+def test_what_computes_comes_first_and_promises_nothing(tmp_path: Path) -> None:
+    facts = facts_of(_passes(700), tmp_path)
+    assert find_verdict(facts).limiter == "compute"
+    first = run_rules(facts, RULES).findings[0]
+    assert (first.rule.id, first.severity, first.finding.saving) == ("GD514", Severity.INFO, None)
+    shown = figures(first.finding)["aten::mkldnn_convolution"]
+    assert shown == (duration(7_000_000), share_of(7_000_000, facts.window.duration_ns, "of the step window"))
+    assert "channels_last" in first.finding.fix.text
+    assert "inference_mode" in first.finding.fix.code
+
+
+def test_a_training_is_not_told_to_use_inference_mode(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_passes(0.5, backward=True), tmp_path)))
+    assert "inference" not in found.fix.text + found.fix.code
+    assert "channels_last" not in found.fix.text
+
+
+def test_it_is_clear_where_loading_or_a_gpu_limits_the_job(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_passes(100, loading_us=450), tmp_path / "loading")))
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path / "gpu")))
