@@ -9,4 +9,6 @@ from tests.truth.jobs import (  # noqa: F401
     operators,
     ranks,
     small_changes,
+    unseen,
+    unseen_ranks,
 )
