@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from tests.benchmarks.truth.cases import PARTIAL_KIND, UNLINKED_KIND, Case
 from tests.simulator import Simulated, Truth
@@ -44,7 +45,7 @@ THRESHOLDS = {
     "GD901": 0.5,  # 1 where no step is marked
     "GD902": 2.0,  # the first step, divided by the median of the others
     "GD903": 0.5,  # 1 where no stack is recorded
-    "GD904": 0.05,  # share of the kernels and copies
+    "GD904": 0.01,  # share of the window that is idle until work without a launch begins
     "GD906": 0.5,  # 1 where the file is cut
 }
 RULES = tuple(THRESHOLDS)
@@ -104,9 +105,21 @@ def _figures(case: Case, run: Simulated, steady: Truth) -> dict[str, float]:
         "GD106": _uneven(case.job, truth) if case.job.with_steps else THRESHOLDS["GD106"],
         "GD902": _first_step(truth) if case.job.with_steps else THRESHOLDS["GD902"],
         "GD903": float(not case.job.with_stacks),
-        "GD904": case.lost,
+        "GD904": _unexplained_ns(run, steady) / steady.window_ns,
         "GD906": float(case.kept < 1),
     }
+
+
+def _unexplained_ns(run: Simulated, truth: Truth) -> int:
+    """Idle time that ends with work whose launch was lost: nothing in the file says why the GPU waited."""
+    unlaunched = {span.start_ns for span in run.recording.gpu if span.correlation is None}
+    total = gap_ns = 0
+    for segment, later in zip_longest(truth.segments, truth.segments[1:]):
+        gap_ns += segment.end_ns - segment.start_ns
+        if later is None or later.start_ns > segment.end_ns:  # work begins here
+            total += gap_ns if segment.end_ns in unlaunched else 0
+            gap_ns = 0
+    return total
 
 
 def _memory_figures(case: Case, run: Simulated) -> dict[str, float]:
