@@ -1,5 +1,7 @@
 // Deep links: TensorBoard keeps "#<tab>&p.<tab>.<key>=<value>" across reloads, tab switches, back and forward.
 
+import { notesOf, notesText, type Note } from "./notes";
+
 const TAB = "gpudiag";
 const PREFIX = `p.${TAB}.`;
 
@@ -44,6 +46,8 @@ export interface Link {
   readonly within?: boolean;
   /** The gap that is opened: its device, and its number in the device's gaps lane. */
   readonly gap?: { readonly device: number; readonly gap: number };
+  /** What users wrote at moments of the trace. */
+  readonly notes?: readonly Note[];
   /** The number of the event whose details are shown. */
   readonly event?: number;
 }
@@ -62,19 +66,22 @@ function number(text: string | undefined): number | undefined {
   return Number.isFinite(value) ? value : undefined;
 }
 
-/** The view, and what is selected by name. */
+/** The view, what is selected by name, and the notes. */
 function selected(found: ReadonlyMap<string, string>): Link {
   const view = VIEWS.find((name) => name === found.get("view"));
   const trace = found.get("trace");
   const base = found.get("base");
   const finding = found.get("finding");
   const filter = found.get("filter");
+  const notes = notesOf(found.get("notes") ?? "");
   return {
     ...(view ? { view } : {}),
     ...(trace ? { trace } : {}),
     ...(base ? { base } : {}),
     ...(finding ? { finding } : {}),
     ...(filter ? { filter } : {}),
+    ...(found.get("in") === "range" ? { within: true } : {}),
+    ...(notes.length > 0 ? { notes } : {}),
   };
 }
 
@@ -112,7 +119,6 @@ export function readHash(hash: string): Link {
     ...(row && place !== undefined && Number.isInteger(place) && place > 0 ? { row, place } : {}),
     ...(memory !== undefined && Number.isInteger(memory) ? { memory } : {}),
     ...(from_us !== undefined && to_us !== undefined && from_us < to_us ? { from_us, to_us } : {}),
-    ...(found.get("in") === "range" ? { within: true } : {}),
     ...(gap ? { gap } : {}),
     ...event,
   };
@@ -146,6 +152,7 @@ export function writeHash(hash: string, link: Link): string {
     ["s1", link.to_us?.toFixed(3)],
     ["in", link.within ? "range" : undefined],
     ["event", link.event?.toFixed(0)],
+    ["notes", link.notes && notesText(link.notes)],
     ["gap", link.gap && `${link.gap.device}.${link.gap.gap}`],
   ];
   const tokens = own.flatMap(([key, value]) =>

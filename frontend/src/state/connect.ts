@@ -79,6 +79,7 @@ function updateUrl(): Url {
       "shown",
       "selection",
       "within",
+      "notes",
       "memoryOf",
       "gap",
       "event",

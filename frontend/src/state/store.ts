@@ -3,6 +3,7 @@
 import { create } from "zustand";
 import type { Scheme } from "../base/vocabulary";
 import type { Link, ViewName } from "../base/hash";
+import type { Note } from "../base/notes";
 import { aired, AROUND_US, type Viewport } from "../base/viewport";
 
 export interface GapKey {
@@ -48,6 +49,8 @@ export interface PageState {
   /** The event whose details are shown. */
   readonly event: EventKey | null;
   readonly shown: Shown | null;
+  /** Notes of each trace, by its id. */
+  readonly notes: ReadonlyMap<string, readonly Note[]>;
   /** The device that the memory view shows, as recorded; null is the first. */
   readonly memoryOf: number | null;
   /** The id of the rule whose page is open. */
@@ -69,6 +72,7 @@ export interface PageState {
   readonly setView: (view: Viewport | null) => void;
   readonly setSelection: (selection: Viewport | null) => void;
   readonly setWithin: (within: boolean) => void;
+  readonly setNotes: (trace: string, notes: readonly Note[]) => void;
   readonly openGap: (gap: GapKey | null) => void;
   readonly openEvent: (event: EventKey | null) => void;
   readonly show: (shown: Shown, range: Viewport, tab: ViewName) => void;
@@ -98,6 +102,7 @@ export const usePage = create<PageState>()((set) => ({
   filter: "",
   trace: null,
   ...OF_TRACE,
+  notes: new Map(),
   stopped: new Set(),
   scheme: "light",
   visible: true,
@@ -118,21 +123,7 @@ export const usePage = create<PageState>()((set) => ({
     set({ filter });
   },
   openLink: (link) => {
-    set((now) => {
-      const trace = link.trace ?? now.trace;
-      const view = range(link.start_us, link.end_us);
-      const selection = range(link.from_us, link.to_us);
-      const shown =
-        link.row !== undefined && link.place !== undefined ? { row: link.row, place: link.place - 1 } : null;
-      return {
-        ...(trace === now.trace ? {} : OF_TRACE),
-        tab: link.view ?? now.tab,
-        base: link.base ?? now.base,
-        filter: link.filter ?? "",
-        ...{ trace, finding: link.finding ?? null, view, shown, selection, within: link.within === true },
-        ...{ memoryOf: link.memory ?? null, gap: link.gap ?? null, event: link.event ?? null },
-      };
-    });
+    set((now) => linked(now, link));
   },
   toggleFinding: (key) => {
     set((now) => ({ finding: now.finding === key ? null : key }));
@@ -148,6 +139,9 @@ export const usePage = create<PageState>()((set) => ({
   },
   setWithin: (within) => {
     set({ within });
+  },
+  setNotes: (trace, notes) => {
+    set((now) => ({ notes: new Map(now.notes).set(trace, notes) }));
   },
   openGap: (gap) => {
     set({ gap, event: null });
@@ -182,12 +176,30 @@ export const usePage = create<PageState>()((set) => ({
   },
 }));
 
+/** The state that a link leads to. */
+function linked(now: PageState, link: Link): Partial<PageState> {
+  const trace = link.trace ?? now.trace;
+  const { row, place } = link;
+  return {
+    ...(trace === now.trace ? {} : OF_TRACE),
+    ...(trace !== null && link.notes ? { notes: new Map(now.notes).set(trace, link.notes) } : {}),
+    ...{ trace, tab: link.view ?? now.tab, base: link.base ?? now.base, filter: link.filter ?? "" },
+    view: range(link.start_us, link.end_us),
+    selection: range(link.from_us, link.to_us),
+    within: link.within === true,
+    shown: row !== undefined && place !== undefined ? { row, place: place - 1 } : null,
+    finding: link.finding ?? null,
+    ...{ memoryOf: link.memory ?? null, gap: link.gap ?? null, event: link.event ?? null },
+  };
+}
+
 function range(start_us: number | undefined, end_us: number | undefined): Viewport | null {
   return start_us !== undefined && end_us !== undefined ? { start_us, end_us } : null;
 }
 
 /** Return the part of the state that a link stores. */
 export function linkOf(state: PageState): Link {
+  const notes = state.notes.get(state.trace ?? "") ?? [];
   return {
     ...(state.tab === null ? {} : { view: state.tab }),
     ...(state.base === null ? {} : { base: state.base }),
@@ -200,6 +212,7 @@ export function linkOf(state: PageState): Link {
     ...(state.selection === null ? {} : { from_us: state.selection.start_us, to_us: state.selection.end_us }),
     ...(state.within ? { within: true } : {}),
     ...(state.gap === null ? {} : { gap: state.gap }),
+    ...(notes.length > 0 ? { notes } : {}),
     ...(typeof state.event === "number" ? { event: state.event } : {}),
   };
 }

@@ -1,3 +1,5 @@
+import { saveFile } from "../../base/save";
+
 interface Props {
   /** What the file contains, for its name and for screen readers. */
   readonly label: string;
@@ -23,10 +25,6 @@ export function CsvButton({ label, text }: Props) {
 
 function save(label: string, text: string): void {
   // Spreadsheets read UTF-8 only with this mark.
-  const url = URL.createObjectURL(new Blob([`\uFEFF${text}`], { type: "text/csv;charset=utf-8" }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = `${label.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.csv`;
-  link.click();
-  URL.revokeObjectURL(url);
+  const blob = new Blob([`\uFEFF${text}`], { type: "text/csv;charset=utf-8" });
+  saveFile(`${label.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.csv`, blob);
 }

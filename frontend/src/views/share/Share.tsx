@@ -1,13 +1,16 @@
 import { Button, Menu } from "@mantine/core";
-import { useState } from "react";
+import { useState, type MouseEvent } from "react";
+import { fileName, saveFile } from "../../base/save";
 import { currentUrl } from "../../state/frame";
 import { hasEvents, onlyRecord } from "../../state/kinds";
 import { useReport } from "../../state/queries";
+import { usePage } from "../../state/store";
 import { exportAddress, fetchExport, isEmbedded, type ExportFormat } from "../../wire/client";
 import type { TraceEntry } from "../../wire/report";
 import { fromNsys } from "../recording/parts";
 import { copyText } from "./copy";
 import { PerfettoDialog } from "./PerfettoDialog";
+import { withNotes } from "./withNotes";
 import { PictureItems } from "./PictureItems";
 
 interface Download {
@@ -17,7 +20,11 @@ interface Download {
 }
 
 const DOWNLOADS: readonly Download[] = [
-  { format: "html", title: "One HTML file", about: "This page for this trace. Opens without a server." },
+  {
+    format: "html",
+    title: "One HTML file",
+    about: "This page for this trace, with your notes. Opens without a server.",
+  },
   {
     format: "trace",
     title: "Annotated trace",
@@ -41,6 +48,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
   const [said, setSaid] = useState("");
   const [inPerfetto, setInPerfetto] = useState(false);
   const report = useReport(entry, false).data?.report; // as far as another view has loaded it
+  const notes = usePage((page) => page.notes.get(entry.id)) ?? [];
   if (isEmbedded()) return null;
   // Only events of torch's traces can be copied: not those of Nsight Systems.
   const annotatable = hasEvents(entry.kind) && !(report && fromNsys(report));
@@ -48,15 +56,27 @@ export function Share({ entry }: { entry: TraceEntry }) {
   const ready = entry.state === "ready" && !onlyRecord(entry.kind);
   const downloads = DOWNLOADS.filter(({ format }) => !OF_EVENTS.has(format) || annotatable);
 
+  const failed = (error: unknown) => {
+    setSaid(error instanceof Error ? error.message : String(error));
+  };
   const copy = (what: string, text: Promise<string>) => {
     text
       .then(copyText)
       .then((copied) => {
         setSaid(copied ? `${what} copied` : "The browser does not allow copying");
       })
-      .catch((error: unknown) => {
-        setSaid(error instanceof Error ? error.message : String(error));
-      });
+      .catch(failed);
+  };
+  const textOf = (format: ExportFormat) =>
+    fetchExport(entry.id, format).then((content) => new TextDecoder().decode(content));
+  /** The server does not know the notes: they are in this page alone. */
+  const saveWithNotes = () => {
+    const name = fileName([entry.worker, entry.span].filter(Boolean).join("."));
+    textOf("html")
+      .then((html) => {
+        saveFile(`${name}.gpudiag.html`, new Blob([withNotes(html, notes)], { type: "text/html" }));
+      })
+      .catch(failed);
   };
 
   return (
@@ -87,10 +107,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
           <Menu.Item
             disabled={!ready}
             onClick={() => {
-              copy(
-                "Markdown",
-                fetchExport(entry.id, "markdown").then((content) => new TextDecoder().decode(content)),
-              );
+              copy("Markdown", textOf("markdown"));
             }}
           >
             Copy as Markdown
@@ -108,6 +125,13 @@ export function Share({ entry }: { entry: TraceEntry }) {
               download
               href={exportAddress(entry.id, format)}
               disabled={!ready}
+              {...(format === "html" &&
+                notes.length > 0 && {
+                  onClick: (event: MouseEvent) => {
+                    event.preventDefault();
+                    saveWithNotes();
+                  },
+                })}
             >
               {title}
               <span className="gd-share-about">{about}</span>

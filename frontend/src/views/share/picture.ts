@@ -1,5 +1,7 @@
 // What an element shows as a picture: SVG with the page's own styles, or PNG.
 
+import { fileName, saveFile } from "../../base/save";
+
 /** Pixels of a PNG for each pixel of the page. */
 const SCALE = 2;
 
@@ -49,12 +51,7 @@ export async function savePicture(element: HTMLElement, name: string, format: Pi
     format === "svg"
       ? new Blob([svg], { type: "image/svg+xml" })
       : await pngOf(svg, element.getBoundingClientRect());
-  const url = URL.createObjectURL(blob);
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = `${name.replaceAll(/[^A-Za-z0-9_.-]+/g, "_")}.${format}`;
-  link.click();
-  URL.revokeObjectURL(url);
+  saveFile(`${fileName(name)}.${format}`, blob);
 }
 
 async function pngOf(svg: string, { width, height }: DOMRect): Promise<Blob> {

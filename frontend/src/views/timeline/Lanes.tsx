@@ -20,8 +20,10 @@ import { useShown } from "../parts/ShowOnTimeline";
 import { HoverCard } from "./HoverCard";
 import { lineOf, scrollTo } from "./inSight";
 import { LaneLabels } from "./LaneLabels";
+import { NotePins } from "./Notes";
 import type { Selected } from "./selected";
 import type { LaneControls } from "./useLaneChoices";
+import type { Notes } from "./useNotes";
 import { usePointer } from "./usePointer";
 
 interface Props {
@@ -38,6 +40,7 @@ interface Props {
   /** Everything else is dimmed. */
   readonly lit: readonly Viewport[] | null;
   readonly lanes: LaneControls;
+  readonly notes: Notes;
 }
 
 const NO_MARKS: readonly Viewport[] = [];
@@ -76,6 +79,7 @@ export function Lanes(props: Props) {
             aria-label={`Timeline with ${plural(laid.rows.length, "row")} and ${plural(gapCount, "gap")}`}
             {...pointer.handlers}
           />
+          {slice && <NotePins notes={props.notes} view={view} width={width} />}
           {pointer.hover && <HoverCard hover={pointer.hover} width={width} height={height} />}
           {!slice && <p className="gd-lanes-wait">Loading the timeline…</p>}
         </div>

@@ -14,12 +14,14 @@ import { Help } from "./Help";
 import { IdleAgainstBase } from "./IdleAgainstBase";
 import { Kinds } from "./Kinds";
 import { Lanes } from "./Lanes";
+import { NoteForm } from "./Notes";
 import { Minimap } from "./Minimap";
 import { SearchBox } from "./SearchBox";
 import { selectedOf, spotsOf } from "./selected";
 import { StepChoice } from "./StepChoice";
 import { Toolbar } from "./Toolbar";
 import { useKeys } from "./useKeys";
+import { useNotes } from "./useNotes";
 import { useLaneChoices } from "./useLaneChoices";
 import { useSearch } from "./useSearch";
 import { useSlices } from "./useSlices";
@@ -55,6 +57,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
   // Of the finding under the pointer, while it is there.
   const [evidence, setEvidence] = useState<readonly Viewport[] | null>(null);
   const lit = useMemo(() => evidence ?? (focus && [focus]), [evidence, focus]);
+  const notes = useNotes(entry.id);
   const [help, setHelp] = useState(false);
   useKeys({
     view,
@@ -79,6 +82,13 @@ export default function TimelineView({ entry, report }: ReportProps) {
           gaps={gaps}
           loading={slices.loading}
           onEvidence={setEvidence}
+          onNote={
+            notes.add &&
+            (() => {
+              const start_us = event.data?.event?.start_us ?? selection?.start_us;
+              notes.add?.(start_us ?? (view.start_us + view.end_us) / 2);
+            })
+          }
           hidden={rows?.hidden ?? []}
           onShowAll={lanes.showAll}
           onHelp={() => {
@@ -86,6 +96,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
           }}
         />
       </div>
+      {notes.open && <NoteForm key={notes.open.at_us} note={notes.open} notes={notes} />}
       <IdleAgainstBase entry={entry} />
       <Minimap
         overview={overview}
@@ -107,6 +118,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
           selected={selected}
           found={found}
           lit={lit}
+          notes={notes}
           lanes={lanes}
         />
         <Drawer entry={entry} search={search} event={event} reveal={lanes.reveal} overview={overview} />

@@ -20,11 +20,13 @@ interface Props {
   readonly onShowAll: () => void;
   /** Lights these places alone; null lights everything again. */
   readonly onEvidence: (ranges: readonly Viewport[] | null) => void;
+  /** Pins a note; null if there are too many. */
+  readonly onNote: (() => void) | null;
   readonly onHelp: () => void;
 }
 
 export function Toolbar(props: Props) {
-  const { view, bounds, known, gaps, loading, hidden, onShowAll, onEvidence, onHelp } = props;
+  const { view, bounds, known, gaps, loading, hidden, onShowAll, onEvidence, onNote, onHelp } = props;
   const selection = usePage((page) => page.selection);
   const shown = useShown();
   const unmark = usePage((page) => page.unmark);
@@ -88,6 +90,11 @@ export function Toolbar(props: Props) {
           }}
         />
       </span>
+      <Tooltip label="Pin a note to the selected event or range, or to the middle of the view">
+        <Button size="compact-xs" variant="default" disabled={!onNote} onClick={() => onNote?.()}>
+          Note
+        </Button>
+      </Tooltip>
       <span className="gd-buttons" role="group" aria-label="Zoom">
         <IconKey
           label="Zoom out (-)"
