@@ -38,7 +38,7 @@ class _Segment:
 
 
 class SnapshotBuilder:
-    """Builds one snapshot. Each allocation is a block of its own, cut from the first free block with room.
+    """Builds one snapshot. Each allocation is a block of its own, cut from the smallest free block with room.
 
     Times are µs from the start and must not go backwards on one device. Stacks are given outermost first, as
     frames `file(line): function`; torch writes them innermost first.
@@ -79,13 +79,14 @@ class SnapshotBuilder:
         """Allocate; return the address."""
         frames = _frames(stack)
         rounded = -(-size // ROUNDED_TO) * ROUNDED_TO
-        segment, index = next(
+        fitting = [
             (segment, index)
             for segment in self.segments
             if segment.device == device
             for index, block in enumerate(segment.blocks)
             if block.state == "inactive" and block.bytes >= rounded
-        )
+        ]
+        segment, index = min(fitting, key=lambda at: at[0].blocks[at[1]].bytes)
         room = segment.blocks[index]
         block = _Block(room.address, rounded, size, frames, "active_allocated")
         rest = [_Block(room.address + rounded, room.bytes - rounded)] if room.bytes > rounded else []
@@ -103,6 +104,16 @@ class SnapshotBuilder:
             self._entry(device, "free_completed", address, block.asked, at, _frames(stack))
             block.state = "inactive"
             del self._blocks[address]
+            self._merge(block)
+
+    def _merge(self, block: _Block) -> None:
+        """Join a free block with its free neighbors."""
+        segment = next(s for s in self.segments if any(one is block for one in s.blocks))
+        index = next(i for i, one in enumerate(segment.blocks) if one is block)
+        for i in (index + 1, index):
+            pair = segment.blocks[max(0, i - 1) : i + 1]
+            if len(pair) == 2 and all(one.state == "inactive" for one in pair):
+                segment.blocks[i - 1 : i + 1] = [_Block(pair[0].address, pair[0].bytes + pair[1].bytes)]
 
     def out_of_memory(self, size: int, *, at: float, device: int = 0, device_free: int = 0) -> None:
         self._entry(device, "oom", 0, size, at, [])

@@ -1,13 +1,17 @@
 """CachingAllocator: torch's caching allocator for a GPU, as far as one stream and the shared pools go.
 
 It follows c10/cuda/CUDACachingAllocator.cpp: sizes in multiples of 512 bytes, a pool for small blocks and one
-for large ones, best fit, blocks that are split and merged, segments that are freed when the driver refuses.
+for large ones, best fit, blocks that are split and merged, segments that are freed when the driver refuses,
+expandable segments that are mapped and unmapped in parts, `max_split_size_mb`, and
+`garbage_collection_threshold`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tb_gpudiag.arrays import Int64
 
@@ -20,12 +24,28 @@ SMALL_SEGMENT, LARGE_SEGMENT, LEAST_OWN_SEGMENT, ROUND_SEGMENT = 2 * MIB, 20 * M
 LEAST_LARGE_REST = MIB
 """A large block is split if more than this is left."""
 
-_PAST = 1 << 56
-"""Addresses of segments that a replay adds: behind all recorded ones of a process."""
+ENDLESS = 1 << 60
+_PAST = 5 << 56
+"""Addresses of segments that a replay adds are behind all recorded ones of a process."""
+
+_ROOM = 1 << 50
+"""Addresses of an expandable segment: torch reserves more than the device has."""
 
 
 class DoesNotFit(Exception):
     """The driver has no memory left, although all cached segments were returned."""
+
+
+class AllocatorSettings(NamedTuple):
+    """What PYTORCH_CUDA_ALLOC_CONF sets.
+
+    max_split_bytes: larger blocks are not split. collect_above: `garbage_collection_threshold`, 0 if unset.
+    It has an effect only if the process also calls set_per_process_memory_fraction().
+    """
+
+    expandable: bool = False
+    max_split_bytes: int = ENDLESS
+    collect_above: float = 0.0
 
 
 def rounded(size: Int64) -> Int64:
@@ -33,14 +53,27 @@ def rounded(size: Int64) -> Int64:
     return -(-size // ROUNDED_TO) * ROUNDED_TO
 
 
-@dataclass
+@dataclass(eq=False)
 class _Block:
     address: int
     size: int
     pool: _Pool
     used: bool = False
+    mapped: bool = True  # False: a hole in an expandable segment
+    freed_at: int = 0  # searches of its pool until then
     before: _Block | None = None
     after: _Block | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of its segment."""
+        return self.before is None and self.after is None
+
+    @property
+    def room(self) -> int:
+        """Its size with the hole behind it."""
+        behind = self.after
+        return self.size + (behind.size if behind is not None and not behind.mapped else 0)
 
 
 @dataclass
@@ -49,7 +82,8 @@ class _Pool:
     free: list[tuple[int, int]] = field(
         default_factory=list
     )  # size, address: best fit is the first that fits
-    last: _Block | None = None  # of an expandable segment
+    holes: list[int] = field(default_factory=list)  # addresses, in expandable segments
+    searches: int = 0
 
     @property
     def part(self) -> int:
@@ -60,17 +94,24 @@ class _Pool:
 class CachingAllocator:
     """Allocations are known by the number that the caller gives them.
 
-    capacity_bytes: what the driver has for it. expandable: segments grow in place.
+    capacity_bytes: what the driver has for it. addresses: of the segments that the driver gives, in order.
+    most_reserved_bytes, most_allocated_bytes: after any allocation.
     """
 
-    def __init__(self, capacity_bytes: int, *, expandable: bool = False) -> None:
-        self.capacity_bytes, self.expandable = capacity_bytes, expandable
+    def __init__(
+        self, capacity_bytes: int, settings: AllocatorSettings | None = None, addresses: Iterable[int] = ()
+    ) -> None:
+        self.capacity_bytes, self.settings = capacity_bytes, settings or AllocatorSettings()
         self.reserved_bytes = self.allocated_bytes = 0
+        self.most_reserved_bytes = self.most_allocated_bytes = 0
         self._pools = {small: _Pool(small) for small in (True, False)}
-        self._blocks: dict[int, _Block] = {}  # free ones, by address
+        self._blocks: dict[int, _Block] = {}  # free ones and holes, by address
         self._used: dict[int, _Block] = {}
-        self._returnable: set[int] = set()  # addresses of free blocks that the driver can have back
-        self._next = _PAST
+        self._addresses, self._next = iter(addresses), _PAST
+        if self.settings.expandable:
+            for number, pool in enumerate(self._pools.values(), start=1):
+                begin = _PAST + number * _ROOM
+                self._add_hole(_Block(begin - begin % pool.part, _ROOM - _ROOM % pool.part, pool))
 
     def add_segment(self, address: int, size: int, *, small: bool, used: list[tuple[int, int, int]]) -> None:
         """Add a segment that the allocator has already. used: (number, address, size) of blocks in use."""
@@ -101,136 +142,221 @@ class CachingAllocator:
             self._add_free(block)
         self.reserved_bytes += size
 
-    def change(self, number: int, size: int) -> None:
-        """Allocate `size` bytes; free the allocation of this number if it is 0. Raises DoesNotFit."""
-        if size:
-            self.allocate(number, size)
-        else:
-            self.free(number)
-
     def allocate(self, number: int, requested: int) -> int:
         """Return the address. Raises DoesNotFit."""
         size = max(ROUNDED_TO, -(-requested // ROUNDED_TO) * ROUNDED_TO)
         pool = self._pools[size <= SMALL_BYTES]
-        block = self._best(pool, size) or self._from_driver(pool, size)
-        rest = block.size - size
-        if rest >= ROUNDED_TO if pool.small or self.expandable else rest > LEAST_LARGE_REST:
-            self._split(block, size)
+        block = self._best(pool, size) or self._new(pool, size)
+        if self._splits(pool, size, block.size - size):
+            self._add_free(self._split(block, size))
         block.used = True
         self._used[number] = block
         self.allocated_bytes += block.size
+        self.most_allocated_bytes = max(self.most_allocated_bytes, self.allocated_bytes)
+        self.most_reserved_bytes = max(self.most_reserved_bytes, self.reserved_bytes)
         return block.address
 
     def free(self, number: int) -> None:
         block = self._used.pop(number)
         block.used = False
         self.allocated_bytes -= block.size
-        for other in (block.before, block.after):
-            if other is not None and not other.used:
-                self._take_free(other)
-                block = self._merged(min(block, other, key=lambda b: b.address))
-        self._add_free(block)
+        self._add_free(self._merged(block))
+
+    def return_cached(self) -> bool:
+        """Return whole free segments to the driver, and of expandable ones the free parts, as
+        torch.cuda.empty_cache() does. True, in case it helped."""
+        for pool in self._pools.values():
+            for _, address in list(pool.free):
+                block = self._blocks[address]
+                if self.settings.expandable:
+                    self._unmap(block)
+                elif block.whole:
+                    self._release(block)
+        return True
+
+    def return_segment(self, address: int) -> None:
+        """Return the segment that begins there, if it is free as a whole."""
+        block = self._blocks.get(address)
+        if block is not None and block.whole:
+            self._release(block)
+
+    def _splits(self, pool: _Pool, size: int, rest: int) -> bool:
+        if pool.small or self.settings.expandable:
+            return rest >= ROUNDED_TO
+        return size < self.settings.max_split_bytes and rest > LEAST_LARGE_REST
 
     def _best(self, pool: _Pool, size: int) -> _Block | None:
-        at = bisect_left(pool.free, (size, 0))
+        pool.searches += 1
+        at, most = bisect_left(pool.free, (size, 0)), self.settings.max_split_bytes
         if at == len(pool.free):
             return None
         block = self._blocks[pool.free[at][1]]
+        if self.settings.expandable:
+            # A block that can grow counts as large as it can become, so that others are used up first.
+            for _, address in pool.free[at + 1 :]:
+                other = self._blocks[address]
+                if other.room >= block.room:
+                    break
+                block = other
+        elif (size < most <= block.size) or (size >= most and block.size >= size + LARGE_SEGMENT):
+            return None
         self._take_free(block)
         return block
 
-    def _from_driver(self, pool: _Pool, size: int) -> _Block:
+    def _new(self, pool: _Pool, size: int) -> _Block:
+        if self.settings.collect_above:
+            self._collect()
+        block = self._from_driver(pool, size)
+        if block is None and self._return_oversized(pool, size):
+            block = self._from_driver(pool, size)
+        if block is None and self.return_cached():
+            block = self._from_driver(pool, size)
+        if block is None:
+            raise DoesNotFit
+        return block
+
+    def _from_driver(self, pool: _Pool, size: int) -> _Block | None:
+        if self.settings.expandable:
+            return self._grown(pool, size)
         wanted = pool.part
-        if self.expandable:
-            return self._grown(pool, size, wanted)
         if not pool.small and size >= LEAST_OWN_SEGMENT:
             wanted = -(-size // ROUND_SEGMENT) * ROUND_SEGMENT
-        self._make_room(wanted)
-        block = _Block(self._next, wanted, pool)
+        if self.reserved_bytes + wanted > self.capacity_bytes:
+            return None
+        address = next(self._addresses, self._next)
         self._next += wanted + ROUND_SEGMENT
         self.reserved_bytes += wanted
+        return _Block(address, wanted, pool)
+
+    def _grown(self, pool: _Pool, size: int) -> _Block | None:
+        """Map as many parts as are missing in the first place of an expandable segment with room for it."""
+        block = next(filter(None, (self._place(address, size) for address in pool.holes)), None)
+        if block is not None and not block.mapped:
+            block = self._map(block, size)
+        while block is not None and block.size < size:
+            assert block.after is not None  # there is room
+            block = self._map(block.after, size - block.size)
+        if block is not None:
+            self._take_free(block)
         return block
 
-    def _grown(self, pool: _Pool, size: int, part: int) -> _Block:
-        wanted = self._missing(pool, size, part)
-        self._make_room(wanted)
-        if (wanted := self._missing(pool, size, part)) and self.reserved_bytes + wanted > self.capacity_bytes:
-            raise DoesNotFit  # to make room, the free end of the segment was returned
-        self.reserved_bytes += wanted
-        last = pool.last
-        if last is not None and not last.used:
-            self._take_free(last)
-            last.size += wanted
-            return last
-        begin = last.address + last.size if last is not None else _PAST * (1 if pool.small else 2)
-        block = _Block(begin, wanted, pool, before=last)
-        if last is not None:
-            last.after = block
-        pool.last = block
-        return block
+    def _place(self, hole: int, size: int) -> _Block | None:
+        """Return the first of the free blocks and holes around a hole, if they have room for it."""
+        first = self._blocks[hole]
+        if first.before is not None and not first.before.used:
+            first = first.before
+        room, block = 0, first
+        while room < size and block is not None and not block.used:
+            room += block.size
+            block = block.after  # type: ignore[assignment]
+        return first if room >= size else None
 
-    def _missing(self, pool: _Pool, size: int, part: int) -> int:
-        """Return what has to be mapped behind the free end of an expandable segment."""
-        has = pool.last.size if pool.last is not None and not pool.last.used else 0
-        return -(-(size - has) // part) * part
-
-    def _make_room(self, wanted: int) -> None:
-        if self.reserved_bytes + wanted <= self.capacity_bytes:
-            return
-        self.return_cached()
+    def _map(self, hole: _Block, size: int) -> _Block | None:
+        """Map the parts of a hole with its first bytes; None if the driver has not enough memory."""
+        wanted = min(hole.size, -(-size // hole.pool.part) * hole.pool.part)
         if self.reserved_bytes + wanted > self.capacity_bytes:
-            raise DoesNotFit
-
-    def return_cached(self) -> None:
-        """Return whole free segments to the driver; of expandable ones, the free parts. Raises DoesNotFit if
-        the driver has less than what is left."""
-        for address in list(self._returnable):
-            block = self._blocks[address]
-            if self.expandable:
-                self._unmap(block)
-            else:
-                self._take_free(block)
-                self.reserved_bytes -= block.size
-        if self.reserved_bytes > self.capacity_bytes:
-            raise DoesNotFit
+            return None
+        self._take_hole(hole)
+        if wanted < hole.size:
+            self._add_hole(self._split(hole, wanted))
+        hole.mapped = True
+        self.reserved_bytes += wanted
+        block = self._merged(hole)
+        self._add_free(block)
+        return block
 
     def _unmap(self, block: _Block) -> None:
-        """Unmap the whole parts of a free block. Their addresses are not used again: there are enough."""
-        hole = block.size // block.pool.part * block.pool.part
+        """Unmap the whole parts of a free block."""
+        part = block.pool.part
+        begin = -(-block.address // part) * part
+        end = (block.address + block.size) // part * part
+        if begin >= end:
+            return
         self._take_free(block)
-        if block.size > hole:
-            self._split(block, hole)
-        block.used = True
-        self.reserved_bytes -= hole
+        if begin > block.address:
+            hole = self._split(block, begin - block.address)
+            self._add_free(block)
+            block = hole
+        if block.address + block.size > end:
+            self._add_free(self._split(block, end - block.address))
+        self.reserved_bytes -= block.size
+        block.mapped = False
+        self._add_hole(self._merged(block))
 
-    def _split(self, block: _Block, size: int) -> None:
-        rest = _Block(block.address + size, block.size - size, block.pool, before=block)
+    def _return_oversized(self, pool: _Pool, size: int) -> bool:
+        """With a largest size to split, return a segment that is large enough, or several, the largest first,
+        that are together. Whether there were such."""
+        most = self.settings.max_split_bytes
+        if most == ENDLESS or self.settings.expandable:
+            return False
+        wanted = max(size, most)
+        at = bisect_left(pool.free, (wanted, 0))
+        if at < len(pool.free):
+            self._release(self._blocks[pool.free[at][1]])
+            return True
+        returned = 0
+        for length, address in reversed(pool.free[:at]):
+            if returned >= wanted or length < most:
+                break
+            self._release(self._blocks[address])
+            returned += length
+        return returned >= wanted
+
+    def _collect(self) -> None:
+        """Return the large segments that have not been used for longest, until the rest is small enough."""
+        left = self.reserved_bytes - self.settings.collect_above * self.capacity_bytes
+        pool = self._pools[False]
+        found = [block for _, address in pool.free if (block := self._blocks[address]).whole]
+        while left > 0 and found:
+            mean = sum(pool.searches - block.freed_at for block in found) / len(found)
+            old = [block for block in found if pool.searches - block.freed_at >= mean]
+            for block in old:
+                left -= block.size
+                self._release(block)
+            found = [block for block in found if block not in old]
+
+    def _release(self, block: _Block) -> None:
+        self._take_free(block)
+        self.reserved_bytes -= block.size
+
+    def _split(self, block: _Block, size: int) -> _Block:
+        """Shorten a block to this size, and return the rest as a block of its own."""
+        rest = _Block(block.address + size, block.size - size, block.pool, mapped=block.mapped, before=block)
         rest.after, block.after, block.size = block.after, rest, size
         if rest.after is not None:
             rest.after.before = rest
-        if block.pool.last is block:
-            block.pool.last = rest
-        self._add_free(rest)
+        return rest
 
-    def _merged(self, first: _Block) -> _Block:
-        second = first.after
-        assert second is not None
-        first.size, first.after = first.size + second.size, second.after
-        if second.after is not None:
-            second.after.before = first
-        if first.pool.last is second:
-            first.pool.last = first
-        return first
+    def _merged(self, block: _Block) -> _Block:
+        """Join a block with its free neighbors, or a hole with holes."""
+        for other in (block.before, block.after):
+            if other is None or other.used or other.mapped != block.mapped:
+                continue
+            if other.mapped:
+                self._take_free(other)
+            else:
+                self._take_hole(other)
+            first, second = (other, block) if other is block.before else (block, other)
+            first.size, first.after = first.size + second.size, second.after
+            if second.after is not None:
+                second.after.before = first
+            block = first
+        return block
 
     def _add_free(self, block: _Block) -> None:
         insort(block.pool.free, (block.size, block.address))
         self._blocks[block.address] = block
-        whole = block.before is None and block.after is None
-        if block.size >= block.pool.part if self.expandable else whole:
-            self._returnable.add(block.address)
+        block.freed_at = block.pool.searches
 
     def _take_free(self, block: _Block) -> None:
-        key = (block.size, block.address)
-        del block.pool.free[bisect_left(block.pool.free, key)]
+        del block.pool.free[bisect_left(block.pool.free, (block.size, block.address))]
         del self._blocks[block.address]
-        self._returnable.discard(block.address)
+
+    def _add_hole(self, block: _Block) -> None:
+        block.mapped = False
+        insort(block.pool.holes, block.address)
+        self._blocks[block.address] = block
+
+    def _take_hole(self, block: _Block) -> None:
+        block.pool.holes.remove(block.address)
+        del self._blocks[block.address]

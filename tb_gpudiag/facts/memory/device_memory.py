@@ -23,6 +23,7 @@ from tb_gpudiag.facts.memory.phase import Phase, phases
 from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, Survivors, growing_sites, largest_survivors
+from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 
@@ -98,6 +99,13 @@ class DeviceMemory:
         if segments is None or self.is_cpu or not self.allocations.paired:
             return None
         return find_fit(self.allocations, segments, self.device)
+
+    @cached_property
+    def ways(self) -> list[Way]:
+        """How the request that failed might have fit, replayed; empty where that cannot be told."""
+        if self.fit is None or self.failure is None or not self.capacity_bytes:
+            return []
+        return find_ways(self.allocations, self.fit, self.capacity_bytes)
 
     @cached_property
     def floors(self) -> Floors:

@@ -151,6 +151,13 @@ def _by_purpose(
     return kinds, owners
 
 
+def kinds_of(allocations: Allocations, *, failed: bool) -> list[MemoryKind]:
+    """Return what each allocation is for. failed: an allocation failed at the end."""
+    phase = allocations.context.phase[allocations.curve.event]
+    found = _kinds(allocations, phase, np.arange(len(allocations)), failed=failed)
+    return [_KINDS[kind] for kind in found.tolist()]
+
+
 def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64, *, failed: bool) -> UInt8:
     """Return an index into _KINDS for each chosen allocation. phase: of the curve's events, shape (c,).
 

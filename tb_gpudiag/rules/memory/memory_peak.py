@@ -30,6 +30,7 @@ from tb_gpudiag.rules.shared.emptied_cache import (
 from tb_gpudiag.rules.shared.leak import leaks_at_failure
 from tb_gpudiag.rules.shared.leak_causes import Explained
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
+from tb_gpudiag.rules.shared.needed_memory import ways_evidence
 from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_evidence,
     out_of_memory_sentences,
@@ -247,6 +248,7 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
     failure = memory.failure
     if failure is not None:
         yield from out_of_memory_evidence(failure)
+        yield from ways_evidence(memory)
     whole, of_it = (
         (failure.held.allocated_bytes, "of what was in use")
         if failure is not None

@@ -9,7 +9,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import Failure
 from tb_gpudiag.rules.rule import Evidence, Place, place_at
-from tb_gpudiag.rules.shared.needed_memory import would_fit_sentence
+from tb_gpudiag.rules.shared.needed_memory import ways_sentence, would_fit_sentence
 from tb_gpudiag.wording.kinds import MEMORY_KINDS
 from tb_gpudiag.wording.quantity import number, share_of, size
 
@@ -180,6 +180,8 @@ def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
         )
     if cause is FailureCause.FRAGMENTED:
         yield from _holes(failure)
+    if cause in {FailureCause.FRAGMENTED, FailureCause.TOO_LITTLE} and (replayed := ways_sentence(memory)):
+        yield replayed
 
 
 def _holes(failure: Failure) -> Iterator[str]:

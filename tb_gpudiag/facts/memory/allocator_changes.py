@@ -1,0 +1,159 @@
+"""Changes: what a device's allocator did, from a snapshot, so that a model of it can do the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.caching_allocator import (
+    SMALL_SEGMENT,
+    AllocatorSettings,
+    CachingAllocator,
+    rounded,
+)
+from tb_gpudiag.trace.events import Segments
+from tb_gpudiag.vocabulary.recorded import MemoryAction
+
+FREED, RETURNED, EMPTIED = 0, -1, -2
+"""Sizes of changes that do not allocate. RETURNED: a segment went back to the driver. EMPTIED: that, because
+the job emptied the cache; the first segment of several says so."""
+
+
+class Start(NamedTuple):
+    """What there was when the history began: segments, and the blocks in use by (number, address, size)."""
+
+    segments: list[tuple[int, int]]
+    used: list[tuple[int, int, int]]
+
+    def is_consistent(self) -> bool:
+        """Whether every block lies in a segment, and neither blocks nor segments overlap."""
+        segments, used = np.array(self.segments, np.int64), np.array(self.used, np.int64)
+        if not len(used):
+            return True
+        if not len(segments) or not _are_apart(segments[:, 0], segments[:, 1]):
+            return False
+        at = np.searchsorted(segments[:, 0], used[:, 1], side="right") - 1
+        inside = bool((at >= 0).all() and (used[:, 1:].sum(axis=1) <= segments[at].sum(axis=1)).all())
+        return inside and _are_apart(*used.T[1:])
+
+    def allocator(
+        self, capacity: int, settings: AllocatorSettings, addresses: list[int] | None = None
+    ) -> CachingAllocator:
+        """Return the model of the allocator as it was then; with expandable segments, without gaps."""
+        allocator = CachingAllocator(capacity, settings, addresses or [])
+        if settings.expandable:
+            for number, _, size in self.used:
+                allocator.allocate(number, size)
+            return allocator
+        begins = np.array([begin for begin, _ in self.segments], np.int64)
+        at = np.searchsorted(begins, [address for _, address, _ in self.used], side="right") - 1
+        inside: list[list[tuple[int, int, int]]] = [[] for _ in self.segments]
+        for block, segment in zip(self.used, at.tolist(), strict=True):
+            inside[segment].append(block)
+        for (begin, size), used in zip(self.segments, inside, strict=True):
+            allocator.add_segment(begin, size, small=size == SMALL_SEGMENT, used=used)
+        return allocator
+
+
+def _are_apart(begins: Int64, sizes: Int64) -> bool:
+    return bool((sizes > 0).all() and (begins >= 0).all() and (begins[:-1] + sizes[:-1] <= begins[1:]).all())
+
+
+class AllocatorChanges(NamedTuple):
+    """Allocations (`size` > 0) and other changes in order, shape (c,) each.
+
+    number: of the allocation; of the request that failed, len(Allocations). address: recorded. position: of
+    its event in the curve. reserved: recorded after each; NONE for the request that failed.
+    """
+
+    number: Int64
+    size: Int64
+    address: Int64
+    position: Int64
+    reserved: Int64
+
+    def replay(self, allocator: CachingAllocator) -> None:
+        """Make these changes. Raises DoesNotFit."""
+        for number, size in zip(self.number.tolist(), self.size.tolist(), strict=True):
+            if size > 0:
+                allocator.allocate(number, size)
+            elif size == FREED:
+                allocator.free(number)
+            elif size == EMPTIED:
+                allocator.return_cached()
+
+
+def start_of(allocations: Allocations, segments: Segments, own: Bool) -> Start:
+    """Return what there was when the history began. own: mask of the device's segments."""
+    curve, memory = allocations.curve, allocations.memory
+    action = memory.action[curve.event]
+    came = memory.address[curve.event[action == MemoryAction.GROW]]
+    gone = curve.event[action == MemoryAction.SHRINK]
+    gone = gone[~np.isin(memory.address[gone], came)]
+    kept = own & ~np.isin(segments.address, came)
+    begins = np.r_[segments.address[kept], memory.address[gone]].astype(np.int64)
+    sizes = np.r_[segments.bytes[kept], -memory.bytes[gone]]
+    found = np.flatnonzero(allocations.found)
+    early = curve.event[allocations.early_free]
+    address = np.r_[memory.address[allocations.event[found]], memory.address[early]].astype(np.int64)
+    size = rounded(np.r_[allocations.bytes[found], -memory.bytes[early]])
+    number = np.r_[found, -2 - np.arange(len(early))]
+    # A block may be larger than its allocation: what was left was not split off.
+    blocks = np.flatnonzero(segments.block_used & own[segments.block_segment])
+    of_block = dict(
+        zip(
+            segments.block_address[blocks].astype(np.int64).tolist(),
+            segments.block_bytes[blocks].tolist(),
+            strict=True,
+        )
+    )
+    rows = zip(number.tolist(), address.tolist(), size.tolist(), strict=True)
+    used = [(n, a, of_block.get(a, s) if n >= 0 else s) for n, a, s in rows]
+    return Start(
+        sorted(zip(begins.tolist(), sizes.tolist(), strict=True)), sorted(used, key=lambda block: block[1])
+    )
+
+
+def changes_of(allocations: Allocations) -> AllocatorChanges:
+    """Return what the allocator did, up to the last request that failed."""
+    curve, memory = allocations.curve, allocations.memory
+    action = memory.action[curve.event]
+    made, ended = np.flatnonzero(~allocations.found), np.flatnonzero(allocations.freed != NONE)
+    early, back = allocations.early_free, np.flatnonzero(action == MemoryAction.SHRINK)
+    failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)[-1:]
+    position = np.r_[allocations.position[made], allocations.freed[ended], early, back, failed]
+    number = np.r_[made, ended, -2 - np.arange(len(early)), back, np.full(len(failed), len(allocations))]
+    size = np.r_[
+        allocations.bytes[made],
+        np.full(len(ended) + len(early), FREED),
+        np.where(_empties(allocations, back), EMPTIED, RETURNED),
+        np.maximum(memory.bytes[curve.event[failed]], 1),
+    ]
+    order = np.argsort(position, kind="stable")
+    if len(failed):
+        order = order[position[order] <= failed[0]]
+    at = position[order]
+    reserved = np.where(action[at] == MemoryAction.OUT_OF_MEMORY, NONE, curve.reserved[at])
+    return AllocatorChanges(
+        number[order], size[order], memory.address[curve.event[at]].astype(np.int64), at, reserved
+    )
+
+
+def _empties(allocations: Allocations, back: Int64) -> Bool:
+    """Of these positions at which a segment was returned, mask of those at which the job emptied the cache:
+    the first of each run that no new segment for the same call follows."""
+    if not len(back):
+        return np.zeros(0, np.bool_)
+    curve, memory = allocations.curve, allocations.memory
+    first = np.flatnonzero(np.r_[True, np.diff(back) > 1])
+    after = np.r_[back[first[1:] - 1], back[-1]] + 1
+    known = after < len(curve)
+    event = curve.event[np.minimum(after, len(curve) - 1)]
+    retried = known & (memory.action[event] == MemoryAction.GROW)
+    retried &= memory.stack[event] == memory.stack[curve.event[back[first]]]
+    found = np.zeros(len(back), np.bool_)
+    found[first] = ~retried
+    return found

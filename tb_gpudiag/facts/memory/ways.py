@@ -1,0 +1,182 @@
+"""Ways: how a request that failed might have fit, replayed: other settings of the allocator, half of the
+batch, blocks of the model whose activations are computed again.
+
+Replays show what the recorded allocations would have done up to that request, not what comes after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start
+from tb_gpudiag.facts.memory.blocks_of_model import Block, Blocks, find_blocks
+from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings, rounded
+from tb_gpudiag.facts.memory.fitting import EXPANDABLE, Fit, fits
+from tb_gpudiag.facts.memory.peak import MemoryKind, kinds_of
+from tb_gpudiag.facts.memory.phase import Phase
+
+
+class WayKind(Enum):
+    EXPANDABLE = "expandable_segments:True"
+    COLLECT = "garbage_collection_threshold:0.8"
+    MAX_SPLIT = "max_split_size_mb:128"
+    HALF_BATCH = "half of the batch"
+    CHECKPOINT = "checkpointing"
+
+
+_SETTINGS = {
+    WayKind.EXPANDABLE: EXPANDABLE,
+    WayKind.COLLECT: AllocatorSettings(collect_above=0.8),
+    WayKind.MAX_SPLIT: AllocatorSettings(max_split_bytes=128 * MIB),
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way, replayed with the capacity, at its best and at its worst.
+
+    low_bytes, high_bytes: the most that is allocated, up to the request and with it.
+    fits: in both cases; may_fit: in one of them.
+    blocks: for CHECKPOINT, those whose activations are dropped.
+    """
+
+    kind: WayKind
+    fits: bool
+    may_fit: bool
+    low_bytes: int
+    high_bytes: int
+    blocks: Blocks | None = None
+
+
+def find_ways(allocations: Allocations, fit: Fit, capacity: int) -> list[Way]:
+    """Try all ways to make the request that failed fit into this capacity."""
+    start, changes = fit.start, fit.changes
+    peak = _peak(start, changes)
+    ways = []
+    for kind, settings in _SETTINGS.items():
+        does = fits(start, changes, capacity, settings)
+        ways.append(Way(kind, does, does, peak, peak))
+    halved = [_halved(allocations, changes, sure=sure) for sure in (False, True)]
+    ways.append(_way(WayKind.HALF_BATCH, start, halved, capacity))
+    activation = _of_kinds(allocations, MemoryKind.ACTIVATION)
+    dropped = [
+        (
+            [
+                _checkpointed(allocations, changes, blocks, activation, keeps_largest=keeps)
+                for keeps in (False, True)
+            ],
+            blocks,
+        )
+        for blocks in find_blocks(allocations, activation)
+    ]
+    if dropped:
+        cases, best = min(dropped, key=lambda one: _peak(start, one[0][1]))
+        ways.append(_way(WayKind.CHECKPOINT, start, cases, capacity, best))
+    return ways
+
+
+def _way(
+    kind: WayKind, start: Start, cases: list[AllocatorChanges], capacity: int, blocks: Blocks | None = None
+) -> Way:
+    does = [fits(start, changes, capacity, AllocatorSettings()) for changes in cases]
+    peaks = [_peak(start, changes) for changes in cases]
+    return Way(kind, all(does), any(does), min(peaks), max(peaks), blocks)
+
+
+def _peak(start: Start, changes: AllocatorChanges) -> int:
+    """Return the most that is allocated."""
+    size = {number: size for number, _, size in start.used}
+    now = most = sum(size.values())
+    sizes = np.where(changes.size > 0, rounded(changes.size), changes.size)
+    for number, of_change in zip(changes.number.tolist(), sizes.tolist(), strict=True):
+        if of_change > 0:
+            size[number] = of_change
+            now += of_change
+            most = max(most, now)
+        elif of_change == FREED:
+            now -= size[number]
+    return most
+
+
+def _of_kinds(allocations: Allocations, *wanted: MemoryKind) -> Bool:
+    kinds = kinds_of(allocations, failed=True)
+    return np.array([kind in wanted for kind in kinds], np.bool_)
+
+
+def _halved(allocations: Allocations, changes: AllocatorChanges, *, sure: bool) -> AllocatorChanges:
+    """Halve what grows with the batch: activations and inputs for sure, and maybe temporaries and what the
+    forward pass allocates for unknown use."""
+    scales = _of_kinds(allocations, MemoryKind.ACTIVATION, MemoryKind.INPUT)
+    passes = np.isin(allocations.phase, (Phase.FORWARD, Phase.BACKWARD))
+    if not sure:
+        scales |= passes & _of_kinds(allocations, MemoryKind.TEMPORARY)
+        scales |= (allocations.phase == Phase.FORWARD) & _of_kinds(allocations, MemoryKind.UNKNOWN)
+    scales &= ~allocations.found
+    failed = int(allocations.context.phase[allocations.curve.event[changes.position[-1]]])
+    last = failed == Phase.FORWARD or (not sure and failed != Phase.OPTIMIZER)
+    chosen = np.r_[scales, last][np.clip(changes.number, 0, len(allocations))]
+    chosen &= (changes.size > 0) & (changes.number >= 0)
+    return changes._replace(size=np.where(chosen, -(-changes.size // 2), changes.size))
+
+
+def _checkpointed(
+    allocations: Allocations,
+    changes: AllocatorChanges,
+    blocks: Blocks,
+    activation: Bool,
+    *,
+    keeps_largest: bool,
+) -> AllocatorChanges:
+    """Free the activations of each block when it returns, but for its result, and allocate them again when
+    the backward pass first frees one of them."""
+    rows = list(_moved(allocations, blocks, activation, keeps_largest=keeps_largest))
+    number, at, size = np.array(rows, np.float64).reshape(-1, 3).T
+    gone = np.unique(number[size == FREED]).astype(np.int64)
+    # What was freed in the backward pass is a second allocation then, with a number of its own.
+    again = np.isin(changes.number, gone) & (changes.size == FREED)
+    second = len(allocations) + 1
+    numbers = np.r_[np.where(again, changes.number + second, changes.number), number.astype(np.int64)]
+    numbers[len(again) :] += np.where(size > 0, second, 0)
+    place = np.r_[changes.position.astype(np.float64), at]
+    order = np.argsort(place, kind="stable")
+    order = order[place[order] <= changes.position[-1]]
+    sizes = np.r_[changes.size, size.astype(np.int64)]
+    nothing = np.full(len(rows), NONE)
+    return AllocatorChanges(
+        numbers[order],
+        sizes[order],
+        np.r_[changes.address, nothing][order],
+        np.r_[changes.position, at.astype(np.int64)][order],
+        np.r_[changes.reserved, nothing][order],
+    )
+
+
+def _moved(
+    allocations: Allocations, blocks: Blocks, activation: Bool, *, keeps_largest: bool
+) -> Iterator[tuple[int, float, int]]:
+    """Yield (number, place, size) of what is freed earlier (size FREED) and allocated again."""
+    freed = allocations.freed
+    for block in blocks.calls:
+        dropped = _dropped(allocations, block, activation, keeps_largest=keeps_largest)
+        back = min(filter(lambda at: at != NONE, freed[dropped].tolist()), default=NONE)
+        for i in dropped:
+            yield i, block.end + 0.5, FREED
+            if back != NONE:
+                yield i, back - 0.5, int(allocations.bytes[i])
+
+
+def _dropped(allocations: Allocations, block: Block, activation: Bool, *, keeps_largest: bool) -> list[int]:
+    """Return the activations of a block but for its result, the last one, and perhaps the largest one."""
+    freed = allocations.freed[block.own]
+    held = block.own[activation[block.own] & ((freed == NONE) | (freed > block.end))]
+    kept = held[-1:]
+    if keeps_largest and len(held):
+        kept = np.r_[kept, held[allocations.bytes[held].argmax()]]
+    found: list[int] = held[~np.isin(held, kept)].tolist()
+    return found

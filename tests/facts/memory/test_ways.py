@@ -1,0 +1,153 @@
+"""How a request that failed might have fit: the recorded allocations, replayed with changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.caching_allocator import AllocatorSettings
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.fitting import fits
+from tb_gpudiag.facts.memory.ways import WayKind
+from tb_gpudiag.rules.memory.memory_peak import RULE
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
+from tests.rules.memory_stage import only
+from tests.wording.plain import plain
+
+MIB = 1 << 20
+TORCH = "/opt/lib/python3.11/site-packages/torch"
+CALL = [
+    f"{TORCH}/nn/modules/module.py({line}): {name}"
+    for line, name in ((1736, "_wrapped_call_impl"), (1747, "_call_impl"))
+]
+BUILDING = ["train.py(1): main", f"{TORCH}/nn/modules/linear.py(90): __init__"]
+LAYERS = ((40, 6), (41, 22), (42, 18))
+"""Line and MiB of what each block allocates: 46 MiB."""
+
+
+class Job:
+    """A model of 12 blocks with 30 MiB of weights each. One forward pass takes 552 MiB of activations."""
+
+    def __init__(self) -> None:
+        self.snapshot, self.now = SnapshotBuilder(), 0
+        for _ in range(12):
+            self.allocate(30, BUILDING)
+
+    def allocate(self, mib: int, stack: list[str]) -> int:
+        self.now += 2
+        try:
+            return self.snapshot.allocate(mib * MIB, at=self.now, stack=stack)
+        except ValueError:  # nothing free is large enough
+            own = -(-mib // 2) * 2 if mib >= 10 else 20
+            self.snapshot.segment(own * MIB, at=self.now - 1, stack=stack)
+            return self.snapshot.allocate(mib * MIB, at=self.now, stack=stack)
+
+    def forward(self, blocks: float) -> list[int]:
+        layers = [layer for _ in range(12) for layer in LAYERS][: round(3 * blocks)]
+        return [self.allocate(mib, layer(line)) for line, mib in layers]
+
+    def backward(self, held: list[int]) -> None:
+        self.allocate(2, ["train.py(6): step", f"{TORCH}/_tensor.py(500): backward"])
+        for address in reversed(held):
+            self.now += 2
+            self.snapshot.free(address, at=self.now)
+
+    def fail(self, mib: int, folder: Path, line: int = 41) -> DeviceMemory:
+        self.snapshot.out_of_memory(mib * MIB, at=self.now + 1, device_free=MIB)
+        frames = [frame.replace("): ", "(").split("(") for frame in reversed(layer(line))]
+        self.snapshot.traces[0][-1]["frames"] = [
+            {"filename": file, "line": int(number), "name": name} for file, number, name in frames
+        ]
+        (memory,) = Facts(read_trace(str(self.snapshot.write(folder)))).memory
+        return memory
+
+
+def layer(line: int) -> list[str]:
+    """The stack of a layer of a block: model.py:80 calls the block, and its lines the layers."""
+    inner = f"{TORCH}/nn/modules/linear.py(125): forward"
+    return [
+        "train.py(5): step",
+        *CALL,
+        "model.py(80): forward",
+        *CALL,
+        f"model.py({line}): forward",
+        *CALL,
+        inner,
+    ]
+
+
+def test_the_request_that_failed_fails_in_the_replay_and_no_other(tmp_path: Path) -> None:
+    job = Job()
+    job.backward(job.forward(12))
+    job.forward(12)
+    memory = job.fail(22, tmp_path)
+    fit, capacity = memory.fit, memory.capacity_bytes
+    assert fit is not None
+    assert fit.error_bytes == fit.misplaced == 0
+    assert not fits(fit.start, fit.changes, capacity, AllocatorSettings())
+    before = fit.changes._replace(number=fit.changes.number[:-1], size=fit.changes.size[:-1])
+    assert fits(fit.start, before, capacity, AllocatorSettings())
+
+
+def test_a_pass_that_fails_fits_with_half_of_the_batch_or_checkpointing(tmp_path: Path) -> None:
+    job = Job()
+    job.forward(9 + 1 / 3)
+    memory = job.fail(22, tmp_path)
+    ways = {way.kind: way for way in memory.ways}
+    assert not any(ways[kind].may_fit for kind in (WayKind.EXPANDABLE, WayKind.COLLECT, WayKind.MAX_SPLIT))
+    assert ways[WayKind.HALF_BATCH].fits
+    assert ways[WayKind.HALF_BATCH].high_bytes == (360 + (9 * 46 + 6 + 22) // 2) * MIB
+    dropped = ways[WayKind.CHECKPOINT]
+    assert dropped.fits
+    assert dropped.blocks is not None
+    assert (str(dropped.blocks.frame), len(dropped.blocks.calls)) == ("model.py:80 in forward", 9)
+    # Of nine blocks the last allocation, or the largest one too; the tenth block is whole.
+    assert (
+        dropped.low_bytes == (360 + 8 * 18 + 46 + 0) * MIB or dropped.low_bytes == (360 + 9 * 18 + 28) * MIB
+    )
+    assert dropped.high_bytes == (360 + 9 * 40 + 28) * MIB
+
+
+def test_checkpointed_blocks_are_computed_again_in_the_backward_pass(tmp_path: Path) -> None:
+    """One block at a time: at the peak there are the results of all blocks, and one whole block."""
+    job = Job()
+    job.backward(job.forward(12))
+    memory = job.fail(20, tmp_path)
+    way = next(way for way in memory.ways if way.kind is WayKind.CHECKPOINT)
+    assert way.low_bytes == (360 + 11 * 18 + 46) * MIB  # the last block's forward pass
+    assert way.high_bytes == (360 + 11 * 40 + 46) * MIB
+    assert way.fits
+
+
+def test_the_finding_says_what_would_fit(tmp_path: Path) -> None:
+    job = Job()
+    job.forward(9 + 1 / 3)
+    job.fail(22, tmp_path)
+    found = only(RULE.check(Facts(read_trace(str(tmp_path / "dump_snapshot.pickle")))))
+    said = plain(found.summary)
+    assert "with half of the batch it fits" in said
+    assert "with checkpointing of the modules called at model.py:80 in forward it fits" in said
+    assert "Half of the batch, replayed" in [one.label for one in found.evidence]
+
+
+@pytest.mark.parametrize("retries", [True, False])
+def test_an_emptied_cache_is_emptied_in_the_replay(retries: bool, tmp_path: Path) -> None:
+    """Segments that came back for another request in the same call are those of a retry: with other memory
+    there is none."""
+    job = Job()
+    addresses = job.forward(2)
+    job.backward(addresses)
+    stack = layer(40) if retries else ["train.py(9): main", f"{TORCH}/cuda/memory.py(170): empty_cache"]
+    free = [
+        segment for segment in job.snapshot.segments if all(b.state == "inactive" for b in segment.blocks)
+    ]
+    for segment in free:
+        job.snapshot.give_back(segment.address, at=job.now + 1, stack=stack)
+    job.now += 2
+    job.allocate(60, layer(40))
+    memory = job.fail(2000, tmp_path)
+    assert memory.fit is not None
+    assert memory.fit.error_bytes == memory.fit.misplaced == 0
