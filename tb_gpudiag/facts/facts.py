@@ -61,6 +61,7 @@ from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
+from tb_gpudiag.facts.waiting.loading import Batches, batches, only_first_batch
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
@@ -162,6 +163,16 @@ class Facts:
     def loader_starts(self) -> LoaderStarts:
         """When a thread started a loader."""
         return find_loader_starts(self.host, self.work, self.main_thread)
+
+    @cached_property
+    def batches(self) -> Batches:
+        """Batches that a loader fetched for the step window."""
+        return batches(self.host, self.loader_starts, self.host_window)
+
+    @property
+    def only_first_batch(self) -> bool:
+        """Whether all batches were fetched for one step, from a new iterator."""
+        return only_first_batch(self.batches, self.work)
 
     @cached_property
     def captures(self) -> Captures:

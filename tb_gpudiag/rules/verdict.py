@@ -9,13 +9,12 @@ import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.ledger import TimeAccount
-from tb_gpudiag.facts.core.steady import MOST, Steady
+from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
-from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.capture_recorded import capture_sentence
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
@@ -31,7 +30,6 @@ from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
 from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
 from tb_gpudiag.rules.shared.slowed_recording import MEASURE, slowed_sentence
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
-from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
@@ -166,9 +164,7 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
     if facts.device is not None:
         parts = _parts(facts, facts.device, lost)
-        inferred = bool(len(facts.steps)) and not facts.recorded.steps
-        server = facts.job.server if one_replayed_step(facts) else None
-        return _gpu(parts, facts.steady, unseen_ns, ranked, facts.lost_lead, server, inferred=inferred)
+        return _gpu(facts, parts, unseen_ns, ranked)
     if facts.recorded.unread_accelerator:
         what = f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read."
         return _unseen_gpu(what, GpuUse(), lost)
@@ -181,43 +177,41 @@ def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
     return split_window(device.window_account, lost, facts.host_tasks, device.lost.total)
 
 
-def _gpu(
-    parts: WindowParts,
-    steady: Steady,
-    unseen_ns: int,
-    ranked: Sequence[str],
-    lead: LostLead | None,
-    one_step_of: Server | None,
-    *,
-    inferred: bool,
-) -> Verdict:
-    window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
+def _gpu(facts: Facts, parts: WindowParts, unseen_ns: int, ranked: Sequence[str]) -> Verdict:
+    window_ns, busy, steady = parts.window_ns, parts.busy_ns / parts.window_ns, facts.steady
+    inferred = bool(len(facts.steps)) and not facts.recorded.steps
     steps = f": {count(len(steady.steps), 'inferred step')}" if inferred else ""
     start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)}){steps}."
     if steady.mostly is not None:
         limiter, said = _NOT_STEADY[steady.mostly]
         return Verdict(limiter, f"{start} {said.format(**_figures(parts))}", busy)
-    limiter, said = _limiter(parts, ranked)
-    if limiter in {"launch", "python"} and unseen_ns >= MOSTLY_UNSEEN * parts.by_limiter["host"]:
-        known = parts.computing_ns >= MOSTLY_COMPUTING * window_ns
-        limiter = "compute" if known else "unknown"
-        said = _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
-        said = f"Computing takes most of the time. {said}" if known else said
-    most = max(parts.by_limiter, key=lambda part: parts.by_limiter[part])
-    if one_step_of is not None and most == "host" and limiter != "compute":
-        waited = share(parts.by_limiter["host"], window_ns)
-        limiter = "unknown"
-        said = f"It waited for the host {waited} of the time. {one_step_sentence(one_step_of)}"
-    if lead is not None and limiter in _MAY_BE_THE_RECORDER:
-        waited = share(parts.by_limiter["host"], window_ns)
-        limiter, said = "unknown", f"It waited for the host {waited} of the time."
-    if lead is not None:
-        said = f"{said} {slowed_sentence(lead)} {MEASURE}"
+    limiter, said = _not_shown(facts, parts, *_limiter(parts, ranked), unseen_ns)
+    if facts.lost_lead is not None:
+        said = f"{said} {slowed_sentence(facts.lost_lead)} {MEASURE}"
     if parts.lost_ns >= LEAST_SHARE * window_ns:
         start += f" {_LOST.format(share(parts.lost_ns, window_ns))}"
     left_out = left_out_sentences(steady, inferred=inferred)
     sentences = [*left_out, start, said] if leads(steady) else [start, said, *left_out]
     return Verdict(limiter, " ".join(sentences), busy)
+
+
+def _not_shown(facts: Facts, parts: WindowParts, limiter: str, said: str, unseen_ns: int) -> tuple[str, str]:
+    """The limiter and its sentence, or what the recording does not show of it."""
+    host_ns = parts.by_limiter["host"]
+    waited = f"It waited for the host {share(host_ns, parts.window_ns)} of the time."
+    if limiter == "input" and facts.only_first_batch:
+        return "unknown", _FIRST_BATCH.format(**_figures(parts))
+    if limiter in {"launch", "python"} and unseen_ns >= MOSTLY_UNSEEN * host_ns:
+        said = _UNSEEN_SENTENCE.format(share(unseen_ns, parts.window_ns))
+        if parts.computing_ns >= MOSTLY_COMPUTING * parts.window_ns:
+            return "compute", f"Computing takes most of the time. {said}"
+        limiter = "unknown"
+    server, most_ns = facts.job.server, max(parts.by_limiter.values())
+    if server is not None and limiter != "compute" and host_ns == most_ns and one_replayed_step(facts):
+        return "unknown", f"{waited} {one_step_sentence(server)}"
+    if facts.lost_lead is not None and limiter in _MAY_BE_THE_RECORDER:
+        return "unknown", waited
+    return limiter, said
 
 
 def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_ns: int = 0) -> WindowParts:
@@ -363,6 +357,11 @@ _NOT_STEADY = {
 _UNSEEN_SENTENCE = (
     "It waited {} of the time while the host did something that this trace does not show. Record with "
     "with_stack=True to see what."
+)
+
+_FIRST_BATCH = (
+    "It waited {all_input} of the time for the first batch of a new iterator, which nothing loads ahead: "
+    "once per epoch. Record several steps of one iterator."
 )
 
 _LOST = "For another {} of it, kernels may have run that were not recorded."

@@ -13,7 +13,13 @@ from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
-from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, batches, load_part, load_parts, loader_kind
+from tb_gpudiag.facts.waiting.loading import (
+    Batches,
+    LoadPart,
+    load_part,
+    load_parts,
+    loader_kind,
+)
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     CannotTell,
@@ -98,8 +104,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if lost.share(cost_ns) < (LEAST_CPU_SHARE if shared_cores else LEAST_SHARE):
         return Clear(lost.sentence("data loading", cost_ns))
     found = _finding(facts, lost, chosen)
-    fetched = batches(facts.host, facts.loader_starts, facts.host_window)
-    if len(fetched) and fetched.fresh.all() and not _works_between(facts, fetched):
+    fetched = facts.batches
+    if facts.only_first_batch:
         return _of_first_batch(found)
     first = union(fetched.start_ns[fetched.fresh], fetched.end_ns[fetched.fresh])
     later_ns = subtract(lost.stretches(chosen), first).total
@@ -111,7 +117,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     cost_ns, steps = lost.total_ns(chosen), len(facts.steps)
     event, length_ns = lost.event[chosen], lost.length_ns[chosen]
-    fetched = batches(facts.host, facts.loader_starts, facts.host_window)
+    fetched = facts.batches
     tasks = facts.host_tasks.time_ns(event, length_ns)
     kind, parts = loader_kind(facts.host), load_parts(facts.host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
@@ -157,12 +163,6 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         claims=lost.claims(chosen),
         removable=_removable(facts, fetched, workers=kind == MULTI_PROCESS_ITERATOR, crowded=bool(crowded)),
     )
-
-
-def _works_between(facts: Facts, fetched: Batches) -> bool:
-    """Whether anything is launched from the first batch to the last one."""
-    launched = facts.work.launch_start_ns[facts.work.by_launch]
-    return bool(((launched > fetched.start_ns[0]) & (launched < fetched.end_ns[-1])).any())
 
 
 def _of_first_batch(found: Finding) -> Finding:

@@ -12,7 +12,6 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, m
 from tb_gpudiag.facts.core.transfers import in_window, round_trips
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.facts.waiting.loading import batches
 from tb_gpudiag.facts.waiting.sync_sites import operators_around
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
@@ -63,9 +62,7 @@ def _round_trips(facts: Facts, there: Bool, claimed: Claimed) -> Finding | None:
     transfers, window, device = facts.transfers, facts.window, facts.gpu
     if int((there & transfers.to_host & (transfers.bytes >= LEAST_BYTES)).sum()) < LEAST_ROUND_TRIPS:
         return None
-    borders = np.r_[
-        facts.steps.start_ns, batches(facts.host, facts.loader_starts, facts.host_window).start_ns
-    ]
+    borders = np.r_[facts.steps.start_ns, facts.batches.start_ns]
     out, back = round_trips(transfers, there, borders, LEAST_BYTES)
     if len(out) < LEAST_ROUND_TRIPS:
         return None

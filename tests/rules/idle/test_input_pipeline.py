@@ -8,6 +8,7 @@ import pytest
 
 from tb_gpudiag.rules.idle.input_pipeline import CODE, RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import (
@@ -253,6 +254,24 @@ def test_a_new_iterator_in_each_step_is_known_by_the_seed_that_it_draws(tmp_path
     assert "one iterator per epoch, with persistent workers" in found.fix.text
     assert "persistent_workers=True" in found.fix.code
     assert found.cost_ns == pytest.approx(3 * 600_000, rel=0.02)
+
+
+def test_the_first_batches_of_one_step_limit_nothing(tmp_path: Path) -> None:
+    """A loop that fetches one batch ahead takes two before its first step, and copies one to the GPU."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::empty", at=0, us=3).op("aten::random_", at=4, us=3).op("aten::item", at=8, us=3)
+    main.loader(at=12, us=600, workers=4)
+    main.copy("HtoD", at=620, us=5, runs_at=627, runs_us=3, bytes=64)
+    main.loader(at=640, us=200, workers=4)
+    for i in range(50):
+        main.launch(f"gemm_{i}", at=850 + 2 * i, us=1, runs_at=860 + 10 * i, runs_us=10)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.records_again
+    assert "one iterator" in found.fix.text
+    verdict = find_verdict(facts)
+    assert (verdict.limiter, "once per epoch" in verdict.sentence) == ("unknown", True)
 
 
 @pytest.mark.parametrize(("stalls", "crowded"), [(5, True), (2, False)])
