@@ -191,7 +191,7 @@ def _finding(card: FindingCard, most: int, width: int, *, detailed: bool) -> Ite
     if not detailed:
         return
     cost = next((fact.text for fact in card.facts if fact.label == "cost"), "")
-    place = next((f"{place.preposition} {place.short}" for place in card.places if place.short), "")
+    place = next((place.short for place in card.places if place.short), "")
     for label, text, style in (("cost", cost, ""), ("", place, ""), ("fix", card.fix, "green")):
         if text:
             yield from _wrapped(f"{label} {text}".strip(), width, most, indent=3, style=style)

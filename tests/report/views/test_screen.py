@@ -109,3 +109,13 @@ def test_names_of_the_trace_are_text(tmp_path: Path) -> None:
 def test_a_long_output_ends_with_the_verdict(report: pb.Report) -> None:
     shown = document_text(compose([report]))
     assert one_space(shown).endswith(one_space(report.verdict.sentence))
+
+
+def test_the_users_own_line_comes_before_what_is_cut_off(report: pb.Report) -> None:
+    place = report.findings[0].places[0]
+    place.Clear()
+    place.file, place.line, place.function = "site-packages/library/models/layers.py", 3, "forward" * 9
+    place.caller.file, place.caller.line, place.caller.function = "work/train.py", 12, "train_step"
+    place.caller.line_kind = pb.Place.LineKind.RUNNING
+    shown = next(line for line in lines_of(report, 80) if "train_step" in line)
+    assert shown.strip().startswith("at work/train.py:12 in train_step, through …/models/layers.py:3")

@@ -37,6 +37,8 @@ def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float])
     finding = shown[number - 1]
     cost = _cost(finding, planned_us.get(finding.title, 0.0))
     facts = [Item(cost, "cost")] if cost else []
+    if finding.saving.beyond:
+        facts.append(Item(f"more than the cost, because {finding.saving.beyond}", "saving"))
     facts += [Item(evidence.value, evidence.label) for evidence in finding.evidence]
     return FindingCard(
         number=number,
@@ -67,13 +69,10 @@ def _cost(finding: pb.Finding, planned_us: float) -> str:
     cost, saving = time_us(finding.cost_us), _saving(finding.saving)
     if not saving:
         return cost
-    parts = [f"{cost}; a fix saves {saving}"]
-    if finding.saving.beyond:
-        parts.append(f"More than the cost, because {finding.saving.beyond}")
     later = time_us(planned_us)
     if planned_us and later != time_us(finding.saving.high_us):
-        parts.append(f"After the fixes above it, at most {later}")
-    return ". ".join(parts)
+        saving += f"; after the fixes above it, at most {later}"
+    return f"{cost}; a fix saves {saving}"
 
 
 def _saving(saving: pb.Saving) -> str:

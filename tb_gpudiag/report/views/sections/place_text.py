@@ -13,26 +13,40 @@ def code_place(where: pb.Place) -> str:
 
 def full_place(where: pb.Place) -> str:
     """The function, operator, module, `record_function` and caller, as much of it as is known."""
-    return _place_text(_frame(where), where, code_place(where.caller))
-
-
-def short_place(where: pb.Place) -> str:
-    """The same without the folders of files, except for the innermost one."""
-    return _place_text(_short(_frame(where)), where, str(_short(_frame(where.caller))))
-
-
-def _place_text(frame: Frame, where: pb.Place, caller: str) -> str:
-    spot = str(frame)
-    if where.operator:
-        spot = f"{spot} ({where.operator})" if spot else where.operator
     parts = [
-        spot,
-        f"module {where.module}" if where.module else "",
-        f"range {where.range}" if where.range else "",
-        f"called from {caller}" if where.HasField("caller") else "",
+        _spot(_frame(where), where),
+        *_ranges(where),
+        f"called from {code_place(where.caller)}" if where.HasField("caller") else "",
         _candidates(where),
     ]
     return ", ".join(filter(None, parts))
+
+
+def short_place(where: pb.Place) -> str:
+    """The same with the user's own function first and with fewer folders: its end may be cut off."""
+    spot = _spot(_short(_frame(where)), where)
+    parts = [spot, _candidates(where), *_ranges(where)]
+    if where.HasField("caller"):
+        own = _frame(where.caller)
+        parts = [f"{own.preposition} {_short(own)}", _candidates(where), f"through {spot}", *_ranges(where)]
+    elif spot:
+        parts[0] = f"{preposition(where)} {spot}"
+    return ", ".join(filter(None, parts))
+
+
+def _spot(frame: Frame, where: pb.Place) -> str:
+    """A function and its operator."""
+    spot = str(frame)
+    if where.operator:
+        return f"{spot} ({where.operator})" if spot else where.operator
+    return spot
+
+
+def _ranges(where: pb.Place) -> list[str]:
+    return [
+        f"module {where.module}" if where.module else "",
+        f"range {where.range}" if where.range else "",
+    ]
 
 
 def _short(frame: Frame) -> Frame:
