@@ -297,8 +297,11 @@ def _figures(parts: WindowParts) -> dict[str, str]:
 
 def _listed(parts: WindowParts, name: str) -> str:
     """What a limiter consists of, as the account calls it, without what took no time."""
-    sums = ((sum(getattr(parts, field) for field in fields), noun) for noun, *fields in _PARTS[name])
-    return ", ".join(f"{share(ns, parts.window_ns)} {noun}" for ns, noun in sums if ns)
+    sums = [(sum(getattr(parts, field) for field in fields), noun) for noun, *fields in _PARTS[name]]
+    taken = [(share(ns, parts.window_ns), noun) for ns, noun in sums if ns]
+    if len(taken) == 1:
+        return f"all of it {taken[0][1]}"
+    return ", ".join(f"{part} {noun}" for part, noun in taken)
 
 
 _PARTS = {

@@ -30,8 +30,8 @@ def left_out_sentences(steady: Steady, *, inferred: bool) -> list[str]:
         (steady.unrecorded_ns, "the GPU may have been running work from before the recording ({})"),
         (steady.earlier_ns, "the GPU was still running work from before these steps ({})"),
     )
-    least_ns = LEAST_SHARE * (steady.before_ns + steady.after_ns)
-    told = [text.format(time_ns(ns)) for ns, text in reasons if ns >= least_ns]
+    all_ns = steady.before_ns + steady.after_ns
+    told = [text.format(time_ns(ns)) for ns, text in reasons if ns >= LEAST_SHARE * all_ns]
     rest = "they are outside of the inferred steps" if inferred else "steps that took longer than the others"
-    reason = ", and ".join(told) or rest
+    reason = (", and ".join(told) or rest).removesuffix(f" ({time_ns(all_ns)})")
     return [f"{said[0].upper()}{said[1:]} of the recording are left out: {reason}."]
