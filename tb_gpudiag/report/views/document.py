@@ -145,7 +145,7 @@ class Account:
 
 @dataclass(frozen=True)
 class CodePlace:
-    """A place in the code, and how much of the finding's cost is there. `short`: the user's own line first."""
+    """A place in the code, and how much of the finding's cost is there. `short` starts in the user's code."""
 
     place: str
     short: str
