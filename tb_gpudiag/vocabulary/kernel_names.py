@@ -107,6 +107,7 @@ _ALIGNMENT = re.compile(ALIGNMENT, re.A)
 _AMD_ARCHITECTURE = re.compile(AMD_ARCHITECTURE)
 _TENSILE_UNALIGNED = re.compile(TENSILE_UNALIGNED)
 _SOFTMAX = re.compile(r"softmax", re.I)
+_VECTOR = re.compile(r"gemv", re.I)
 _LOSS = re.compile(r"softmax.*loss", re.I | re.S)
 _TENSILE_FP32 = re.compile(TENSILE_FP32, re.I | re.A)
 _TENSILE_MATRIX = re.compile(TENSILE_MATRIX, re.A)
@@ -119,6 +120,7 @@ class KernelName(NamedTuple):
     unaligned: its rows have a length that tensor cores cannot load in whole 16 bytes.
     any_size: a kernel of Tensile's that takes sizes which are not multiples of 8. The sizes decide.
     tf32: it multiplies FP32 matrices on tensor cores, as TF32.
+    vector: it multiplies a matrix by a vector, so that it reads each number once and waits for memory.
     shortens: mixed precision would halve the bytes that it moves, judging by the types in its name.
     """
 
@@ -129,6 +131,7 @@ class KernelName(NamedTuple):
     softmax: bool = False
     tf32: bool = False
     shortens: bool = False
+    vector: bool = False
 
 
 _MOST_KEPT = 65_536
@@ -173,6 +176,7 @@ def _parsed(names: list[str]) -> Iterator[KernelName]:
         Arithmetic.UNKNOWN,
     )
     any_size = mask(matrix, _TENSILE_UNALIGNED)
+    vector = mask(matrix, _VECTOR)
     tf32 = (arithmetic == Arithmetic.TENSOR_CORES) & mask(matrix, _TF32)
     for i, name in enumerate(names):
         unaligned = arithmetic[i] == Arithmetic.TENSOR_CORES and _is_unaligned(name, bool(half[i]))
@@ -184,6 +188,7 @@ def _parsed(names: list[str]) -> Iterator[KernelName]:
             softmax=bool(softmax[i]),
             tf32=bool(tf32[i]),
             shortens=bool(shortens[i]),
+            vector=bool(vector[i]),
         )
 
 

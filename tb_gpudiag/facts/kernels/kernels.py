@@ -77,6 +77,7 @@ class Kernels:
         self.tf32: Bool = _column([r.tf32 for r in read], name).astype(np.bool_) & ~copies
         # Mixed precision would halve the bytes that they move.
         self.shortens: Bool = _column([r.shortens for r in read], name).astype(np.bool_) & ~copies
+        self.vector: Bool = _column([r.vector for r in read], name).astype(np.bool_) & ~copies
         self.softmax: Bool = _column([r.softmax for r in read], name).astype(np.bool_) & ~copies
 
     @property

@@ -50,7 +50,7 @@ def find_lost_lead(steps: Steps, work: Work, time: GpuTime) -> LostLead | None:
         return None
     start, end = steps.start_ns, np.r_[steps.start_ns[1:], steps.end_ns[-1:]]
     first = np.searchsorted(work.launch_start_ns[own], start)
-    if first[-1] >= len(own):
+    if first[-1] >= len(own) or _other_work_first(work, own, first):
         return None
     waits = work.start_ns[own] - work.launch_end_ns[own]
     each = np.clip(np.diff(np.r_[first, len(own)]) // 4, 1, _LAUNCHES)
@@ -64,6 +64,16 @@ def find_lost_lead(steps: Steps, work: Work, time: GpuTime) -> LostLead | None:
     if not fell_behind or later_share < max(_LEAST_STARVED, 2 * starved[0]):
         return None
     return LostLead(round(lead[0]), max(0, round(later_ns)), later_share, round(step_ns))
+
+
+def _other_work_first(work: Work, own: Int64, first: Int64) -> bool:
+    """Whether the steps follow work that was launched in the recording and takes longer than one of them,
+    such as the prefill before a server's decode steps: any host is ahead then, whether slowed or not.
+
+    own: rows of work in the order of their launches. first: of each step, in own."""
+    took_ns = np.r_[0, np.cumsum(work.end_ns[own] - work.start_ns[own])]
+    of_steps = np.diff(took_ns[np.r_[first, len(own)]])
+    return bool(took_ns[first[0]] > np.median(of_steps[1:]))
 
 
 def _starved_share(start_ns: Int64, end_ns: Int64, time: GpuTime) -> Float64:

@@ -95,6 +95,12 @@ def _reason(calls: AllocatorCalls, steps: int, *, retries: int) -> tuple[str, Fi
                 _URL,
             ),
         )
+    if calls.retries:
+        return (
+            "Memory was probably full: an operator asks the driver for memory, frees cached blocks, and asks "
+            "again.",
+            Fix("Use less memory, see GD402: a smaller batch, or a lower peak.", CODE["full"], _URL),
+        )
     return "", Fix(
         "Let the caching allocator keep its memory: no empty_cache() in the loop, steady peak sizes, and "
         "buffers that are pinned once.",

@@ -145,7 +145,16 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     slow = np.isin(np.arange(len(steps)), uneven.slow)
     if pattern.shape is Shape.PERIODIC and optimizer_only_in(facts.host, steps, slow):
         return Clear(f"every {ordinal(pattern.period)} step runs the optimizer: gradients are accumulated")
+    if pattern.shape is Shape.SLOWER and _caught_up(uneven, facts.steady.earlier_ns):
+        return Clear("the first steps are shorter because the GPU ran them right after earlier work")
     return _compared(uneven, slow, facts)
+
+
+def _caught_up(uneven: _Uneven, earlier_ns: int) -> bool:
+    """Whether the first steps can be short on the GPU because they were launched while it ran earlier work:
+    no more than this time can be saved so."""
+    saved_ns = (np.median(uneven.length_ns[uneven.slow]) - uneven.length_ns[uneven.others]).sum()
+    return bool(saved_ns <= earlier_ns)
 
 
 def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding:

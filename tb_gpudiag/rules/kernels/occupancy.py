@@ -68,7 +68,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     long = kernels.duration_ns >= SHORTEST_NS
     already = claimed.get(time.device.id, EMPTY)
     long[long] = coverage(already, kernels.start_ns[long], kernels.end_ns[long]) == 0
-    tail = long & kernels.matrix & (resident.waves > 1) & (resident.waves <= MOST_WAVES)
+    tail = long & kernels.matrix & ~kernels.vector & (resident.waves > 1) & (resident.waves <= MOST_WAVES)
     low = long & np.isin(kernels.family, np.array(MEMORY_FAMILIES, np.uint8))
     low &= resident.limit & (resident.share < LOW) & (resident.waves > PERSISTENT)
     found = [_last_waves(time, resident, tail), _low_occupancy(time, resident, low)]

@@ -94,3 +94,14 @@ def test_public_recordings(shared_traces: object) -> None:
     for healthy in ("h100_nanogpt_before_hook", "h100_nanogpt_after_hook", "mi300_resnet_checkpoint"):
         assert first_in(healthy).lost_lead is None
     assert "GD904" not in findings(first_in("h100_nanogpt_before_hook"))
+
+
+@pytest.mark.parametrize(("prefill_us", "slowed"), [(9_000.0, False), (1_800.0, True)])
+def test_a_host_that_is_ahead_after_longer_recorded_work_was_not_slowed(
+    prefill_us: float, slowed: bool
+) -> None:
+    """A server's prefill keeps the GPU busy while the host launches the first decode steps. Part of a step
+    that was recorded before the first whole one does not."""
+    trace = job(launch_every_us=250, queued_us=prefill_us)
+    trace.thread().launch("prefill", at=-100, us=5, runs_at=-90, runs_us=prefill_us + 90)
+    assert (facts_of(trace).lost_lead is not None) is slowed

@@ -73,6 +73,30 @@ def _empty_cache(main: HostThread, at: float, us: float) -> None:
         main.call("cudaFree", at=at + i * us / 4, us=us / 4)
 
 
+def _asks_again(frees: int) -> Act:
+    """An operator that allocates, frees blocks, and allocates again."""
+
+    def act(main: HostThread, at: float, us: float) -> None:
+        main.op("aten::empty", at=at, us=us)
+        each = us / (frees + 2)
+        for i in range(frees + 2):
+            name = "cudaMalloc" if i in {0, frees + 1} else "cudaFree"
+            main.call(name, at=at + i * each, us=each)
+
+    return act
+
+
+def test_an_operator_that_frees_cached_blocks_and_asks_again_found_memory_full(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_asks_again(5), 300), tmp_path)))
+    assert "Memory was probably full" in found.summary
+    assert "smaller batch" in found.fix.text
+
+
+def test_an_operator_that_frees_what_it_got_does_not_show_that_memory_was_full(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_asks_again(1), 300), tmp_path)))
+    assert "full" not in found.summary
+
+
 def test_names_empty_cache_if_its_frame_was_recorded(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(one_gap(_empty_cache, 300), tmp_path)))
     assert found.fix.text == "Remove torch.cuda.empty_cache() from the loop."

@@ -203,6 +203,24 @@ def test_a_job_that_is_slower_from_some_step_on_is_named_although_most_steps_are
     assert "changed at this step" in found.fix.text
 
 
+def test_steps_that_the_gpu_ran_right_after_earlier_work_are_not_fast_ones(tmp_path: Path) -> None:
+    """The host launches two steps while the GPU still runs work from before them."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("prefill", at=0, us=5, runs_at=10, runs_us=2_000)
+    gpu = 2_010.0
+    for step in range(12):
+        began = 100 + 1_000.0 * step
+        main.step(step, at=began, us=1_000)
+        for kernel in range(10):
+            runs_at = max(gpu, began + 100 * kernel + 7)
+            main.launch("gemm", at=began + 100 * kernel, us=5, runs_at=runs_at, runs_us=30)
+            gpu = runs_at + 30
+    facts = facts_of(trace, tmp_path)
+    assert facts.steady.borders_ns[1] - facts.steady.borders_ns[0] < 500_000
+    assert is_clear(RULE.check(facts))
+
+
 def test_names_the_period_of_slow_steps(tmp_path: Path) -> None:
     facts = facts_of(_steps([100, 100, 100, 190] * 5), tmp_path)
     assert "Every 4th step" in finding(RULE.check(facts)).title

@@ -76,6 +76,7 @@ def test_fires_on_low_occupancy(tmp_path: Path) -> None:
         _kernel(GEMM, 220, blocks=round(2 * MULTIPROCESSORS * 1.1), registers=128),  # 9.9% of the window
         _kernel(GEMM, 900, blocks=2 * 2 * MULTIPROCESSORS, registers=128),  # whole waves
         _kernel(GEMM, 900, blocks=round(2 * MULTIPROCESSORS * 9.1), registers=128),  # many of them
+        _kernel("gemv2T_kernel_val", 900, blocks=round(2 * MULTIPROCESSORS * 1.1), registers=128),  # memory
         _kernel("reduce_kernel", 900, blocks=round(4 * MULTIPROCESSORS * 1.1), registers=64),
         _kernel(GEMM, 900, blocks=8000, registers=255, shared_bytes=100_000),  # usual for tensor cores
         _kernel("triton_poi_fused_add_0", 99, blocks=8000, registers=168),  # 9.9%
