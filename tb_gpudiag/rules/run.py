@@ -43,6 +43,9 @@ BOUND = 0.5
 # Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
 LEAST_SEEN = 0.01
 
+# A finding with such a share of the time of its own is better advice than the operators that take most of it.
+COSTLY = 0.10
+
 OUT_OF_MEMORY = "GD402"
 """Finds failed allocations. As an error it ended the job, so it ranks first however little a fix frees."""
 
@@ -88,7 +91,13 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     replay = _replay_if_needed(facts, found)
     found = [_seen(replace(f, finding=_with_saving(f, facts, replay)), window_ns) for f in found]
     seen, replayed = facts.device is not None, replay is not None
-    found.sort(key=lambda f: (_place(f, seen=seen), _rank(f, window_ns, facts.memory, replayed=replayed)))
+    costly = any(f.finding.cost_ns >= COSTLY * window_ns and f.rule.family in ABOUT_TIME for f in found)
+    found.sort(
+        key=lambda f: (
+            _place(f, seen=seen, costly=costly),
+            _rank(f, window_ns, facts.memory, replayed=replayed),
+        )
+    )
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
 
@@ -154,16 +163,18 @@ def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
     return replace(found, severity=Severity.INFO) if unseen else found
 
 
-def _place(found: RuleFinding, *, seen: bool) -> int:
+def _place(found: RuleFinding, *, seen: bool, costly: bool) -> int:
     """What ends the job comes first; then, where no GPU was seen, memory that is nearly full; then what
-    decides whether the others can be trusted. seen: GPU activity was recorded."""
+    decides whether the others can be trusted. What the job computes is said first only if nothing else costs
+    much of its time. seen: GPU activity was recorded. costly: a finding about time costs much."""
     finding = found.finding
     of_memory = finding.cost_bytes_per_step > 0 or found.rule.id == OUT_OF_MEMORY
     if found.severity == Severity.ERROR and of_memory:
         return 0
     if found.severity == Severity.WARNING and found.rule.id == OUT_OF_MEMORY and not seen:
         return 1
-    return 2 if finding.leads else 3
+    says_what_computes = not finding.cost_ns and found.rule.family in ABOUT_TIME
+    return 2 if finding.leads and not (says_what_computes and costly) else 3
 
 
 def _rank(

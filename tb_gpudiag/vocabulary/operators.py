@@ -69,6 +69,8 @@ COPY = any_of(r"aten::copy_")
 COLLECTIVE_PARAMETERS = "record_param_comms"
 # Operators that all of these call in the end to launch the kernel or the copy.
 DATA_MOVER = any_of(r"aten::(copy_|clone|_to_copy)")
+# Operators that copy tensors one after the other into a new one.
+JOINER = any_of(r"aten::(cat|stack)")
 # Operators that may copy between host and device.
 DEVICE_COPY = any_of(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_memory)")
 

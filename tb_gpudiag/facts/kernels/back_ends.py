@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
@@ -142,8 +143,13 @@ def _sizes(host: Host, mark: int) -> tuple[int, str]:
     events = host.events
     shapes = _list(events.input_shapes, int(events.shapes[mark]))
     types = _list(events.input_types, int(events.types[mark]))
-    sizes = [math.prod(shape) for shape in shapes if isinstance(shape, list) and shape and _are_sizes(shape)]
-    known = {number_format(one) for one in types if isinstance(one, str)} & NUMBER_BYTES.keys()
+    formats = [number_format(one) if isinstance(one, str) else "" for one in types]
+    sizes = [  # an input without dimensions is one number, if it is a tensor at all
+        math.prod(shape)
+        for shape, one in zip_longest(shapes, formats)
+        if isinstance(shape, list) and (shape or one in NUMBER_BYTES) and _are_sizes(shape)
+    ]
+    known = set(formats) & NUMBER_BYTES.keys()
     return (sum(sizes), known.pop()) if sizes and len(known) == 1 else (NONE, "")
 
 

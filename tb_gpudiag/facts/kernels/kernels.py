@@ -174,3 +174,9 @@ def moves_of(host: Host, operator: Int64) -> Int64:
     if here.any():
         found[here] = host.purpose(_OPERATORS, len(Move))[0][operator[here]]
     return np.where(found == len(Move), NONE, found)
+
+
+def cpu_moves_of(host: Host, operator: Int64) -> Int64:
+    """Return the Move of operators on a CPU, where joining tensors is copying, or NONE, shape (k,)."""
+    joins = (operator != NONE) & match_some(host.events, operators.JOINER, operator)
+    return np.where(joins, Move.COPY, moves_of(host, operator))

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.jobs.ranks.bandwidth import SizeClass
+from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES, SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
@@ -39,7 +39,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         f"{collective_text(most.kind)}s{of}",
         summary="All ranks have arrived, data moves, and nothing computes. Whether the job needs all of this "
         "data, the traces cannot show.",
-        fix=_FIX,
+        fix=_FEWER if 0 < most.bytes <= SMALL_BYTES else _FIX,
         cost_ns=transfer_ns,
         # Who sends nothing waits for nobody.
         saving=Saving(0, int(limiter_parts(facts)["communication"]), "at most"),
@@ -70,6 +70,13 @@ def _described(one: SizeClass, steps: int) -> Evidence:
         ),
     )
 
+
+# A small message takes as long as its latency: fewer bytes change nothing.
+_FEWER = Fix(
+    "Send such small messages less often, or several in one collective.",
+    CODE["fewer"],
+    "https://docs.pytorch.org/docs/stable/distributed.html",
+)
 
 _FIX = Fix(
     "Send less: not in every step, in 16 bits, or only what is read.",

@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.kernels import Move, find_moves, moves_of
+from tb_gpudiag.facts.kernels.kernels import Move, cpu_moves_of, find_moves
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -93,7 +93,7 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
     lost, host = lost_time(facts), facts.host
     called = np.where(lost.event == NONE, NONE, host.operator[lost.event])
     chosen = lost.of(Cause.DISPATCH) & ~in_overhead(lost, facts.small_operators)
-    move = np.where(chosen, moves_of(host, called), NONE)
+    move = np.where(chosen, cpu_moves_of(host, called), NONE)
     chosen = move != NONE
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_CPU_SHARE:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.kernels.back_ends import on_cpu
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of
@@ -42,3 +43,17 @@ def test_operations_that_threads_begin_in_another_order_belong_to_calls_of_their
 
 def test_calls_that_state_other_sizes_are_taken_in_order(tmp_path: Path) -> None:
     assert _called([9, 7], [SMALL, LARGE], tmp_path) == [100, 200]
+
+
+@pytest.mark.parametrize(
+    ("kind", "elements"), [("float", 1), ("", NONE)], ids=["a tensor without dimensions", "no tensor"]
+)
+def test_a_message_without_dimensions_is_one_number(kind: str, elements: int, tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1_000)
+    main.op("c10d::allreduce_", at=100, us=5)
+    trace.thread("gloo").op("gloo:all_reduce", at=300, us=50, shapes=[[]], more={"Input type": [kind]})
+    facts = facts_of(trace, tmp_path)
+    (said,) = on_cpu(facts.host, facts.window, facts.trace.metadata).message
+    assert said.elements_in == elements

@@ -19,6 +19,16 @@ def test_the_collectives_with_most_transfer_are_named() -> None:
     assert (answer.saving.low_ns, answer.saving.high_ns) == (0, answer.cost_ns)  # nobody waits
 
 
+def test_small_messages_are_to_be_fewer_and_not_smaller() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["bytes"] = 240
+
+    answer = check(facts_of(job(4, 5, transfer_ms=8, change=change)))
+    assert isinstance(answer, Finding)
+    assert "16 bits" not in answer.fix.text + answer.fix.code
+    assert "torch.stack" in answer.fix.code
+
+
 def test_waiting_is_not_transfer() -> None:
     own = job(4, 5, own_ms=lambda rank, step: 20.0 if rank == 2 else 10.0, transfer_ms=0.5)
     assert isinstance(check(facts_of(own)), Clear)

@@ -47,3 +47,18 @@ def test_a_training_is_not_told_to_use_inference_mode(tmp_path: Path) -> None:
 def test_it_is_clear_where_loading_or_a_gpu_limits_the_job(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_passes(100, loading_us=450), tmp_path / "loading")))
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path / "gpu")))
+
+
+def test_it_comes_after_what_costs_much_of_the_time(tmp_path: Path) -> None:
+    facts = facts_of(_copying(), tmp_path)
+    assert [found.rule.id for found in run_rules(facts, RULES).findings[:2]] == ["GD506", "GD514"]
+
+
+def _copying() -> TraceBuilder:
+    """Ten passes of 1,000 µs on the CPU, of which joining tensors takes 300."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(10):
+        main.op("aten::cat", at=1_000 * i, us=300)
+        main.op("aten::mm", at=1_000 * i + 300, us=690)
+    return trace
