@@ -42,14 +42,14 @@ def figures(scores: Sequence[Score]) -> dict[str, str]:
     return {what: share(values(scores)) for what, values in FIGURES.items()}
 
 
-def write(scores: Sequence[Score]) -> None:
-    """Replace what is between the marks of the page."""
+def write(scores: Sequence[Score], left_out: Sequence[str]) -> None:
+    """Replace what is between the marks of the page. left_out: jobs without a score."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{_written(scores)}\n{END}{after}")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{_written(scores, left_out)}\n{END}{after}")
 
 
-def _written(scores: Sequence[Score]) -> str:
+def _written(scores: Sequence[Score], left_out: Sequence[str]) -> str:
     groups = [
         [found for found in scores if found.job.world == 1],
         [found for found in scores if found.job.world > 1],
@@ -71,6 +71,7 @@ def _written(scores: Sequence[Score]) -> str:
             "| --- | --- | --- | --- | --- |",
             *(_row(found) for found in scores),
             "",
+            *([f"Not run: {', '.join(left_out)}.", ""] if left_out else []),
         ]
     )
 

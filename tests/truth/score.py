@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +53,7 @@ def diagnoses(folder: Path) -> Diagnosis:
 def score(job: Job, times: Times, folder: Path) -> Score:
     """Score the recordings that record.py wrote below `folder`."""
     found = Score(job, times)
-    said = {kind: _diagnosis(job, folder / kind) for kind in _recordings(folder)}
+    said = _said(job, folder)
     found.said = {kind: _summary(one) for kind, one in said.items()}
     for kind, one in said.items():
         if job.healthy or kind.startswith("after"):
@@ -63,20 +64,22 @@ def score(job: Job, times: Times, folder: Path) -> Score:
     return found
 
 
-def _recordings(folder: Path) -> list[str]:
-    kinds = (path.relative_to(folder) for path in folder.glob("*_*/*") if path.is_dir())
-    return sorted(kind.as_posix() for kind in kinds)
-
-
-def _diagnosis(job: Job, folder: Path) -> Diagnosis:
+def _said(job: Job, folder: Path) -> dict[str, Diagnosis]:
+    """The report of each recording, or of its ranks together, by its run, such as `before_first/plain`."""
     answer = diagnoses(folder)
-    of = answer.get("jobs" if job.world > 1 else "reports") or [{}]
-    return dict(of[0], steps_us=_step_us(answer))
+    by_run: dict[str, list[Diagnosis]] = defaultdict(list)
+    for report in answer["reports"]:
+        by_run[report["trace"]["run"]].append(report)
+    said = {one["run"]: one for one in answer.get("jobs", [])} if job.world > 1 else {}
+    return {
+        run: dict(said.get(run, {}) if job.world > 1 else reports[0], steps_us=_step_us(reports))
+        for run, reports in sorted(by_run.items())
+    }
 
 
-def _step_us(answer: Diagnosis) -> float:
+def _step_us(reports: Sequence[Diagnosis]) -> float:
     """Recorded time in steps, of one rank."""
-    steps: list[Diagnosis] = next((one["steps"] for one in answer["reports"] if one.get("steps")), [])
+    steps: list[Diagnosis] = next((one["steps"] for one in reports if one.get("steps")), [])
     return float(sum(step["duration_us"] for step in steps))
 
 
@@ -121,7 +124,7 @@ def _score_findings(found: Score, expected: Expected, said: dict[str, Diagnosis]
     promises = [_promise(first, one) for first, one in zip(firsts, before, strict=True) if first]
     found.promised = bool(promises) and all(_holds(promise, found.times) for promise in promises)
     after = [one for kind, one in said.items() if kind.startswith("after")]
-    found.gone = not any(rule in expected.rules for one in after for rule in _loud(one))
+    found.gone = not any(rule in expected.rules - found.job.allowed for one in after for rule in _loud(one))
 
 
 def _is_named(diagnosis: Diagnosis, functions: frozenset[str]) -> bool | None:

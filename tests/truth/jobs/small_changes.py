@@ -25,4 +25,4 @@ def more_work(percent: int) -> Callable[[bool], Iterator[None]]:
 
 for percent in (1, 3, 5, 10):
     name = f"slower_by_{percent}_percent"
-    JOBS[name] = Job(name, f"{percent} % more work of the same kind.", more_work(percent), None)
+    JOBS[name] = Job(name, f"{percent} % more work of the same kind.", more_work(percent), None, timed=12)

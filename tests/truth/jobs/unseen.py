@@ -104,9 +104,9 @@ def anomaly_detection_left_on(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="compute memory", rules="GD506 GD303 GD405 GD106 GD102")
+@job(limiters="compute memory", rules="GD506 GD303 GD405 GD106 GD102", allowed="GD405")
 def predictions_concatenated(fixed: bool) -> Iterator[None]:
-    """All predictions so far are concatenated anew in each step; fixed: kept in a list."""
+    """All predictions so far are concatenated anew in each step; fixed: in a list, which grows as well."""
     train = trainer(mlp())
     batch = rows()
     seen = torch.randn(12_000_000)
