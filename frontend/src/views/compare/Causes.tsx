@@ -16,7 +16,7 @@ export function Causes({ comparison: { causes, mean_step_us: mean } }: { compari
       title="Where the difference is"
       aside={<span className="gd-muted">mean step by cause; the differences add up to the total</span>}
     >
-      <div className="gd-wide-plain">
+      <div className="gd-wide-plain" role="group" aria-label="Mean step by cause" tabIndex={0}>
         <table className="gd-plain gd-causes">
           <thead>
             <tr>

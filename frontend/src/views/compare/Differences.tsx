@@ -1,3 +1,4 @@
+import { withoutArguments } from "../../base/names";
 import { useState } from "react";
 import { plural, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
@@ -97,7 +98,13 @@ export function Differences({ title, items }: Props) {
 function Name({ item: { name, candidate_name: renamed, path } }: { item: OperatorDifference }) {
   return (
     <code title={[path, name, renamed && `candidate: ${renamed}`].filter(Boolean).join("\n")}>
-      <Cut text={renamed && renamed !== name ? `${name} → ${renamed}` : name} />
+      <Cut
+        text={
+          renamed && renamed !== name
+            ? `${withoutArguments(name)} → ${withoutArguments(renamed)}`
+            : withoutArguments(name)
+        }
+      />
     </code>
   );
 }

@@ -23,7 +23,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
     value: ({ annotation, name, kind }) => annotation || name || kind,
     cell: ({ annotation, name, kind, group }) => (
       <span title={[name, annotation, group && `group ${group}`].filter(Boolean).join("\n")}>
-        <b>{kind || name}</b> <span className="gd-muted">{annotation || group}</span>
+        <b>{kind || name}</b> <span className="gd-muted">{annotation || (group && `group ${group}`)}</span>
       </span>
     ),
   },
@@ -67,10 +67,10 @@ const COLUMNS: readonly Column<JobCollective>[] = [
   },
   {
     id: "waiting",
-    title: "Waiting",
+    title: "Waiting, all ranks",
     unit: "µs",
     about: "Summed over ranks",
-    width: 84,
+    width: 134,
     figures: true,
     value: waiting_us,
     cell: (item) => <span title={byRank(item)}>{time(waiting_us(item))}</span>,

@@ -1,3 +1,5 @@
+import { withoutArguments } from "../../base/names";
+import { Cut } from "../parts/Cut";
 import { count, percent, plural, time } from "../../base/format";
 import { useCalls } from "../../state/calls";
 import { usePage } from "../../state/store";
@@ -56,13 +58,18 @@ function Details({ details, kernel, onRoot }: DetailsProps) {
     <>
       <Longest ranges={details.longest} what={kernel ? "runs" : "calls"} />
       <div className="gd-call-parts">
-        <Parts title="Called by" parts={details.callers} more={details.more_callers} text={(name) => name} />
-        <Parts title="Calls" parts={details.callees} more={details.more_callees} text={(name) => name} />
+        <Parts
+          title="Called by"
+          parts={details.callers}
+          more={details.more_callers}
+          text={withoutArguments}
+        />
+        <Parts title="Calls" parts={details.callees} more={details.more_callees} text={withoutArguments} />
         <Parts
           title={kernel ? "Launched by" : "Launches"}
           parts={details.kernels}
           more={details.more_kernels}
-          text={(name) => name}
+          text={withoutArguments}
         />
         <Parts title="Input shapes" parts={details.shapes} more={details.more_shapes} text={shapesText} />
       </div>
@@ -143,7 +150,9 @@ function Parts({ title, parts, more, text }: PartsProps) {
         <tbody>
           {parts.map((part) => (
             <tr key={part.name}>
-              <td title={part.name}>{text(part.name)}</td>
+              <td title={part.name}>
+                <Cut text={text(part.name)} />
+              </td>
               <td className="gd-number">{count(part.count)}</td>
               <td className="gd-number">{time(part.us)}</td>
             </tr>

@@ -1,3 +1,5 @@
+import { withoutArguments } from "../../base/names";
+import { Cut } from "../parts/Cut";
 import { count, figures, percent, time } from "../../base/format";
 import { FAMILIES } from "../../base/vocabulary";
 import type { KernelRow, OperatorRow, OperatorTable } from "../../wire/report";
@@ -146,7 +148,9 @@ export function kernelColumns(): readonly Column<KernelRow>[] {
       value: ({ name }) => name,
       cell: (row) => (
         <span className="gd-two" title={row.name}>
-          <b>{row.name}</b>
+          <b>
+            <Cut text={withoutArguments(row.name)} />
+          </b>
           <span>
             {row.operators.join(", ")}
             {row.more_operators > 0 && ` and ${count(row.more_operators)} more`}

@@ -1,4 +1,5 @@
 import { Button, CloseButton, TextInput } from "@mantine/core";
+import { useMediaQuery } from "@mantine/hooks";
 import { useEffect, useMemo, useRef } from "react";
 import { count, plural } from "../../base/format";
 import { runName } from "../../state/choose";
@@ -17,6 +18,9 @@ import { leastWidth, lineColumns, runColumns } from "./columns";
 import { useAnalyses, type Analyses } from "./useAnalyses";
 
 const NONE: readonly RunRow[] = [];
+
+/** What a phone has room for. */
+const ON_PHONE: ReadonlySet<string> = new Set(["run", "severity", "limiter", "saving"]);
 
 /** Two lines of text. */
 const ROW_PX = 46;
@@ -46,7 +50,11 @@ export default function Runs() {
   const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
   const base_us = useBaseFigures()?.step_us ?? 0;
-  const columns = useMemo(() => runColumns(base_us, data?.rows ?? []), [base_us, data]);
+  const phone = useMediaQuery("(max-width: 640px)");
+  const columns = useMemo(() => {
+    const all = runColumns(base_us, data?.rows ?? []);
+    return phone ? all.filter(({ id }) => ON_PHONE.has(id)) : all;
+  }, [base_us, data, phone]);
   const shown = useMemo(() => lineColumns(columns), [columns]);
   const lines = useMemo(
     () => arranged(rows, columns, order, byFolder ? folded : null),

@@ -5,7 +5,6 @@ import { usePage } from "../../state/store";
 import { IconKey } from "../parts/IconKey";
 import { Stepper, useShown } from "../parts/ShowOnTimeline";
 import { fit, goToGap, zoomBy } from "./actions";
-import { Selected } from "./Selected";
 import type { GapSteps } from "./gapSteps";
 
 interface Props {
@@ -27,13 +26,11 @@ interface Props {
 
 export function Toolbar(props: Props) {
   const { view, bounds, known, gaps, loading, hidden, onShowAll, onEvidence, onNote, onHelp } = props;
-  const selection = usePage((page) => page.selection);
   const shown = useShown();
   const unmark = usePage((page) => page.unmark);
   return (
     <div className="gd-toolbar">
       {loading && <Loader size={12} role="status" aria-label="Loading" />}
-      {selection && <Selected range={selection} />}
       {shown && (
         <span
           className="gd-shown"
