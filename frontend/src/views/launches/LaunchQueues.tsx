@@ -14,24 +14,26 @@ export function LaunchQueues({ queues }: { queues: readonly LaunchQueue[] }) {
       <h3>Launch queue depth</h3>
       <More items={queues} first={FIRST}>
         {(shown) => (
-          <table className="gd-table gd-launches">
-            <thead>
-              <tr>
-                <th scope="col">Stream</th>
-                <NumberTitle column="launches" />
-                <NumberTitle column="mean_depth" />
-                <NumberTitle column="median_depth" />
-                <NumberTitle column="max_depth" />
-                <NumberTitle column="queue_empty" />
-                <NumberTitle column="not_linked" />
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((queue) => (
-                <QueueRow key={`${queue.device}/${queue.stream}`} queue={queue} />
-              ))}
-            </tbody>
-          </table>
+          <div className="gd-wide-plain" role="group" aria-label="Launch queue depth" tabIndex={0}>
+            <table className="gd-table gd-launches">
+              <thead>
+                <tr>
+                  <th scope="col">Stream</th>
+                  <NumberTitle column="launches" />
+                  <NumberTitle column="mean_depth" />
+                  <NumberTitle column="median_depth" />
+                  <NumberTitle column="max_depth" />
+                  <NumberTitle column="queue_empty" />
+                  <NumberTitle column="not_linked" />
+                </tr>
+              </thead>
+              <tbody>
+                {shown.map((queue) => (
+                  <QueueRow key={`${queue.device}/${queue.stream}`} queue={queue} />
+                ))}
+              </tbody>
+            </table>
+          </div>
         )}
       </More>
       {waited.length > 0 && <FullQueues queues={waited} />}
