@@ -70,7 +70,7 @@ const COLUMNS: readonly Column<JobCollective>[] = [
     title: "Waiting, all ranks",
     unit: "µs",
     about: "Summed over ranks",
-    width: 134,
+    width: 124,
     figures: true,
     value: waiting_us,
     cell: (item) => <span title={byRank(item)}>{time(waiting_us(item))}</span>,
@@ -122,7 +122,7 @@ export function Collectives({ job: { collectives } }: { job: JobReport }) {
         order={order}
         onOrder={setOrder}
         maxHeight="380px"
-        minWidth={1000}
+        minWidth={900}
       />
     </Section>
   );

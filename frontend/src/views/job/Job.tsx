@@ -66,11 +66,15 @@ function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
         <CheckedList items={job.clear} />
       </Section>
       <Ranks job={job} base={base} />
-      <JobHeat job={job} />
       <RankTimeline job={job} />
-      {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
-      <Collectives job={job} />
-      <Bandwidth sizes={job.collectives?.sizes ?? []} />
+      <div className="gd-beside">
+        <JobHeat job={job} />
+        {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
+      </div>
+      <div className="gd-beside">
+        <Collectives job={job} />
+        <Bandwidth sizes={job.collectives?.sizes ?? []} />
+      </div>
       {job.notes.length > 0 && (
         <Section title="Notes">
           <ul className="gd-notes">

@@ -43,6 +43,8 @@ export function MemoryOfDevice({ entry, memory }: Props) {
   const marks = useMarks(memory, slices, steps);
   const [owner, setOwner] = useState<MemoryOwner | null>(null);
   const [moment_us, setMoment] = useState<number | null>(null);
+  // Old traces do not say which allocations were freed.
+  const live = !isEmbedded() && slices.whole !== null && slices.whole.survived_bytes >= 0;
   const untilPeak = { start_us: slices.bounds.start_us, end_us: memory.peak_us };
   const atPeak = selection?.start_us === untilPeak.start_us && selection.end_us === untilPeak.end_us;
   const picked = atPeak ? owner : null;
@@ -59,7 +61,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
         {caveat(memory) && <p className="gd-muted">{caveat(memory)}</p>}
       </div>
       <div className="gd-memory-body">
-        <Controls slices={slices} steps={steps} onStep={step} />
+        <Controls slices={slices} steps={steps} live={live} onStep={step} />
         {slices.failed && <p className="gd-nothing">Could not load the memory curve: {slices.failed}.</p>}
         <Chart
           columns={slices.columns}
@@ -69,7 +71,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           measure={ref}
           label={`Memory of ${memoryLabel(memory)} over time`}
           onStep={step}
-          moment_us={isEmbedded() ? NaN : (moment_us ?? memory.peak_us)}
+          moment_us={live ? (moment_us ?? memory.peak_us) : NaN}
           onMoment={setMoment}
         />
         <Legend memory={memory} scale={marks.scale} />
@@ -102,7 +104,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           <Segments memory={memory} />
         </div>
       </div>
-      {!isEmbedded() && (
+      {live && (
         <MemoryState
           entry={entry}
           memory={memory}
@@ -142,10 +144,12 @@ function selectStep(steps: readonly StepMark[], by: 1 | -1): void {
 interface ControlsProps {
   readonly slices: MemorySlices;
   readonly steps: readonly StepMark[];
+  /** Can the page say what is live at a moment? */
+  readonly live: boolean;
   readonly onStep: (by: 1 | -1) => void;
 }
 
-function Controls({ slices, steps, onStep }: ControlsProps) {
+function Controls({ slices, steps, live, onStep }: ControlsProps) {
   const selection = usePage((page) => page.selection);
   const at = steps.findIndex((step) => step.start_us === selection?.start_us);
   return (
@@ -156,7 +160,7 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
       ) : (
         <span className="gd-muted">
           Drag or click a step: what it allocates.
-          {!isEmbedded() && " Click the curve: what was live then (below)."}
+          {live && " Click the curve: what was live then (below)."}
         </span>
       )}
       {steps.length > 0 && (
