@@ -215,6 +215,7 @@ class CauseTime(_message.Message):
         copying: _ClassVar[CauseTime.Cause]
         communicating: _ClassVar[CauseTime.Cause]
         graph: _ClassVar[CauseTime.Cause]
+        host: _ClassVar[CauseTime.Cause]
     other: CauseTime.Cause
     input: CauseTime.Cause
     compile: CauseTime.Cause
@@ -234,6 +235,7 @@ class CauseTime(_message.Message):
     copying: CauseTime.Cause
     communicating: CauseTime.Cause
     graph: CauseTime.Cause
+    host: CauseTime.Cause
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
     cause: CauseTime.Cause

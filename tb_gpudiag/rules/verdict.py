@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.device_facts import DeviceFacts
@@ -42,7 +42,7 @@ _ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202"
 
 _MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
 
-_ON_HOST = (Cause.PYTHON, *ISSUING)
+_ON_HOST = (*BETWEEN_CALLS, *ISSUING)
 
 UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.UNRECORDED)
 """Idle time that no change of the job can be shown to remove."""
@@ -202,7 +202,8 @@ def _not_shown(facts: Facts, parts: WindowParts, limiter: str, said: str, unseen
     if limiter == "input" and facts.only_first_batch:
         return "unknown", _FIRST_BATCH.format(**_figures(parts))
     if limiter in {"launch", "python"} and unseen_ns >= MOSTLY_UNSEEN * host_ns:
-        said = _UNSEEN_SENTENCE.format(share(unseen_ns, parts.window_ns))
+        how = "with_stack=True" if facts.recorded.operators else "ProfilerActivity.CPU as well"
+        said = _UNSEEN_SENTENCE.format(share(unseen_ns, parts.window_ns), how)
         if parts.computing_ns >= MOSTLY_COMPUTING * parts.window_ns:
             return "compute", f"Computing takes most of the time. {said}"
         limiter = "unknown"
@@ -244,7 +245,7 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_
         between_nodes_ns=total(Cause.GRAPH),
         launching_ns=total(*ISSUING) - int(own_ns[long].sum()),
         operators_ns=int(own_ns[long].sum()),
-        python_ns=total(Cause.PYTHON),
+        python_ns=total(*BETWEEN_CALLS),
         compiling_ns=total(Cause.COMPILE),
         initialization_ns=total(Cause.INITIALIZATION),
         profiler_ns=total(Cause.PROFILER),
@@ -359,7 +360,7 @@ _NOT_STEADY = {
 
 _UNSEEN_SENTENCE = (
     "It waited {} of the time while the host did something that this trace does not show. Record with "
-    "with_stack=True to see what."
+    "{} to see what."
 )
 
 _FIRST_BATCH = (

@@ -34,11 +34,12 @@ TIME_COLORS: Mapping[str, Tone] = {
     "unlinked": Tone("#6b786e", "#687488"),
     "profiler": Tone("#908e77", "#78745e"),
     "unrecorded": Tone("#817084", "#b0a0b5"),
+    "host": Tone("#693900", "#96f594"),
 }
 """Work parts and idle causes. Any two can be neighbors in a bar, because parts of no time are left out.
 tests/wording/test_colors.py checks that normal and color-blind eyes can tell them apart."""
 
-HATCHED = frozenset({"queued", "unlinked", "profiler", "unrecorded"})
+HATCHED = frozenset({"queued", "unlinked", "profiler", "unrecorded", "host"})
 """Causes that say that the trace does not show the cause."""
 
 SEVERITY_COLORS: Mapping[str, Tone] = {

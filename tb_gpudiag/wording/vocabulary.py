@@ -78,6 +78,12 @@ CAUSES = table(
     ),
     Term("profiler", "Profiler overhead", "The profiler itself keeps the host busy."),
     Term(
+        "host",
+        "Host, not recorded",
+        "The host is between two calls, and the trace has neither operators nor Python code.",
+        phrase="host work that was not recorded",
+    ),
+    Term(
         "unrecorded",
         "Unrecorded work",
         "The GPU runs work that the trace lacks: from before the recording, or in a CUDA graph.",

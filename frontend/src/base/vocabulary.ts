@@ -50,7 +50,7 @@ export const WORK_PARTS: Readonly<Record<"computing" | "copying" | "communicatin
   }
 };
 
-export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "graph" | "queued" | "unlinked" | "profiler" | "unrecorded", Colored>> = {
+export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "graph" | "queued" | "unlinked" | "profiler" | "host" | "unrecorded", Colored>> = {
   "input": {
     "word": "Data loading",
     "noun": "data loading",
@@ -188,6 +188,16 @@ export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "s
     "color": {
       "light": "#908e77",
       "dark": "#78745e"
+    },
+    "hatched": true
+  },
+  "host": {
+    "word": "Host, not recorded",
+    "noun": "host work that was not recorded",
+    "explanation": "The host is between two calls, and the trace has neither operators nor Python code.",
+    "color": {
+      "light": "#693900",
+      "dark": "#96f594"
     },
     "hatched": true
   },

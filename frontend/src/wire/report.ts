@@ -196,6 +196,7 @@ export const CauseTime_Cause = {
   copying: "copying",
   communicating: "communicating",
   graph: "graph",
+  host: "host",
 } as const;
 
 export type CauseTime_Cause = typeof CauseTime_Cause[keyof typeof CauseTime_Cause];

@@ -30,10 +30,15 @@ class Cause(IntEnum):
     PROFILER = 12  # the profiler itself
     INITIALIZATION = 13  # first-run work: contexts, libraries, searches, lazy loading, the start of a loader
     UNRECORDED = 14  # the GPU was busy with work that the trace lacks: from before it, or of a CUDA graph
+    HOST = 15  # the host did something between calls, and the trace has neither operators nor frames
 
     @property
     def label(self) -> str:
         return self.name.lower()
+
+
+BETWEEN_CALLS = (Cause.PYTHON, Cause.HOST)
+"""Causes of the host's time outside of operators and calls."""
 
 
 class Trigger(IntEnum):
@@ -105,7 +110,7 @@ def repaint(
     if not len(time.start):
         return spans
     if some is None:
-        some = np.isin(spans.cause, np.array((Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH), np.uint8))
+        some = np.isin(spans.cause, np.array((*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH), np.uint8))
     chosen = spans.take(some)
     edges = distinct(np.concatenate(time))
     far = np.iinfo(np.int64)

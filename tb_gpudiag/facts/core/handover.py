@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.captures import Captures
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.first_run import FirstRun
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Window, expand, places_of_each, union
@@ -24,7 +24,7 @@ _MOST_THREADS = 8
 
 _WHILE_CAPTURING = np.array(
     (
-        *(Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR),
+        *(*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR),
         *(Cause.SYNC, Cause.COMPILE, Cause.COLLECTIVE),
     ),
     np.uint8,
@@ -64,6 +64,8 @@ class HostTime:
         self._cause[once.events] = Cause.INITIALIZATION
         self._loading = Cause.INITIALIZATION if once.events.any() else Cause.COMPILE
         self._loader = once.loader
+        seen = host.events.among(Category.CPU_OP, Category.PYTHON_FUNCTION, Category.USER_ANNOTATION).any()
+        self._between = Cause.PYTHON if seen else Cause.HOST
         self._captures = captures
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
@@ -134,11 +136,11 @@ class HostTime:
 
     def _settle(self, spans: CauseSpans) -> CauseSpans:
         """Give the spans that are still UNDECIDED a cause: dispatch inside the wait for the engine, else user
-        code between operators."""
+        code between operators, or the host where neither code nor operators were recorded."""
         cause = spans.cause.copy()
         still = np.flatnonzero(cause == UNDECIDED)
         engine = self._waits_for_engine(spans.event[still])
-        cause[still] = np.where(engine, np.uint8(Cause.DISPATCH), np.uint8(Cause.PYTHON))
+        cause[still] = np.where(engine, np.uint8(Cause.DISPATCH), np.uint8(self._between))
         return spans._replace(cause=cause)
 
     def _waits_for_engine(self, event: Int64) -> Bool:

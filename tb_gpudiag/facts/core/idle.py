@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.busy import Busy
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans, Trigger, repaint
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, Trigger, repaint
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage
 from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
@@ -39,7 +39,7 @@ TIMESTAMP_NOISE_NS = 2_000
 
 # A drained gap consists of time with these causes. Without the drain, the host would have spent it ahead of
 # the GPU.
-_REFILL = np.array([Cause.SYNC, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
+_REFILL = np.array([Cause.SYNC, *BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 
 
 def find_gpu_times(

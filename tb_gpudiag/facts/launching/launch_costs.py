@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import (
@@ -36,7 +36,7 @@ _ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 
 # What an operator does to launch. Time with a cause of its own (data loading, compilation, a blocking call)
 # is not a cost of the launch.
-_IN_OPERATOR = np.array([Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE, UNDECIDED], np.uint8)
+_IN_OPERATOR = np.array([Cause.DISPATCH, *BETWEEN_CALLS, Cause.COLLECTIVE, UNDECIDED], np.uint8)
 
 HotspotKind = Literal["operator", "module", "line", "kernel"]
 HOTSPOT_KINDS: tuple[HotspotKind, ...] = ("operator", "module", "line", "kernel")
@@ -150,7 +150,7 @@ def _on_the_way(
         known = event != NONE
         operator[known], called_out[known] = host.operator[event[known]] != NONE, in_call[event[known]]
         dispatch = operator & ~called_out & np.isin(cause, _IN_OPERATOR)
-        python = ~operator & ~called_out & (cause == Cause.PYTHON)
+        python = ~operator & ~called_out & np.isin(cause, np.array(BETWEEN_CALLS, np.uint8))
         at = np.searchsorted(calls, own)
         inside = (at < len(calls)) & (calls[np.minimum(at, len(calls) - 1)] == own)
         for total, chosen in ((dispatch_ns, dispatch), (python_ns, python)):

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans, repaint
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.matching import match
@@ -58,7 +58,7 @@ def _may_wait(spans: CauseSpans, host: Host, in_node: Bool) -> Bool:
     frame = events.category == Category.PYTHON_FUNCTION
     waits |= frame & (host.engine_wait | match(events, MESSAGE_WAIT))
     at_rest = (spans.event == NONE) | in_node | _of(spans, waits)
-    found: Bool = at_rest & np.isin(spans.cause, np.array((Cause.PYTHON, Cause.DISPATCH), np.uint8))
+    found: Bool = at_rest & np.isin(spans.cause, np.array((*BETWEEN_CALLS, Cause.DISPATCH), np.uint8))
     return found
 
 

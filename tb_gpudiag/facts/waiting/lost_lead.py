@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import Float64, Int64
-from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, Trigger
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime
@@ -29,7 +29,7 @@ _LEAST_STARVED = 0.10
 # The first launches of a step show how far ahead the host is: this many, or a quarter of them.
 _LAUNCHES = 20
 
-_HOST = np.array((Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH), np.uint8)
+_HOST = np.array((*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH), np.uint8)
 
 
 @dataclass(frozen=True)

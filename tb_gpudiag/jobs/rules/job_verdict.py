@@ -36,6 +36,7 @@ _PART_LIMITERS = {
     "allocator": "memory",
     "initialization": "initialization",
     "python": "python",
+    "host": "python",
     "compile": "compile",
     "profiler": "python",
     "dispatch": "launch",

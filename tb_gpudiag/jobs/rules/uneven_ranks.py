@@ -248,7 +248,7 @@ def _by_own_report(facts: JobFacts, members: Int64, part: str, part_ns: int) -> 
 
 
 _HOST_SYNC = "GD301"
-_AFTER_A_SYNC = ("python", "dispatch", "launch", "latency")
+_AFTER_A_SYNC = ("python", "host", "dispatch", "launch", "latency")
 
 
 def _work(facts: JobFacts, members: Int64, part: str) -> tuple[Literal["", "more", "slower"], float]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged, subtract, union
 from tb_gpudiag.facts.facts import Facts
@@ -79,7 +79,7 @@ _LOOPS = "one tensor operator in place of a loop removes both its Python and its
 
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
-_HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
+_HOST = np.array([*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 
 _NAMED = ("Python between operators", "Slow CPU operators")
 """What most host time is, where the trace shows it."""
@@ -100,7 +100,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             "Record with ProfilerActivity.CUDA on a machine with a GPU.",
         )
     lost = lost_time(facts, claimed)
-    chosen = lost.of(Cause.PYTHON) | (lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~lost.issuing)
+    chosen = lost.of(*BETWEEN_CALLS) | (lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~lost.issuing)
     total_ns = lost.total_ns(chosen)
     if lost.share(total_ns) < min(LEAST_SHARE, LEAST_TASK_SHARE):
         return _clear(lost, total_ns)
@@ -129,12 +129,12 @@ def _least_share(kind: HostTask) -> float:
 def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     """The main thread's time in host tasks, in Python between operators, and in operators that are mostly
     overhead."""
-    free = lost.of(Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR)
+    free = lost.of(*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR)
     found = []
     for kind, own in _tasks(facts, lost, free):
         found.append(_task_finding(facts, lost, own, kind, None))
         free &= ~own
-    python, overhead = free & lost.of(Cause.PYTHON), free & in_overhead(lost, facts.small_operators)
+    python, overhead = free & lost.of(*BETWEEN_CALLS), free & in_overhead(lost, facts.small_operators)
     python_ns = lost.total_ns(python)
     loops = replace(removing(lost.stretches(python | overhead)), beyond=_LOOPS)
     if lost.share(python_ns) >= LEAST_CPU_SHARE:
@@ -219,7 +219,7 @@ def _task_time(facts: Facts, kind: HostTask) -> Intervals:
 
 def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals) -> Finding:
     """Everything but the host tasks that have findings of their own: `reported`, on the main thread."""
-    cost_ns, python_ns = lost.total_ns(chosen), lost.total_ns(chosen & lost.of(Cause.PYTHON))
+    cost_ns, python_ns = lost.total_ns(chosen), lost.total_ns(chosen & lost.of(*BETWEEN_CALLS))
     # Between short kernels, launching less removes Python as well. It does not shorten long host work.
     launching = 2 * lost.total_ns(chosen & lost.in_short_dry_gaps) >= cost_ns
     on_host = subtract(_host_work(facts.main_thread_spans), reported)
@@ -352,7 +352,7 @@ def _longest(host: Host, lost: Lost, chosen: Bool) -> Evidence:
 
 def _host_work(main_thread: CauseSpans) -> Intervals:
     """Python, and operators that take longer than a short launch gap."""
-    python = host_time(main_thread, Cause.PYTHON)
+    python = host_time(main_thread, *BETWEEN_CALLS)
     slow = host_time(main_thread, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
     return merged(python, slow)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
@@ -246,7 +246,7 @@ def _removable(facts: Facts, fetched: Batches, *, workers: bool, crowded: bool) 
     kept_until = np.where(fetched.fresh, fetched.end_ns, fetched.start_ns + handed_over)
     ahead = subtract(loading, union(fetched.start_ns, kept_until))
     ahead = subtract(ahead, _pinning(facts.host, main_thread))
-    others = host_time(main_thread, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)
+    others = host_time(main_thread, *BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH)
     if crowded:
         return Removable(None, Removal(loading))
     share = MORE_WORKERS if workers else 1.0

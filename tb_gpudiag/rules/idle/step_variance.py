@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.steady import leading_slow_steps
@@ -174,9 +174,9 @@ def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding:
 def _is_unseen(uneven: _Uneven, lost: Lost, facts: Facts) -> bool:
     """Whether the trace does not show what most of the extra time is."""
     cause = next((cause for _, _, cause in _grown(uneven)), None)
-    python = lost.of(Cause.PYTHON)
+    python = lost.of(*BETWEEN_CALLS)
     unseen_ns = lost.total_ns(python & unseen(lost, facts))
-    return cause is Cause.PYTHON and unseen_ns >= MOSTLY_UNSEEN * lost.total_ns(python)
+    return cause in BETWEEN_CALLS and unseen_ns >= MOSTLY_UNSEEN * lost.total_ns(python)
 
 
 def _runs_the_same_longer(uneven: _Uneven) -> bool:

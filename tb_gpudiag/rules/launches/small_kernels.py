@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
@@ -122,7 +122,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         least_turns=LEAST_TURNS,
         least_chain=LEAST_CHAIN,
     )
-    late = lost.in_short_dry_gaps & lost.of(Cause.PYTHON, *ISSUING) & (lost.launch != NONE)
+    late = lost.in_short_dry_gaps & lost.of(*BETWEEN_CALLS, *ISSUING) & (lost.launch != NONE)
     costs_ns = _idle_ns(lost, late, clusters)
     if lost.share(max(costs_ns, default=0)) < LEAST_SHARE:
         most = share(max(costs_ns, default=0), lost.window_ns)
@@ -195,7 +195,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
     source = in_quotes(cluster.mark, 80) if cluster.mark else kind.source
     operators = ", ".join(dict.fromkeys(cluster.operators))
     mean = duration(cluster.gpu_ns / launches)
-    launching = host_time(facts.main_thread_spans, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)
+    launching = host_time(facts.main_thread_spans, *BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH)
     spans = intersect(cluster.spans, launching)
     return Finding(
         title=f"{count(launches, 'small kernel')} from {source} keep the GPU idle "

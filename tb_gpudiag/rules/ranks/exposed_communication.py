@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
@@ -42,7 +42,7 @@ LEAST_SHARE = 0.10
 # different times. In a public recommender job, GPUs are idle 38 to 67% of the time, and a collective takes
 # 7.6 ms on the first rank and 0.01 ms on the last.
 LATE_HOST_SHARE = 0.20
-_HOST = (*ISSUING, Cause.PYTHON, Cause.COMPILE, Cause.INPUT, Cause.ALLOCATOR)
+_HOST = (*ISSUING, *BETWEEN_CALLS, Cause.COMPILE, Cause.INPUT, Cause.ALLOCATOR)
 
 # Equal messages take equally long. If this much of the exposed time is beyond the shortest ones, it is mostly
 # waiting for other ranks: in a public recommender job, equal all-to-alls take from 10 us to 4.5 ms.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.steady import leading_slow_steps
+from tb_gpudiag.facts.core.steady import MOST, leading_slow_steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
@@ -21,7 +21,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.capture_recorded import capture_ns, capture_sentence
 from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 
@@ -45,6 +45,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return _only_capture(said, facts)
     if facts.steady.mostly is Cause.INITIALIZATION:
         return _mostly_first_run(facts.gpu)
+    if facts.on_cpu and (once := _first_run_on_cpu(facts)) is not None:
+        return once
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0
@@ -116,6 +118,29 @@ def _mostly_first_run(device: DeviceFacts) -> Finding:
         ),
         fix=record_again("Run a few steps before recording: increase wait and warmup in the schedule."),
         evidence=[Evidence("Idle during first-run work", duration(first_run_ns), (cold,))],
+        severity=Severity.WARNING,
+    )
+
+
+def _first_run_on_cpu(facts: Facts) -> Finding | None:
+    """The finding about a job without a GPU; None unless first-run work takes most of the recording."""
+    lost = lost_time(facts)
+    chosen = lost.of(Cause.INITIALIZATION)
+    once_ns = lost.total_ns(chosen)
+    if once_ns < max(1, MOST * lost.window_ns):
+        return None
+    cold = share_of(once_ns, lost.window_ns, "of the recording")
+    starts = len(facts.loader_starts.once) > 0
+    text = "Run a few steps before recording: increase wait and warmup in the schedule."
+    if starts:
+        text = f"For a batch or two, use num_workers=0: starting and stopping workers takes longer. {text}"
+    return Finding(
+        title=f"{'Starting a data loader' if starts else 'First-run work'} takes {cold}",
+        summary="The main thread did what happens once. Nothing here shows how fast the job is in its steady "
+        "state.",
+        fix=record_again(text),
+        evidence=[Evidence("First-run work", duration(once_ns), (cold,))],
+        ranges=lost.ranges(chosen),
         severity=Severity.WARNING,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.waiting.overhead import SMALL_NS
 from tb_gpudiag.rules.fix_code import fix_code
@@ -69,7 +69,7 @@ def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
         computing=computing,
         computing_ns=lost.total_ns(computing),
         overhead_ns=lost.total_ns(overhead),
-        python_ns=lost.total_ns(lost.of(Cause.PYTHON, Cause.PROFILER)),
+        python_ns=lost.total_ns(lost.of(*BETWEEN_CALLS, Cause.PROFILER)),
         compiling_ns=lost.total_ns(lost.of(Cause.COMPILE)),
         input_ns=lost.total_ns(lost.of(Cause.INPUT)),
         communicating_ns=lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),

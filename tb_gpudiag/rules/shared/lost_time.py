@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans, Trigger
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, Trigger
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
@@ -175,7 +175,7 @@ def unseen(lost: Lost, facts: Facts) -> Bool:
 
     With stacks, nothing is unseen. Without operators, everything between two runtime calls is.
     """
-    unlocated = lost.of(Cause.PYTHON) & ~located(lost, facts.host)
+    unlocated = lost.of(*BETWEEN_CALLS) & ~located(lost, facts.host)
     if facts.recorded.stacks:
         return unlocated & False
     return unlocated & (lost.length_ns >= LONG_STRETCH_NS) if facts.recorded.operators else unlocated

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, merged, subtract, union
 from tb_gpudiag.facts.core.transfers import in_window, round_trips
 from tb_gpudiag.facts.facts import Facts
@@ -132,7 +132,7 @@ def _round_trips_removed(facts: Facts, spans: Intervals, copies: Int64) -> Remov
     spans: from each copy to the host until the tensor is back. copies: indices of Transfers.
     """
     gone = _without(facts, copies)
-    meanwhile = host_time(facts.main_thread_spans, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH)
+    meanwhile = host_time(facts.main_thread_spans, *BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH)
     return Removable(gone, replace(gone, host=intersect(spans, meanwhile)))
 
 

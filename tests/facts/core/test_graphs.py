@@ -25,7 +25,7 @@ from tests.simulator.scenarios import SMALL
 
 GRAPHS = replace(SMALL, graph=True, blocks=200, steps=6)
 
-HOST = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.SYNC, Cause.INPUT)
+HOST = (Cause.PYTHON, Cause.HOST, Cause.DISPATCH, Cause.LAUNCH, Cause.SYNC, Cause.INPUT)
 
 
 def _facts(run: Simulated, folder: Path) -> Facts:
@@ -142,7 +142,7 @@ def test_a_synchronization_goes_on_while_an_unrecorded_kernel_runs(waited_us: fl
     facts = facts_of(trace)
     assert facts.unrecorded_graphs.launches == launches
     assert (Cause.UNRECORDED in _idle(facts)) == bool(launches)
-    assert _idle(facts)[Cause.PYTHON] >= 200_000  # after the synchronization
+    assert _idle(facts)[Cause.HOST] >= 200_000  # after the synchronization
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,15 @@ def test_user_code_between_operators() -> None:
     assert triggers(facts) == {Trigger.STARVED}
 
 
+def test_where_only_calls_were_recorded_it_is_the_host_that_works_between_them() -> None:
+    """With activities=[CUDA], nothing says that it is Python."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("first", at=90, us=10, runs_at=110, runs_us=90)
+    main.launch("second", at=500, us=10, runs_at=520, runs_us=100)
+    assert causes(facts_of(trace)) == {Cause.HOST: 300, Cause.LAUNCH: 10, Cause.LATENCY: 10}
+
+
 @pytest.mark.parametrize(
     ("what", "cause"),
     [
@@ -138,7 +147,7 @@ def test_before_the_first_node_of_a_graph_the_cause_is_as_for_any_launch() -> No
     main = trace.thread()
     main.launch("copy", at=0, us=10, runs_at=15, runs_us=5)
     main.graph_launch([("a", 120, 10), ("b", 132, 10)], at=100, us=10)
-    assert causes(facts_of(trace)) == {Cause.PYTHON: 80, Cause.LAUNCH: 10, Cause.LATENCY: 10, Cause.GRAPH: 2}
+    assert causes(facts_of(trace)) == {Cause.HOST: 80, Cause.LAUNCH: 10, Cause.LATENCY: 10, Cause.GRAPH: 2}
 
 
 def test_a_node_that_waits_for_long_waits_for_something() -> None:
@@ -158,7 +167,7 @@ def test_a_long_launch_of_a_graph_loads_nothing() -> None:
     main.launch("copy", at=0, us=10, runs_at=15, runs_us=5)
     main.graph_launch([("a", 4_130, 10), ("b", 4_142, 10)], at=120, us=4_000)
     assert causes(facts_of(trace)) == {
-        Cause.PYTHON: 100,
+        Cause.HOST: 100,
         Cause.LAUNCH: 4_000,
         Cause.LATENCY: 10,
         Cause.GRAPH: 2,

@@ -110,3 +110,16 @@ def test_earlier_queued_work_is_recognized_if_another_stream_runs_ahead(tmp_path
         main.launch("copy_ahead", at=step * 100 + 1, us=5, runs_at=step * 100 + 10, runs_us=5, stream=20)
         main.launch("gemm", at=step * 100 + 10, us=5, runs_at=400 + step * 100, runs_us=95)
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_starting_a_loader_for_one_batch_on_a_cpu_is_first_run_work(tmp_path: Path) -> None:
+    """Starting workers takes seconds, and more of them take longer."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.frame("torch/utils/data/dataloader.py(1010): __init__", at=0, us=100_000)
+    main.loader(at=101_000, us=12_000_000, workers=4)
+    main.op("aten::mm", at=12_200_000, us=200_000)
+    found = finding(RULE.check(facts_of(trace, tmp_path), {}))
+    assert found.severity is Severity.WARNING
+    assert found.title.startswith("Starting a data loader takes 9")
+    assert "num_workers=0" in found.fix.text
