@@ -182,15 +182,16 @@ def _rank(
 ) -> tuple[bool, float, float, int, int, str]:
     """Sort by what a fix surely saves, if that can be seen, then by what it may save of the job's time, or
     frees of its memory. Without a replay nothing is sure but for copies and kernels, however small: they do
-    not come before what likely saves more."""
+    not come before what likely saves more. Nor does the host's speed come first where it is a hint."""
     finding = found.finding
     saving = finding.saving or Saving(0, finding.cost_ns)
     saved_ns, likely_ns = _saved(finding, saving)
     sure, likely = saved_ns / max(1, window_ns), likely_ns / max(1, window_ns)
     held = _held_share(finding, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and max(likely, held) < LEAST_SEEN
-    hint = sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen)
-    seen = sure if replayed and sure >= LEAST_SEEN else 0.0
+    of_host = found.severity == Severity.INFO and found.rule.id in ABOUT_HOST_SPEED
+    hint = of_host or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen))
+    seen = sure if replayed and sure >= LEAST_SEEN and not of_host else 0.0
     counts = max(likely * (BOUND if saving.basis == "at most" else 1), held)
     return hint, -seen, -counts, -finding.cost_ns, -found.severity, found.rule.id
 

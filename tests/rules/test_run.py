@@ -158,6 +158,10 @@ def test_where_computing_limits_the_job_the_hosts_speed_is_a_hint() -> None:
         gap = one_gap(lambda main, at, us: main.frame(prepare, at=at, us=us), idle_us)
         outcome = run_rules(facts_of_story(gap), [host_bound.RULE])
         assert [found.severity for found in outcome.findings] == [severity]
+    kernels = _rule(1, replace(_finding(900_000), severity=Severity.INFO))
+    gap = one_gap(lambda main, at, us: main.frame(prepare, at=at, us=us), 150)
+    outcome = run_rules(facts_of_story(gap), [host_bound.RULE, kernels])
+    assert [found.rule.id for found in outcome.findings] == ["GD991", "GD102"]
 
 
 def test_without_a_replay_what_is_sure_does_not_come_before_what_likely_saves_more(facts: Facts) -> None:

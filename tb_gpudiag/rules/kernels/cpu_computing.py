@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.places import by_operator
+from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
@@ -51,7 +52,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
-        leads=True,
+        leads=spent.computing_ns >= MOST * lost.window_ns,
     )
 
 
