@@ -16,8 +16,8 @@ from tests.conftest import REPOSITORY
 from tests.truth.score import SAME, Score, share
 
 PAGE: Final = REPOSITORY / "docs" / "how-right-it-is.md"
-BEGIN: Final = "<!-- Written by `make truth`. -->"
-END: Final = "<!-- End of what `make truth` wrote. -->"
+BEGIN: Final = "<!-- Written by `{}`. -->"
+END: Final = "<!-- End of what `{}` wrote. -->"
 
 Values = Callable[[Sequence[Score]], Sequence[bool | None]]
 
@@ -43,10 +43,16 @@ def figures(scores: Sequence[Score]) -> dict[str, str]:
 
 
 def write(scores: Sequence[Score], left_out: Sequence[str]) -> None:
-    """Replace what is between the marks of the page. left_out: jobs without a score."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{_written(scores, left_out)}\n{END}{after}")
+    """Replace the scores of the jobs on the page. left_out: jobs without a score."""
+    put("make truth", _written(scores, left_out))
+
+
+def put(command: str, text: str) -> None:
+    """Replace what this command wrote between its marks of the page."""
+    begin, end = BEGIN.format(command), END.format(command)
+    before, _, rest = PAGE.read_text().partition(begin)
+    after = rest.partition(end)[2]
+    PAGE.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
 
 
 def _written(scores: Sequence[Score], left_out: Sequence[str]) -> str:

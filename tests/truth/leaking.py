@@ -1,0 +1,592 @@
+"""Real loops that leak. Each was written from its mechanism before any was diagnosed.
+
+A loop yields after each step. `keeps` names the functions that make or keep what leaks: one of them is the
+first place. `cause` has the names that are right; "" is that of no usual cause.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gc
+import heapq
+import itertools
+import logging
+import queue
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from logging.handlers import MemoryHandler
+from typing import Any
+
+import torch
+from torch import nn
+
+from tests.truth.leak_loop import GRADIENTS, GRAPH, GROWING, METRICS, OUTPUTS, Trainer, batch, leaks
+
+SAMPLES = 64
+
+
+@leaks("forward step", cause=OUTPUTS)
+def module_keeps_its_outputs() -> Iterator[None]:
+    class Keeping(nn.Linear):
+        def forward(self, inputs: Any) -> Any:
+            found = super().forward(inputs)
+            self.seen.append(found.detach().clone())
+            return found
+
+    layer, trainer = Keeping(64, 64), Trainer()
+    layer.seen = []  # type: ignore[assignment]
+
+    def step() -> None:
+        trainer.train()
+        layer(batch())
+
+    while True:
+        yield step()
+
+
+@leaks("look_up step")
+def unbounded_lru_cache() -> Iterator[None]:
+    @functools.lru_cache(maxsize=None)
+    def look_up(number: int) -> Any:
+        return torch.rand(128, 128) + number
+
+    trainer = Trainer()
+
+    def step(number: int) -> None:
+        trainer.train()
+        look_up(number)
+
+    for number in itertools.count():
+        yield step(number)
+
+
+@leaks("step evaluate", cause=GRAPH)
+def callbacks_hold_losses() -> Iterator[None]:
+    trainer, callbacks = Trainer(), list[Any]()
+
+    def evaluate() -> Any:
+        return trainer.loss(batch())
+
+    def step() -> None:
+        trainer.train()
+        loss = evaluate()
+        callbacks.append(lambda: loss)
+
+    while True:
+        yield step()
+
+
+@leaks("step", cause=GRAPH)
+def average_of_losses_with_graphs() -> Iterator[None]:
+    trainer, average = Trainer(), torch.zeros(())
+
+    def step() -> None:
+        nonlocal average
+        trainer.train()
+        average = 0.9 * average + 0.1 * trainer.loss(batch())
+
+    while True:
+        yield step()
+
+
+@leaks("step", cause=GRAPH)
+def state_carried_on_without_backward() -> Iterator[None]:
+    cell, state = nn.GRUCell(64, 64), torch.zeros(SAMPLES, 64)
+
+    def step() -> None:
+        nonlocal state
+        state = cell(batch(), state)
+
+    while True:
+        yield step()
+
+
+@leaks("validate", cause=GRAPH | OUTPUTS)
+def predictions_of_all_epochs() -> Iterator[None]:
+    trainer, kept = Trainer(), list[Any]()
+
+    def validate() -> None:
+        kept.append(trainer.model(batch()))
+
+    while True:
+        trainer.train()
+        validate()
+        yield
+
+
+@leaks("add_hook step")
+def hooks_pile_up() -> Iterator[None]:
+    trainer = Trainer()
+
+    def compare(_reference: Any, *_: Any) -> None:
+        pass
+
+    def add_hook() -> None:
+        reference = torch.rand(128, 128)
+        trainer.model.register_forward_hook(functools.partial(compare, reference))
+
+    while True:
+        add_hook()
+        trainer.train()
+        yield
+
+
+@leaks("keep step train", cause=GRADIENTS)
+def gradients_kept_by_a_hook() -> Iterator[None]:
+    trainer, kept = Trainer(), list[Any]()
+
+    def keep(parameter: Any) -> None:
+        kept.append(parameter.grad.clone())
+
+    for parameter in trainer.model.parameters():
+        parameter.register_post_accumulate_grad_hook(keep)
+    while True:
+        yield trainer.train()
+
+
+@leaks("augmented step")
+def dataset_remembers_every_sample() -> Iterator[None]:
+    trainer, memory = Trainer(), dict[int, Any]()
+
+    def augmented(number: int) -> Any:
+        if number not in memory:
+            memory[number] = torch.rand(SAMPLES, 64).flip(0)
+        return memory[number]
+
+    for number in itertools.count():
+        yield trainer.train(augmented(number))
+
+
+@leaks("step")
+def replay_without_a_bound() -> Iterator[None]:
+    trainer, memory = Trainer(), list[Any]()
+
+    def step() -> None:
+        state = torch.rand(SAMPLES, 64)
+        trainer.train(state)
+        memory.append((state, state.argmax(dim=1)))
+
+    while True:
+        yield step()
+
+
+@leaks("step", cause=GROWING)
+def embeddings_concatenated() -> Iterator[None]:
+    trainer, every = Trainer(), torch.zeros(0, 64)
+
+    def step() -> None:
+        nonlocal every
+        trainer.train()
+        with torch.no_grad():
+            every = torch.cat([every, trainer.model(batch())])
+
+    while True:
+        yield step()
+
+
+@leaks("step", cause=GROWING)
+def buffer_padded_by_a_row() -> Iterator[None]:
+    trainer, buffer = Trainer(), torch.zeros(8, 4096)
+
+    def step() -> None:
+        nonlocal buffer
+        trainer.train()
+        buffer = nn.functional.pad(buffer, (0, 0, 0, 1))
+
+    while True:
+        yield step()
+
+
+@leaks("attend step", cause=GROWING)
+def keys_and_values_of_one_session() -> Iterator[None]:
+    layers, kept = [nn.Linear(64, 128) for _ in range(3)], [torch.zeros(0, 128)] * 3
+
+    def attend(inputs: Any) -> None:
+        for number, layer in enumerate(layers):
+            kept[number] = torch.cat([kept[number], layer(inputs)])
+
+    while True:
+        with torch.no_grad():
+            attend(batch())
+        yield
+
+
+@leaks("fails step")
+def errors_hold_their_frames() -> Iterator[None]:
+    trainer, log = Trainer(), list[Exception]()
+
+    def fails() -> None:
+        large = torch.rand(128, 128)
+        raise ValueError(large.shape)
+
+    def step() -> None:
+        trainer.train()
+        try:
+            fails()
+        except ValueError as error:
+            log.append(error)
+
+    while True:
+        yield step()
+
+
+@leaks("step", cause=METRICS)
+def queue_that_nobody_reads() -> Iterator[None]:
+    trainer, waiting = Trainer(), queue.Queue[Any]()
+
+    def step() -> None:
+        trainer.train()
+        waiting.put(torch.rand(64, 32).cumsum(0))
+
+    while True:
+        yield step()
+
+
+@leaks("samples step")
+def generators_left_open() -> Iterator[None]:
+    trainer, open_ = Trainer(), list[Any]()
+
+    def samples() -> Iterator[Any]:
+        whole = torch.rand(128, 128)
+        yield from whole
+
+    def step() -> None:
+        found = samples()
+        next(found)
+        open_.append(found)
+        trainer.train()
+
+    while True:
+        yield step()
+
+
+@leaks("step add")
+def a_new_adapter_each_step() -> Iterator[None]:
+    trainer, adapters = Trainer(), nn.ModuleList()
+
+    def add() -> None:
+        adapters.append(nn.Linear(64, 64))
+
+    while True:
+        add()
+        yield trainer.train()
+
+
+@leaks("step")
+def weights_of_each_step() -> Iterator[None]:
+    trainer, kept = Trainer(), list[Any]()
+
+    def step() -> None:
+        trainer.train()
+        kept.append({name: value.clone() for name, value in trainer.model.state_dict().items()})
+
+    while True:
+        yield step()
+
+
+@leaks("step", cause=METRICS)
+def confusion_matrices() -> Iterator[None]:
+    trainer, kept = Trainer(), list[Any]()
+
+    def step() -> None:
+        trainer.train()
+        numbers = torch.randint(48, (512,))
+        kept.append(torch.bincount(numbers * 48 + numbers, minlength=48 * 48))
+
+    while True:
+        yield step()
+
+
+@leaks("penalty step", cause=GRAPH)
+def penalties_summed_with_graphs() -> Iterator[None]:
+    trainer, total = Trainer(), torch.zeros(())
+
+    def penalty() -> Any:
+        inputs = batch().requires_grad_()
+        (found,) = torch.autograd.grad(trainer.model(inputs).sum(), inputs, create_graph=True)
+        return found.square().mean()
+
+    def step() -> None:
+        nonlocal total
+        trainer.train()
+        total = total + penalty()
+
+    while True:
+        yield step()
+
+
+@leaks("step make")
+def cycles_without_a_collector() -> Iterator[None]:
+    trainer = Trainer()
+
+    def make() -> None:
+        one: dict[str, Any] = {"values": torch.rand(128, 128)}
+        one["itself"] = one
+
+    gc.disable()
+    try:
+        while True:
+            make()
+            yield trainer.train()
+    finally:
+        gc.enable()
+
+
+@leaks("step")
+def a_set_of_results() -> Iterator[None]:
+    trainer, seen = Trainer(), set[Any]()
+
+    def step() -> None:
+        trainer.train()
+        seen.add(torch.rand(128, 128).sort().values)
+
+    while True:
+        yield step()
+
+
+@leaks("step")
+def lists_by_class() -> Iterator[None]:
+    trainer, by_class = Trainer(), defaultdict[int, list[Any]](list)
+
+    def step(number: int) -> None:
+        trainer.train()
+        by_class[number % 5].append(torch.rand(128, 64))
+
+    for number in itertools.count():
+        yield step(number)
+
+
+@leaks("step")
+def deque_without_a_bound() -> Iterator[None]:
+    trainer, last = Trainer(), deque[Any]()
+
+    def step() -> None:
+        trainer.train()
+        last.append(torch.rand(128, 128))
+
+    while True:
+        yield step()
+
+
+@leaks("step")
+def heap_of_priorities() -> Iterator[None]:
+    trainer, heap = Trainer(), list[Any]()
+
+    def step(number: int) -> None:
+        trainer.train()
+        heapq.heappush(heap, (-number, torch.rand(128, 128)))
+
+    for number in itertools.count():
+        yield step(number)
+
+
+@leaks("step")
+def arrays_that_share_memory() -> Iterator[None]:
+    trainer, arrays = Trainer(), list[Any]()
+
+    def step() -> None:
+        trainer.train()
+        with torch.no_grad():
+            arrays.append((batch() * 2).numpy())
+
+    while True:
+        yield step()
+
+
+@leaks("step")
+def a_chain_of_nodes() -> Iterator[None]:
+    trainer, last = Trainer(), None
+
+    def step() -> None:
+        nonlocal last
+        trainer.train()
+        last = (torch.rand(128, 128), last)
+
+    while True:
+        yield step()
+
+
+@leaks("remember step", cause=OUTPUTS)
+def an_attribute_for_each_step() -> Iterator[None]:
+    trainer = Trainer()
+
+    def remember(number: int) -> None:
+        with torch.no_grad():
+            setattr(trainer, f"output_{number}", trainer.model[0](batch()))
+
+    for number in itertools.count():
+        trainer.train()
+        yield remember(number)
+
+
+@leaks("step")
+def a_buffer_for_each_step() -> Iterator[None]:
+    trainer = Trainer()
+
+    def step(number: int) -> None:
+        trainer.train()
+        trainer.model.register_buffer(f"cache_{number}", torch.rand(128, 128))
+
+    for number in itertools.count():
+        yield step(number)
+
+
+@leaks("step")
+def partial_functions() -> Iterator[None]:
+    trainer, later = Trainer(), list[Any]()
+
+    def step() -> None:
+        trainer.train()
+        later.append(functools.partial(torch.add, torch.rand(128, 128)))
+
+    while True:
+        yield step()
+
+
+@leaks("step", cause=METRICS | GRAPH)
+def log_records_keep_tensors() -> Iterator[None]:
+    trainer, log = Trainer(), logging.getLogger("tests.truth")
+    handler = MemoryHandler(10**9, flushLevel=100)
+    log.addHandler(handler)
+    log.propagate = False
+    log.setLevel(logging.INFO)
+
+    def step() -> None:
+        trainer.train()
+        log.info("histogram %s", torch.rand(4096).histc(2048))
+
+    try:
+        while True:
+            yield step()
+    finally:
+        handler.buffer.clear()
+
+
+@leaks("step encode")
+def memo_by_identity() -> Iterator[None]:
+    trainer, memo = Trainer(), dict[int, Any]()
+
+    def encode(values: Any) -> Any:
+        memo[id(values)] = (values, values.cos())
+        return memo[id(values)][1]
+
+    while True:
+        yield trainer.train(encode(batch()))
+
+
+@leaks("step batches")
+def one_half_of_a_tee_is_never_read() -> Iterator[None]:
+    trainer = Trainer()
+
+    def batches() -> Iterator[Any]:
+        while True:
+            yield torch.rand(SAMPLES, 64)
+
+    read, unread = itertools.tee(batches())
+    for values in read:
+        yield trainer.train(values)
+    assert unread
+
+
+@leaks("forward step", cause=GRAPH)
+def results_of_a_function_with_saved_tensors() -> Iterator[None]:
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, inputs: Any) -> Any:
+            ctx.save_for_backward(inputs.exp())
+            return inputs * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient * ctx.saved_tensors[0]
+
+    trainer, kept = Trainer(), list[Any]()
+
+    def step() -> None:
+        trainer.train()
+        kept.append(Scale.apply(trainer.model(batch())).mean())
+
+    while True:
+        yield step()
+
+
+@leaks("log step train", cause=GRAPH)
+def a_writer_with_losses() -> Iterator[None]:
+    trainer, written = Trainer(), list[Any]()
+
+    def log(number: int, value: Any) -> None:
+        written.append((number, value))
+
+    for number in itertools.count():
+        trainer.train()
+        log(number, trainer.loss(batch()))
+        yield
+
+
+@leaks("step")
+def old_optimizers_are_kept() -> Iterator[None]:
+    trainer, old = Trainer(), list[Any]()
+
+    def step() -> None:
+        optimizer = torch.optim.Adam(trainer.model.parameters())
+        trainer.train()
+        optimizer.step()
+        old.append(optimizer)
+
+    while True:
+        yield step()
+
+
+@leaks("step")
+def models_of_each_step() -> Iterator[None]:
+    trainer, kept = Trainer(), list[Any]()
+
+    def step() -> None:
+        trainer.train()
+        kept.append(copy.deepcopy(trainer.model))
+
+    while True:
+        yield step()
+
+
+@leaks("step")
+def ordered_dict_that_forgets_to_drop() -> Iterator[None]:
+    trainer, cache = Trainer(), OrderedDict[int, Any]()
+
+    def step(number: int) -> None:
+        trainer.train()
+        cache[number] = torch.rand(128, 128)
+        cache.move_to_end(number)
+
+    for number in itertools.count():
+        yield step(number)
+
+
+@leaks("step", cause=GRAPH)
+def graph_retained_for_a_second_pass() -> Iterator[None]:
+    trainer, kept = Trainer(), list[Any]()
+
+    def step() -> None:
+        loss = trainer.loss(batch())
+        loss.backward(retain_graph=True)
+        trainer.optimizer.step()
+        kept.append(loss)
+
+    while True:
+        yield step()
+
+
+@leaks("step")
+def two_in_and_one_out() -> Iterator[None]:
+    """A queue that grows slowly: two entries come, one goes."""
+    trainer, waiting = Trainer(), deque[Any]()
+
+    def step() -> None:
+        trainer.train()
+        waiting.append(torch.rand(128, 128))
+        waiting.append(torch.rand(128, 128))
+        waiting.popleft()
+
+    while True:
+        yield step()
