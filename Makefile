@@ -4,6 +4,7 @@
 # make lint    checks only
 # make docs    the documentation site, in build/site
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
+# make leaks   record loops that leak or look like it, judge what is said of their memory, write the same page
 # make truth   record real training jobs, judge their diagnoses, write docs/how-right-it-is.md
 # make bench   measure reading, and how often the diagnosis is right
 # make bench-against BASE=FOLDER   compare with another checkout's speed and memory
@@ -34,7 +35,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test test-oldest test-newest bench-against quick lint docs bench truth rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test test-oldest test-newest bench-against quick lint docs bench truth leaks rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -177,6 +178,9 @@ bench-against: .make/venv
 
 # Real training jobs, recorded before and after their fix, and judged: half an hour on a machine that does nothing else.
 # The scores go into docs/how-right-it-is.md.
+leaks: .make/venv .make/torch-for-tests
+	$(BIN)/python -m tests.truth.leaks build/leaks
+
 truth: .make/venv .make/torch-for-tests
 	$(BIN)/python -m tests.truth build/truth
 

@@ -145,6 +145,8 @@ RANDOM = any_of(r"aten::(randn|rand|randint|randperm|normal|uniform|random)(_lik
 JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
 # Operators with which a job makes a copy of its own to keep. A graph keeps batches: copies to a device.
 OWN_COPY = any_of(r"aten::(clone|detach_copy|_?cat|_?stack)")
+# Operators that make samples.
+RANDOM = any_of(r"aten::(rand|randn|randint|randperm|normal|bernoulli)(_like|_)?")
 # Operators that a loss ends with.
 LOSS = any_of(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", flags=re.S)
 

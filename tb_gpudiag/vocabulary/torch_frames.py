@@ -131,8 +131,9 @@ MODULE_FRAME = any_of(r"torch/nn/modules/\w+\.py\(\d+\): (forward|_\w*call_impl)
 # allocates.
 BUILDING_FRAME = any_of(r"\(\d+\): __init__(\n|$)")
 
-# torch's own optimizers, all files of torch, and decorators such as `@torch.inference_mode()`.
-_OPTIMIZER_FILE = any_of(PATH + r"torch/optim/\w+" + IN_FILE, flags=re.S)
+# The only optimizer of torch whose state grows from step to step, all files of torch, and decorators such as
+# `@torch.inference_mode()`.
+_HISTORY_FILE = any_of(PATH + r"torch/optim/lbfgs" + IN_FILE, flags=re.S)
 _OWN_FILE = any_of(PATH + r"torch/.*" + IN_FILE, flags=re.S)
 _DECORATED = any_of(PATH + r"torch/utils/_contextlib\.py\(\d+\): decorate_context", flags=re.S)
 
@@ -140,10 +141,10 @@ _DECORATED = any_of(PATH + r"torch/utils/_contextlib\.py\(\d+\): decorate_contex
 CLOSURE_FRAME = any_of(r".*\(\d+\): .*closure.*", PATH + r"\w*closure\.py\(\d+\): .*", flags=re.S)
 
 
-def is_optimizer_state(stack: str) -> bool:
-    """Return whether torch's optimizer itself allocates: the stack ends in it, and in no closure."""
+def is_optimizer_history(stack: str) -> bool:
+    """Return whether L-BFGS itself allocates, as for its history: the stack ends in it, and in no closure."""
     for line in reversed(stack.split("\n")):
-        if _OPTIMIZER_FILE.fullmatch(line, 0, LONGEST_MATCHED):
+        if _HISTORY_FILE.fullmatch(line, 0, LONGEST_MATCHED):
             return True
         if not _OWN_FILE.fullmatch(line, 0, LONGEST_MATCHED):
             return False

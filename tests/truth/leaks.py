@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import tb_gpudiag
 from tb_gpudiag.report.wire import to_dict
-from tests.truth import leaking, not_leaking  # noqa: F401
+from tests.truth import bounded, leaking, leaking_too, not_leaking  # noqa: F401
 from tests.truth.leak_loop import LOOPS, LeakLoop
 from tests.truth.page import put
 from tests.truth.score import share
@@ -79,7 +79,7 @@ def _score(loop: LeakLoop, diagnosis: dict[str, Any]) -> LeakScore:
     if found is None:
         return LeakScore(loop, False, False, None, None, "")
     cause = found["title"].partition(": ")[2].partition(" and ")[0]
-    first = next(iter(found.get("places", [])), {}).get("function", "")
+    first = str(found["places"][0]["function"]) if found.get("places") else ""
     return LeakScore(
         loop,
         found=True,
@@ -91,12 +91,12 @@ def _score(loop: LeakLoop, diagnosis: dict[str, Any]) -> LeakScore:
 
 
 def _figures(scores: Sequence[LeakScore]) -> list[tuple[str, str]]:
-    leaking = [score for score in scores if score.loop.keeps]
+    truly = [score for score in scores if score.loop.keeps]
     rest = [score for score in scores if not score.loop.keeps]
-    found = [score for score in leaking if score.found]
+    found = [score for score in truly if score.found]
     alarms = [score for score in rest if score.found]
     return [
-        ("Leaks that are found", share([score.found for score in leaking])),
+        ("Leaks that are found", share([score.found for score in truly])),
         ("Findings that are leaks", share([True] * len(found) + [False] * len(alarms))),
         (
             "Findings without doubt that are leaks",
@@ -118,10 +118,10 @@ def _written(scores: Sequence[LeakScore]) -> str:
             "| --- | --- |",
             *(f"| {what} | {right} |" for what, right in _figures(scores)),
             "",
-            "| loop | what it does | leaks | not right |",
-            "| --- | --- | --- | --- |",
+            "| loop | leaks | not right |",
+            "| --- | --- | --- |",
             *(
-                f"| {s.loop.name} | {s.loop.about} | {'yes' if s.loop.keeps else 'no'} | {', '.join(_wrong(s))} |"
+                f"| {s.loop.about} | {'yes' if s.loop.keeps else 'no'} | {', '.join(_wrong(s))} |"
                 for s in scores
             ),
             "",

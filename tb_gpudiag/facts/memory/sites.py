@@ -24,7 +24,7 @@ from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack,
 from tb_gpudiag.vocabulary.marks import module_class, module_name
 from tb_gpudiag.vocabulary.operators import JOINS
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.torch_frames import in_no_grad, is_optimizer_state
+from tb_gpudiag.vocabulary.torch_frames import in_no_grad, is_optimizer_history
 
 MOST_COLUMNS = 250
 """Most floors at which sites are measured; of more, evenly spaced ones."""
@@ -69,7 +69,7 @@ class GrowingSite:
     events: Int64  # their operators' spans, or NONE, shape (t,)
 
     holder: Holder | None  # the container that receives it; None if unknown
-    in_optimizer: bool  # torch's own optimizer allocated it, as its state
+    in_optimizer: bool  # L-BFGS allocated it, as its history
     grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
 
     @property
@@ -203,7 +203,7 @@ def _site(
         holder=containers.holder(
             allocations.time_ns[shown], allocations.memory.thread[allocations.event[shown]]
         ),
-        in_optimizer=is_optimizer_state(text),
+        in_optimizer=is_optimizer_history(text),
         grad_mode=_grad_mode(host, operator, text),
     )
 

@@ -24,7 +24,6 @@ from tb_gpudiag.rules.shared.leak_holder import (
     call_of_holder,
     filling_sentence,
     holders_of,
-    only_adds,
 )
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
@@ -199,7 +198,8 @@ def _doubt(memory: DeviceMemory) -> str:
     """Say why what grows may be harmless; "" if it is a leak for sure.
 
     A retained graph and a cache that is replaced by a larger one grow whatever was freed before them, and a
-    full buffer does not fill the memory.
+    full buffer does not fill the memory. A list that nothing is taken out of may be a full buffer: `del` and
+    assignments are no calls, so no recording shows them.
     """
     rate, trend = growth_per_unit(memory), memory.trend
     long = trend is not None and trend.unit == "step" and trend.steps >= SURE_STEPS
@@ -208,16 +208,15 @@ def _doubt(memory: DeviceMemory) -> str:
     recorder = "PyTorch's CPU profiler" if memory.is_cpu else "this history"
     return (
         f"It may be harmless: {recorder} does not show frees of memory that was allocated before the "
-        "recording, so a full buffer that replaces its oldest entries (a deque, a replay buffer, an image "
-        "pool) looks the same" + (", and so do tensors that another thread frees." if memory.is_cpu else ".")
+        "recording, so a full buffer that replaces its oldest entries (a deque, a replay buffer, a list that "
+        "`del` or an assignment shortens) looks the same"
+        + (", and so do tensors that another thread frees." if memory.is_cpu else ".")
     )
 
 
 def _boundless(memory: DeviceMemory) -> float:
-    """How much of the growth no full buffer explains: its cause drops no entry, or its list only grows."""
-    of_causes = {id(s): s for part in _causes(memory) if part.cause in BOUNDLESS for s in part.sites}
-    of_lists = {id(s): s for s in keepers(memory) if only_adds(s)}
-    return sum(site.per_unit for site in (of_causes | of_lists).values())
+    """How much of the growth no full buffer explains, because its cause drops no entry."""
+    return sum(part.per_unit for part in _causes(memory) if part.cause in BOUNDLESS)
 
 
 def _causes(memory: DeviceMemory) -> list[Explained]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY
+from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY, RANDOM
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
@@ -16,12 +16,15 @@ _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5
 
-# Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes, are no larger
-# than this. Batches, predictions and states are.
-METRIC_BYTES = 16 * 2**10
+# Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes in 64 bits,
+# are no larger than this. Batches, predictions and states are.
+METRIC_BYTES = 32 * 2**10
 
 # A loss is one number. The GPU's allocator takes a block of 512 bytes for it, the CPU's a few bytes.
 SCALAR_BYTES = 512
+
+# One line that copies so many tensors in each step copies weights, not a metric.
+WEIGHTS_COPIED = 2
 
 # A second leak is worth its own fix from this share of the growth on. Below it are the batches that a graph
 # keeps and the like.
@@ -253,6 +256,15 @@ def _functional_graph(growth: GrowingSites) -> list[GrowingSite]:
     return growth.in_graph if growth.keeps_loss and many and growth.is_mostly(growth.in_graph) else []
 
 
+def _graph_beside_modules(growth: GrowingSites) -> list[GrowingSite]:
+    """A loss stays with results of modules and of operators outside of them, which autograd records: a
+    function of the job's own saved them."""
+    results = [s for s in growth.in_graph if s.grad_mode and s.size_bytes > SCALAR_BYTES]
+    mixed = any(map(_is_in_module, results)) and not all(map(_is_in_module, results))
+    found = growth.keeps_loss and mixed and growth.is_mostly(growth.in_graph)
+    return growth.in_graph if found else []
+
+
 def _retained_graph_without_modules(growth: GrowingSites) -> list[GrowingSite]:
     """Modules are unknown, and a loss stays with the outputs of several other operators."""
     operators = {site.operator for site in growth.outside_backward}
@@ -276,6 +288,9 @@ def _has_several_operators(sites: list[GrowingSite]) -> bool:
 
 def _may_be_metric(site: GrowingSite) -> bool:
     has_purpose = site.phase in {Phase.INPUT, Phase.PARAMETER, Phase.OPTIMIZER}
+    copies = _is_own_copy(site) and site.count_per_unit >= WEIGHTS_COPIED
+    if site.size_bytes > SCALAR_BYTES and (copies or RANDOM.fullmatch(site.operator)):
+        return False
     return site.size_bytes <= METRIC_BYTES and not _is_in_module(site) and not has_purpose
 
 
@@ -302,6 +317,7 @@ _DETECTORS: tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause],
     (_functional_graph, GRAPH),
     (_retained_gradients, GRADIENTS),
     (_retained_graph, GRAPH),
+    (_graph_beside_modules, GRAPH),
     (_retained_graph_without_modules, GRAPH),
     (_retained_outputs, HOOKS),
     (_retained_metrics, METRICS),

@@ -24,11 +24,6 @@ def may_replace(site: GrowingSite) -> bool:
     return holder.type == RING or holder.removed >= REMOVED_SHARE * holder.added
 
 
-def only_adds(site: GrowingSite) -> bool:
-    """Whether a list, dict or set receives it, and the function that fills it never removes anything."""
-    return site.holder is not None and site.holder.type != RING and not site.holder.removed
-
-
 def holders_of(sites: Iterable[GrowingSite]) -> list[Holder]:
     """Return the containers that receive what these sites allocate, in the order of the sites."""
     return list(dict.fromkeys(site.holder for site in sites if site.holder is not None))

@@ -34,7 +34,7 @@ class Job:
         self.cache = torch.zeros(WIDTH, WIDTH)
         self.total = torch.zeros(())
         self.filled = [torch.rand(256, 256) for _ in range(64)]
-        self.ring = deque(self.filled, maxlen=64)
+        self.ring, self.at = deque(self.filled, maxlen=64), 0
 
     def train(self, **backward: Any) -> Any:
         self.optimizer.zero_grad()
@@ -133,6 +133,26 @@ def keeps_the_last_of_a_deque(job: Job) -> None:
     job.ring.append(job.torch.rand(256, 256))
 
 
+def deletes_the_oldest(job: Job) -> None:
+    """Keep the last 64 results in a list that was full before the recording. `del` is no call."""
+    job.train()
+    job.filled.append(job.torch.rand(256, 256))
+    del job.filled[0]
+
+
+def assigns_to_a_ring(job: Job) -> None:
+    job.train()
+    job.filled[job.at % 64] = job.torch.rand(256, 256)
+    job.at += 1
+
+
+def keeps_optimizers(job: Job) -> None:
+    """Keep an optimizer of each step, and with it its state."""
+    job.optimizer = job.torch.optim.Adam(job.model.parameters())
+    job.train()
+    job.kept.append(job.optimizer)
+
+
 def pops_the_oldest(job: Job) -> None:
     """Keep the last 64 results in a list that was full before the recording."""
     job.train()
@@ -209,12 +229,28 @@ def test_a_real_ring_buffer_is_known_by_its_calls(
 
 
 @pytest.mark.parametrize("step", [remembers, keeps_metrics])
-def test_a_real_list_is_named_as_the_holder_and_is_sure(
+def test_a_real_list_is_named_as_the_holder_and_may_be_a_ring(
+    step: Callable[[Job], None], tmp_path: Path, torch: Any
+) -> None:
+    """`del` on the list would be no call."""
+    found = only(RULE.check(recorded(torch, step, tmp_path)))
+    assert not found.sure
+    assert f"list.append in {step.__name__}" in found.summary
+
+
+@pytest.mark.parametrize("step", [deletes_the_oldest, assigns_to_a_ring])
+def test_a_real_ring_without_calls_is_no_sure_leak(
     step: Callable[[Job], None], tmp_path: Path, torch: Any
 ) -> None:
     found = only(RULE.check(recorded(torch, step, tmp_path)))
-    assert found.sure
-    assert f"list.append in {step.__name__}" in found.summary
+    assert not found.sure
+    assert "`del` or an assignment" in found.summary
+
+
+def test_the_state_of_a_real_optimizer_that_is_kept_is_a_leak(tmp_path: Path, torch: Any) -> None:
+    """Only L-BFGS has a state that grows by itself."""
+    found = only(RULE.check(recorded(torch, keeps_optimizers, tmp_path)))
+    assert found.cost_bytes_per_step >= 2 * 2 * WIDTH * WIDTH * FLOAT  # two moments of two layers
 
 
 def test_a_real_leaking_hook_is_found(tmp_path: Path, torch: Any) -> None:
