@@ -36,7 +36,7 @@ from tb_gpudiag.facts.core.recording import (
     find_steps,
     recording_window,
 )
-from tb_gpudiag.facts.core.steady import Steady, all_of, steady_part
+from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, steady_part
 from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
@@ -215,7 +215,12 @@ class Facts:
             return all_of(window, steps, self.borders_ns)
         work = self.work
         worked = Window(int(work.start_ns.min()), int(work.end_ns.max()))
-        return steady_part(window, steps, self.borders_ns, worked, self.gpu_times[0].ledger)
+        begins_ns = window.start_ns
+        if not len(steps) and self.inferred_steps is not None:
+            repetitions = self.inferred_steps.steps
+            borders_ns = step_borders(repetitions, work)
+            begins_ns = start_of(repetitions, borders_ns, self.gpu_times[0].busy.all, window)
+        return steady_part(window, steps, self.borders_ns, worked, self.gpu_times[0].ledger, begins_ns)
 
     @cached_property
     def borders_ns(self) -> Int64:

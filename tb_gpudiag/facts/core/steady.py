@@ -28,6 +28,10 @@ SPOILED_SHARE = 0.10
 # that is shorter than the rest of it may be anything: the recording is judged as a whole.
 MOST = 0.5
 
+# A host that later runs ahead of the GPU needs some time before the recording's first launch. It is no part
+# of what repeats, if it is no longer than this many repetitions: a longer one may be the loading of a batch.
+MOST_START = 2
+
 NOT_STEADY = (Cause.INITIALIZATION, Cause.UNRECORDED)
 
 
@@ -80,11 +84,28 @@ def all_of(recorded: Window, steps: Steps, borders_ns: Int64) -> Steady:
     return Steady(recorded, window, steps, borders_ns, earlier_ns=window.start_ns - int(steps.start_ns[0]))
 
 
-def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, worked: Window, ledger: Ledger) -> Steady:
+def start_of(repetitions: Steps, borders_ns: Int64, busy: Intervals, recorded: Window) -> int:
+    """Return where a recording without steps begins, in ns: its start; or as long before the GPU's first work
+    as the GPU usually waits in a repetition, if the first repetition launches that work and begins soon.
+
+    borders_ns: of the repetitions, shape (k + 1,). busy: when the GPU works."""
+    first_ns = int(busy.start[0])
+    late = first_ns - recorded.start_ns > MOST_START * np.median(np.diff(borders_ns))
+    if late or first_ns < repetitions.start_ns[0] or len(borders_ns) < FEWEST_STEPS:
+        return recorded.start_ns
+    begin = borders_ns[1:-1]
+    next_work = np.r_[busy.start, busy.end[-1]][np.searchsorted(busy.end, begin, side="right")]
+    return max(recorded.start_ns, first_ns - int(np.median(np.maximum(next_work - begin, 0))))
+
+
+def steady_part(
+    recorded: Window, steps: Steps, borders_ns: Int64, worked: Window, ledger: Ledger, begins_ns: int
+) -> Steady:
     """Find the steady part of one device's recording.
 
     recorded: all marked steps, or the whole recording. steps, borders_ns: of all of them, marked or inferred.
     worked: from the start of the GPU's first work to the end of its last. ledger: the device's idle time.
+    begins_ns: without steps, where the recording begins to repeat something, see start_of.
     """
     whole = all_of(recorded, steps, borders_ns)
     if len(steps):
@@ -94,8 +115,8 @@ def steady_part(recorded: Window, steps: Steps, borders_ns: Int64, worked: Windo
     else:
         inside, first = slice(0), 0
         # The profiler synchronizes as it stops.
-        if recorded.start_ns < worked.end_ns < recorded.end_ns:
-            whole = replace(whole, window=Window(recorded.start_ns, worked.end_ns))
+        stops = recorded.start_ns < worked.end_ns < recorded.end_ns
+        whole = replace(whole, window=Window(begins_ns, worked.end_ns if stops else recorded.end_ns))
         window = _steady_stretch(whole.window, recorded, worked.start_ns, ledger)
     if not window.duration_ns:
         least_ns = max(1, MOST * whole.window.duration_ns)

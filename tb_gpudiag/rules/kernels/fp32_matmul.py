@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
@@ -108,8 +110,15 @@ def half_saving_ns(time: KernelTime, fp32: Bool, matmul_ns: int, peaks: Peaks | 
     fp32: mask of the FP32 matmuls, shape (k,). matmul_ns: their time, not counting what is claimed.
     """
     ratio = 0.0 if peaks is None else peaks.fp32 / peaks.half
-    others_ns = time.total_ns(time.with_32_bits & ~fp32)
+    others_ns = time.total_ns(_others(time, fp32))
     return round(matmul_ns * (1 - ratio)), round(others_ns * HALF_THE_BYTES)
+
+
+def _others(time: KernelTime, fp32: Bool) -> Bool:
+    """Mask of the other kernels that 16-bit formats make shorter. None if most matmuls are in another format
+    than FP32 already: what else is in 32 bits then was left so on purpose."""
+    mostly_fp32 = 2 * time.total_ns(fp32) >= time.total_ns(time.kernels.matrix)
+    return time.with_32_bits & ~fp32 & np.bool_(mostly_fp32)
 
 
 def _removable(time: KernelTime, fp32: Bool, cost_ns: int, saved_ns: tuple[int, int]) -> Removable:
@@ -118,11 +127,11 @@ def _removable(time: KernelTime, fp32: Bool, cost_ns: int, saved_ns: tuple[int, 
     tf32_ns, half_ns = saved_ns
     whole_ns = time.total_ns(fp32)
     least_ns = cost_ns - (cost_ns - tf32_ns) / LEAST_OF_PEAK
-    others = time.with_32_bits & ~fp32
+    others = _others(time, fp32)
     return Removable(
         time.shorter((fp32, least_ns / whole_ns)) if least_ns > 0 else None,
         time.shorter((fp32, half_ns / whole_ns), (others, HALF_THE_BYTES)),
-        beyond=LESS_TO_MOVE,
+        beyond=LESS_TO_MOVE if others.any() else "",
     )
 
 

@@ -33,5 +33,7 @@ def left_out_sentences(steady: Steady, *, inferred: bool) -> list[str]:
     all_ns = steady.before_ns + steady.after_ns
     told = [text.format(time_ns(ns)) for ns, text in reasons if ns >= LEAST_SHARE * all_ns]
     rest = "they are outside of the inferred steps" if inferred else "steps that took longer than the others"
+    if not len(steady.steps):
+        rest = "they come before the GPU's first work"
     reason = (", and ".join(told) or rest).removesuffix(f" ({time_ns(all_ns)})")
     return [f"{said[0].upper()}{said[1:]} of the recording are left out: {reason}."]

@@ -189,3 +189,25 @@ def test_a_slow_first_step_is_left_out_and_a_slow_later_one_is_not() -> None:
             main.launch("gemm", at=at + us - 9 * MS, us=5, runs_at=at + us - 9 * MS + 10, runs_us=8 * MS)
             at += us
         assert len(facts_of(trace).steps) == kept
+
+
+@pytest.mark.parametrize(
+    ("start", "ahead", "left_out"), [(1.0, True, 1.0), (1.0, False, 0.2), (4.0, True, 0.0)]
+)
+def test_what_the_host_needs_before_a_first_repetition_is_no_idle_time(
+    start: float, ahead: bool, left_out: float
+) -> None:
+    """Calls of 1 ms that nothing marks. A host that runs ahead from then on needs this time once; where the
+    GPU waits before each of them, as long before the first one counts. A long start may load a batch."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("infer.py(3): main", at=0, us=(start + 12) * MS)
+    gpu = 0.0
+    for call in range(10):
+        at = start * MS + call * (300 if ahead else 1_800)
+        for kernel in range(4):
+            runs_at = max(gpu, at + 10 * kernel + 8)
+            main.launch(f"kernel_{kernel}", at=at + 10 * kernel, us=5, runs_at=runs_at, runs_us=250)
+            gpu = runs_at + 250
+    steady = facts_of(trace).steady
+    assert (steady.window.start_ns - steady.recorded.start_ns) / 1e6 == pytest.approx(left_out, abs=0.02)

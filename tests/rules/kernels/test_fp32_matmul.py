@@ -85,6 +85,23 @@ def test_16_bits_also_halve_the_bytes_of_other_fp32_kernels(tmp_path: Path) -> N
     assert removed_ns(found, facts) == 320_000 * (1 - 19.5 / 312) + 200_000 / 2
 
 
+def test_other_kernels_stay_as_they_are_where_most_matmuls_are_in_16_bits_already(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.recording.devices = [A100]
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    begins = STEP_AT + 60
+    for name, us in (
+        ("ampere_sgemm_128x64_nn", 100),
+        ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 500),
+        ("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float> >()", 200),
+    ):
+        main.launch(name, at=begins - 40, us=5, runs_at=begins, runs_us=us)
+        begins += us
+    facts = facts_of(trace, tmp_path)
+    assert removed_ns(finding(RULE.check(facts)), facts) == 100_000 * (1 - 19.5 / 312)
+
+
 def test_tf32_is_no_gain_on_geforce(tmp_path: Path) -> None:
     geforce = DeviceProperties("NVIDIA GeForce RTX 4090", compute_major=8, compute_minor=9)
     facts = matmul("ampere_sgemm_128x64_nn", 0.5, geforce, tmp_path)
