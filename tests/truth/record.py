@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import multiprocessing
+import shutil
 import socket
 import statistics
 import time
@@ -49,6 +50,7 @@ VARIANTS = (
 def record_job(job: Job, out: Path) -> Times:
     """Write `VARIANT_TURN/KIND/` with the recordings below `out`. Return the times without the profiler."""
     found: dict[str, list[float]] = {"before": [], "after": []}
+    shutil.rmtree(out, ignore_errors=True)  # what an interrupted run left would count as more recordings
     for variant, turn, kinds in VARIANTS:
         folder = out / f"{variant}_{turn}"
         _run(job, variant, folder, kinds)
