@@ -1,39 +1,65 @@
 """Find out why a PyTorch GPU job is slow or runs out of memory, from its traces and memory snapshots.
 
-This is the public API, with `tb_gpudiag.errors`, the messages of report.proto, and `DiagnosisCallback` of
-`tb_gpudiag.training.lightning_callback` and `.transformers_callback`. Everything else may change in any
-version. Importing it is cheap: it does not import numpy or pyarrow until it is used.
+What `__all__` names is the public API, with `DiagnosisCallback` of `tb_gpudiag.training.lightning_callback`
+and `.transformers_callback`. Everything else is private and may change in any version, whatever its name.
+Importing it is cheap: it does not import numpy, pyarrow or protobuf until it is used.
 
 In a notebook, the messages that the functions return show themselves as in `--format html`.
 """
 
 from __future__ import annotations
 
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from tb_gpudiag import errors
 from tb_gpudiag.version import __version__
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from tb_gpudiag.pages.server import PageServer
     from tb_gpudiag.report.report_pb2 import Comparison, History, JobReport, Report
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 
-__all__ = ["DiagnosisHandler", "__version__", "compare", "diagnose", "history", "job", "open"]
+__all__ = [
+    "Comparison",
+    "DiagnosisHandler",
+    "History",
+    "JobReport",
+    "Report",
+    "__version__",
+    "compare",
+    "diagnose",
+    "errors",
+    "history",
+    "job",
+    "open",
+    "to_dict",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Import DiagnosisHandler when it is used."""
+    """Import a class when it is used."""
     if name == "DiagnosisHandler":
         from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 
         return DiagnosisHandler
+    if name in ("Comparison", "History", "JobReport", "Report"):
+        from tb_gpudiag.report import report_pb2
+
+        return getattr(report_pb2, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def diagnose(path: str) -> Report:
+def __dir__() -> list[str]:
+    return __all__
+
+
+def diagnose(path: str | PathLike[str]) -> Report:
     """Diagnose one trace: a trace file, or a directory or fsspec URL with exactly one trace.
 
-    Returns the Report of report.proto. Times in it are in µs, sizes in bytes. Raises errors of
+    Returns its Report. Times in it are in µs, sizes in bytes. Raises errors of
     `tb_gpudiag.errors`: NothingToRead if there is no trace, UsageError if there are several, and a TraceError
     if the file cannot be read.
     """
@@ -41,14 +67,14 @@ def diagnose(path: str) -> Report:
     from tb_gpudiag.report.diagnosis import diagnose_path
 
     notebook.set_up()
-    return diagnose_path(path)
+    return diagnose_path(fspath(path))
 
 
-def compare(base: str, candidate: str) -> Comparison:
+def compare(base: str | PathLike[str], candidate: str | PathLike[str]) -> Comparison:
     """Compare two traces or jobs. Each is a trace file, a digest file, or a directory or fsspec URL with one
     trace, or with one trace per rank of a job.
 
-    Returns the Comparison of report.proto. Times in it are in µs per step, sizes in bytes. Raises errors of
+    Returns their Comparison. Times in it are in µs per step, sizes in bytes. Raises errors of
     `tb_gpudiag.errors`: NothingToRead if there is nothing at a path, UsageError if there are several
     recordings, and a TraceError if a file cannot be read.
     """
@@ -58,14 +84,14 @@ def compare(base: str, candidate: str) -> Comparison:
     from tb_gpudiag.jobs.compare.side import one_side
 
     notebook.set_up()
-    sides = [one_side(digests_at(path), path) for path in (base, candidate)]
+    sides = [one_side(digests_at(path), path) for path in (fspath(base), fspath(candidate))]
     return comparison.compare(*sides)
 
 
-def job(path: str) -> JobReport:
+def job(path: str | PathLike[str]) -> JobReport:
     """Show the ranks of a job together: a directory or fsspec URL with a trace or a digest per rank.
 
-    Returns the JobReport of report.proto. Raises errors of `tb_gpudiag.errors`: NothingToRead if there are no
+    Returns the JobReport. Raises errors of `tb_gpudiag.errors`: NothingToRead if there are no
     two ranks of one job, UsageError if there are several jobs, and a TraceError if a file cannot be read.
     """
     from tb_gpudiag import notebook
@@ -74,23 +100,23 @@ def job(path: str) -> JobReport:
     from tb_gpudiag.jobs.report.job_report import build_jobs
 
     notebook.set_up()
-    found = build_jobs(digests_at(path))
+    found = build_jobs(digests_at(fspath(path)))
     if not found.reports:
         why = "; ".join(found.notes)
-        raise NothingToRead("no two ranks of one job were found", where=path, remedy=why)
+        raise NothingToRead("no two ranks of one job were found", where=fspath(path), remedy=why)
     if len(found.reports) > 1:
         raise UsageError(
             f"contains {len(found.reports)} jobs, and a report is about one",
-            where=path,
+            where=fspath(path),
             remedy="name the directory of one job",
         )
     return found.reports[0]
 
 
-def history(path: str) -> list[History]:
+def history(path: str | PathLike[str]) -> list[History]:
     """Show what changed over the recordings of runs: a directory or fsspec URL with traces or digests.
 
-    Returns a History of report.proto for each rank of each run. Raises errors of `tb_gpudiag.errors`:
+    Returns a History for each rank of each run. Raises errors of `tb_gpudiag.errors`:
     NothingToRead if there is no trace, and a TraceError if a file cannot be read.
     """
     from tb_gpudiag import notebook
@@ -99,13 +125,13 @@ def history(path: str) -> list[History]:
     from tb_gpudiag.jobs.history.run_history import histories
 
     notebook.set_up()
-    found = histories(digests_at(path))
+    found = histories(digests_at(fspath(path)))
     if not found:
-        raise NothingToRead("no trace and no digest of one was found", where=path)
+        raise NothingToRead("no trace and no digest of one was found", where=fspath(path))
     return found
 
 
-def open(path: str, port: int = 0) -> PageServer:
+def open(path: str | PathLike[str], port: int = 0) -> PageServer:
     """Serve the page for a log directory or a file, for this machine only, and open it in a browser.
 
     Returns the server, which is a context manager: `url` is its address, and `close()` or the end of the
@@ -116,7 +142,18 @@ def open(path: str, port: int = 0) -> PageServer:
 
     from tb_gpudiag.pages.server import PageServer
 
-    server = PageServer(path, port=port)
+    server = PageServer(fspath(path), port=port)
     server.start()
     webbrowser.open(server.url)
     return server
+
+
+def to_dict(message: Message) -> dict[str, Any]:
+    """Return a message, or a part of one, as plain data: what `--format json` prints of it.
+
+    Where Python has the number of an enumeration, there is its word: `to_dict(report.verdict)["limiter"]` is
+    "input", and `report.verdict.limiter` is `report.verdict.input`.
+    """
+    from tb_gpudiag.report import wire
+
+    return wire.to_dict(message)

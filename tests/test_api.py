@@ -16,15 +16,22 @@ from tb_gpudiag.errors import EmptyFile, NothingToRead, TraceError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.ranks.stage import job as ranks_of_a_job
 from tests.report.reports import slow_loader
-from tools.docs.pages import API_EXAMPLE
+from tools.docs.pages import API_EXAMPLE, api_page
 
 
 def test_diagnose_takes_a_file_or_a_directory_with_one_trace(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path / "run")
-    for where in (path, tmp_path):
-        report = tb_gpudiag.diagnose(str(where))
+    for where in (str(path), tmp_path):
+        report = tb_gpudiag.diagnose(where)
         assert report.verdict.limiter == pb.Verdict.input
         assert report.findings[0].rule == "GD101"
+
+
+def test_everything_public_is_there_and_on_its_page() -> None:
+    page = api_page()
+    for name in tb_gpudiag.__all__:
+        assert getattr(tb_gpudiag, name)
+        assert name == "__version__" or f"`{name}" in page or f"tb_gpudiag.{name}" in page
 
 
 def test_diagnose_says_what_is_wrong_with_a_path(tmp_path: Path) -> None:
@@ -76,6 +83,8 @@ def test_the_example_of_the_documentation_runs(
     said = capsys.readouterr().out
     assert "The data pipeline limits this job." in said
     assert "GD101" in said
+    assert "It waits for data.\n" in said
+    assert "\ninput\n" in said
     assert opened == [said.splitlines()[-1]]
 
 

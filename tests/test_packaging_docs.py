@@ -48,3 +48,18 @@ def test_every_route_is_documented_and_known_to_the_development_server() -> None
     for route in routes:
         assert f"| `/{route}` |" in page, f"docs/http.md: add the route /{route}"
         assert f'"{route}"' in server, f"frontend/vite.config.ts: pass the route /{route} on"
+
+
+@pytest.mark.parametrize(
+    "workflow", sorted((REPOSITORY / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_a_workflow_runs_what_is_here(workflow: Path) -> None:
+    text = re.sub(r" *# .*", "", workflow.read_text(encoding="utf-8"))
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"\bmake (\S+)", re.sub(r"\$\{\{ matrix\.versions \}\}", "oldest", text)):
+        assert re.search(rf"^[\w -]*\b{target}\b[\w -]*:", makefile, re.MULTILINE), f"make {target}"
+    for path in re.findall(r"(?<![\w/.-])(?:tools|tests|\.ci)/[\w./]+", text.replace("tools/docs/**", "")):
+        assert (REPOSITORY / path).exists(), path
+    for action in re.findall(r"uses: (?!\./)(\S+)", text):
+        assert re.search(r"@[0-9a-f]{40}$", action), f"{action} is not pinned by hash"
+    assert "\npermissions:\n  contents: read\n" in text

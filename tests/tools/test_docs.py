@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from tb_gpudiag.cli.demo import LOG
 from tb_gpudiag.cli.main import COMMANDS
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
 from tb_gpudiag.plugin import GpudiagPlugin
 from tb_gpudiag.report import report_pb2
 from tb_gpudiag.report.slices.slice_table import SLICES
-from tb_gpudiag.rules.all import RULES
 from tests.conftest import REPOSITORY
 from tests.simulator import simulate
 from tools.docs.__main__ import write
@@ -21,16 +22,34 @@ from tools.docs.pages import run_gpudiag
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Text of all pages, by path."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("docs") / "out"
     write(out)
-    return {page.relative_to(out).as_posix(): page.read_text() for page in out.rglob("*.md")}
+    return out
 
 
-def test_every_rule_has_a_page_and_a_link_to_it(pages: dict[str, str]) -> None:
-    for rule in RULES:
-        assert pages[f"rules/{rule.name}.md"] == rule.page
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, str]:
+    """Text of all pages, by path."""
+    return {page.relative_to(site).as_posix(): page.read_text() for page in site.rglob("*.md")}
+
+
+@pytest.fixture(scope="module")
+def pictures(site: Path) -> dict[str, str]:
+    """Text of the rules' pictures, by name."""
+    return {picture.name: picture.read_text() for picture in (site / "rules").glob("*.svg")}
+
+
+def test_every_rule_has_a_page_with_an_example_and_a_link_to_it(
+    pages: dict[str, str], pictures: dict[str, str]
+) -> None:
+    for rule in EVERY_RULE:
+        page, _, example = pages[f"rules/{rule.name}.md"].partition("\n## Example\n")
+        assert page == rule.page
+        assert re.match(r"\n(A real recording|Recorded|Simulated|Not recorded)", example)
+        assert f" {rule.id}: " in example
+        assert f"]({rule.name}.svg)" in example
+        assert ElementTree.fromstring(pictures[f"{rule.name}.svg"]).tag.endswith("svg")
         assert f"| {rule.id} | [{rule.name}]({rule.name}.md) |" in pages["rules/index.md"]
 
 

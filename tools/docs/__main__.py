@@ -1,7 +1,8 @@
 """Write the documentation's Markdown: `python -m tools.docs OUT`. `make docs` runs it, and then MkDocs.
 
-Copy the pages of docs/, and generate the rest from the sources: rules, command line, Python API and JSON
-messages. In a checkout the pages link to these sources, and on the site to what is generated from them.
+Copy the pages of docs/, and generate the rest from the sources: rules with their examples, command line,
+Python API and JSON messages. In a checkout the pages link to these sources, and on the site to what is
+generated from them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ import re
 import shutil
 from pathlib import Path
 
+from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
+from tb_gpudiag.rules.rule import AnyRule
+from tools.docs.examples import built_here
 from tools.docs.pages import api_page, cli_page, json_page, rule_pages
+from tools.docs.recorded import HERE as RECORDED
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GENERATED = {
@@ -35,7 +40,10 @@ def write(out: Path) -> None:
     """Replace the content of `out` with all pages of the site."""
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(DOCS, out)
+    shutil.copytree(RECORDED, out / "rules", ignore=shutil.ignore_patterns("*.md"))
     pages = {"cli.md": cli_page(), "api.md": api_page(), "json.md": json_page(), **rule_pages()}
+    for rule in EVERY_RULE:
+        pages[f"rules/{rule.name}.md"] += _example(rule, out / "rules")
     pages["changelog.md"] = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
     for page in DOCS.glob("*.md"):
         text = page.read_text(encoding="utf-8")
@@ -43,8 +51,18 @@ def write(out: Path) -> None:
             text = text.replace(f"]({source})", f"]({generated})")
         pages[page.name] = RULE_PAGE.sub(r"](rules/\1", text)
     for name, text in pages.items():
-        (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text(text, encoding="utf-8")
+
+
+def _example(rule: AnyRule, folder: Path) -> str:
+    """The section with a rule's example: from a real recording, or of one that comes with the project."""
+    kept = RECORDED / f"{rule.name}.md"
+    if kept.exists():
+        return kept.read_text(encoding="utf-8")
+    origin, example = built_here()[rule.id]
+    picture = folder / f"{rule.name}.svg"
+    picture.write_text(example.picture, encoding="utf-8")
+    return example.section(origin, picture.name)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,12 @@ import tb_gpudiag
 
 report = tb_gpudiag.diagnose("log/my_run")
 print(report.verdict.sentence)
+if report.verdict.limiter == report.verdict.input:
+    print("It waits for data.")
 for finding in report.findings:
     print(finding.rule, finding.title)
+
+print(tb_gpudiag.to_dict(report.verdict)["limiter"])  # the word: "input"
 
 comparison = tb_gpudiag.compare("log/before", "log/after")
 print(comparison.sentence)
@@ -78,6 +82,7 @@ def api_page() -> str:
         tb_gpudiag.job,
         tb_gpudiag.history,
         tb_gpudiag.open,
+        tb_gpudiag.to_dict,
     ]
     return (
         "\n\n".join(
@@ -87,10 +92,7 @@ def api_page() -> str:
                 f"```python\n{API_EXAMPLE.strip()}\n```",
                 *(part for function in functions for part in _function(function)),
                 *_handler(),
-                "The messages of a `Report` and a `Comparison` are described in [JSON](json.md). Where JSON "
-                "has one of several words, Python has a number: "
-                "`report.verdict.limiter == report.verdict.input`. "
-                "`report.verdict.Limiter.Name(report.verdict.limiter)` is the word.",
+                "[JSON](json.md) describes the fields of `Report`, `Comparison`, `JobReport` and `History`.",
                 "## `tb_gpudiag.errors`",
                 _fenced(_doc(errors)),
             ]
