@@ -55,10 +55,13 @@ def write(out: Path) -> None:
 
 
 def _example(rule: AnyRule, folder: Path) -> str:
-    """The section with a rule's example: from a real recording, or of one that comes with the project."""
+    """The section with a rule's example: from a real recording, or of one that comes with the project. A new
+    rule may have none yet."""
     kept = RECORDED / f"{rule.name}.md"
     if kept.exists():
         return kept.read_text(encoding="utf-8")
+    if rule.id not in built_here():
+        return ""
     origin, example = built_here()[rule.id]
     picture = folder / f"{rule.name}.svg"
     picture.write_text(example.picture, encoding="utf-8")

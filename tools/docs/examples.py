@@ -36,7 +36,10 @@ SIMULATED: Final = {
 _TWO_HOSTS: Final = DistributedJob("ddp", ranks=4, hosts=2, layers=5, steps=4)
 SIMULATED_JOBS: Final = {"GD604": replace(_TWO_HOSTS, fault=JobFault("slow_link", (1,), 6, (2, 3)))}
 
-PACKAGED: Final = {"GD405": "recorded_on_a_cpu/memory_leak"}
+PACKAGED: Final = {
+    "GD405": "recorded_on_a_cpu/memory_leak",
+    "GD514": "recorded_on_a_cpu/memory_leak",
+}
 """Rule -> a recording that comes with the package."""
 
 MOST_EVIDENCE: Final = 8
