@@ -110,7 +110,7 @@ it("shows what a selected range allocates, and selects the same range on the tim
   await session.page.reload();
   const frame = await tabFrame(session.page);
   await goTo(frame, "Timeline");
-  await timelineOf(frame).locator(".gd-toolbar", { hasText: "Selected" }).waitFor();
+  await frame.getByRole("complementary", { name: "Selected range" }).waitFor();
   await goTo(frame, "Memory");
   const memory = frame.getByRole("region", { name: "Memory", exact: true });
   const again = memory.getByRole("region", { name: "Allocations in the range" });
