@@ -79,7 +79,7 @@ it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
   await map.focus();
   await session.page.keyboard.press("ArrowDown");
   await frame.getByText(/^Rank 0, Computing: \d/).waitFor();
-  await frame.getByText("As a table").first().click();
+  await frame.getByText("As a table").nth(1).click();
   await expect.poll(() => rows(frame, "Time by rank and cause").count()).toBe(RANKS);
   await rows(frame, "Ranks").nth(1).getByRole("button").click();
   await session.untilHash((hash) => hash.includes("trace=") && hash.includes("view=summary"));
@@ -94,7 +94,7 @@ it("shows what the ranks do over time, and opens the timeline of one there", asy
   await chart.focus();
   for (const key of ["ArrowRight", "ArrowDown", "ArrowRight"]) await session.page.keyboard.press(key);
   await frame.getByText(/^Rank 1, at .*all_reduce: waits \d/).waitFor();
-  await frame.getByText("As a table").nth(1).click();
+  await frame.getByText("As a table").first().click();
   await expect.poll(() => rows(frame, "Stretches by rank").count()).toBeGreaterThan(RANKS);
   await session.page.setViewportSize({ width: 900, height: 800 });
   await expect.poll(() => widens(frame)).toBe(false);
