@@ -94,13 +94,13 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, lost: 
     spans = _mark_unrecorded(spans, busy, events)
 
     blocked_in, blocked = host.blocked_before(start, end, TIMESTAMP_NOISE_NS)
-    # A call that returned at once had nothing to wait for. After the last work, no queue fills up again.
-    held = known & late & (blocked > TIMESTAMP_NOISE_NS)
+    held = late & (blocked > TIMESTAMP_NOISE_NS)  # a call that returned at once had nothing to wait for
     blocked_in, blocked = np.where(held, blocked_in, NONE), np.where(held, blocked, 0)
     trigger = np.full(len(start), Trigger.STARVED, np.uint8)
     trigger[blocked > 0] = Trigger.DRAINED
     trigger[there] = Trigger.QUEUED
-    trigger[unlinked | trailing] = Trigger.UNKNOWN
+    trigger[unlinked | (trailing & (blocked == 0))] = Trigger.UNKNOWN
+    blocked = np.where(trailing, 0, blocked)  # after the last work, no queue fills up again
     gaps = Gaps(start, end, trigger, ended_by, launch, blocked_in, blocked)
     drained = _drained(spans, gaps)
     start, end, cause, gap = spans.start_ns, spans.end_ns, spans.cause, spans.gap
