@@ -7,10 +7,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tests.fuzz.odd_events import odd_array, odd_text
 from tests.fuzz.tiny import tiny_recording
 
 TINY_SHARE = 0.6
 """So many of the traces are tiny recordings: these have found more than mutations of larger ones."""
+
+MADE_SHARE = 0.9
+"""So many of the inputs of the compiled modules alone are made anew."""
 
 MOST_CHANGES = 4
 
@@ -41,6 +45,8 @@ def made(target: str, content: bytes, seed: int) -> bytes:
     if target == "trace" and draw.random() < TINY_SHARE:
         content = tiny_recording(draw)
         return mutated(content, seed) if draw.random() < 0.1 else content
+    if target in _MAKERS and draw.random() < MADE_SHARE:
+        return _MAKERS[target](draw)
     changed = mutated(content, seed)
     return changed if changed != content else _with_other_bytes(content, draw)
 
@@ -124,3 +130,6 @@ _CHANGES: tuple[Callable[[random.Random, list[Slot]], None], ...] = (
     _remove,
     _repeat,
 )
+
+_MAKERS: dict[str, Callable[[random.Random], bytes]] = {"scan": odd_array, "find": odd_text}
+"""What makes the inputs of a target."""

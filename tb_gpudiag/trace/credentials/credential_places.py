@@ -48,7 +48,7 @@ def places(text: bytes, at: int, stop: int, most: int) -> list[int]:
     """Return the places from `at` to before `stop`, in order and at most so many of them."""
     if _FINDER is not None:
         return _FINDER.places(text, at, stop, most)
-    return list(islice(_plain_places(text, at, min(stop, len(text))), most))
+    return list(islice(plain_places(text, at, min(stop, len(text))), most))
 
 
 def run_before(text: bytes, at: int) -> int:
@@ -58,7 +58,8 @@ def run_before(text: bytes, at: int) -> int:
     return at - run if run <= _LONGEST_BEFORE else at
 
 
-def _plain_places(text: bytes, at: int, stop: int) -> Iterator[int]:
+def plain_places(text: bytes, at: int, stop: int) -> Iterator[int]:
+    """Yield the places from `at` to before `stop`, as Python's expressions find them."""
     while at < stop:
         if stop - at >= _SHORT_BYTES:
             at = _maybe(text, at, stop)

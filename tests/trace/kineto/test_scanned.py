@@ -23,6 +23,7 @@ from tb_gpudiag.trace.trace_parts import TracePart
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.fuzz.__main__ import CORPUS
+from tests.fuzz.odd_events import ARGUMENT_KEYS, CATEGORIES, EVENT_KEYS, event_with
 from tests.simulator.diagnosed import simulated
 from tests.trace.support import both_ways, document, read_bytes, same_trace, span
 
@@ -109,120 +110,6 @@ def test_real_traces(path: Path) -> None:
 @pytest.mark.parametrize("path", CORPUS_OF_TRACES, ids=lambda path: path.stem)
 def test_what_the_fuzzer_found(path: Path) -> None:
     assert_same(path.read_bytes())
-
-
-NUMBERS = [
-    *(
-        "0",
-        "-0",
-        "7",
-        "-7",
-        "007",
-        "1.",
-        ".5",
-        "1.0",
-        "1.5",
-        "-1.5",
-        "1e3",
-        "1E-3",
-        "1e400",
-        "+1",
-        "0x1f",
-        "NaN",
-    ),
-    *("2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "1" * 19, "1" * 40),
-    *(
-        '"7"',
-        '"-7"',
-        '"007"',
-        '" 7"',
-        '"7.5"',
-        '"1e3"',
-        '""',
-        '"a"',
-        '"7',
-        "null",
-        "true",
-        "nul",
-        "[7]",
-        "{}",
-    ),
-    *("0.0005", "0.0015", "0.0025", "1.0004999", "1.0005001", "1.00049999999", "300000000.00051"),
-    *("274877906944.0006", "1704161511420306.491", '"1704161511420306.4915"', "2199023255553.9995", "1" * 16),
-]
-TEXTS = [
-    *(
-        '"a"',
-        '""',
-        r'"a\"b"',
-        r'"\\"',
-        r'"\/"',
-        r'"\b\f\n\r\t"',
-        r'"\u00e9\u20ac"',
-        r'"\u0000"',
-        r'"\ud83d\ude00"',
-    ),
-    *(
-        r'"\ud83d"',
-        r'"\x"',
-        r'"\u12g4"',
-        '"é€😀"',
-        '"a\x00b"',
-        '"a\nb"',
-        '"\x7f"',
-        "7",
-        "-7",
-        "-0",
-        "7.50",
-        "1e5",
-    ),
-    *("true", "false", "null", "[]", "{}", "[ 1, -2 ,\n[3]]", '["a", "b c"]', r'["a\n", "\/"]', "[1.0, 1e5]"),
-    *(
-        "[-0]",
-        '{"a": [1, {"b": null}], "a": true}',
-        "[1,]",
-        "[1",
-        "[[" * 40 + "]]" * 40,
-        '"' + "é" * 9_000 + '"',
-    ),
-    *("[" + ", ".join(["123"] * 200) + "]", "N/A", "'a'", "12345678901234567890", "[12345678901234567890]"),
-]
-EVENT_KEYS = {
-    "ts": NUMBERS,
-    "dur": NUMBERS,
-    **dict.fromkeys(("ph", "cat", "name", "pid", "tid", "args", "x"), TEXTS),
-}
-ARGUMENT_KEYS = {
-    **dict.fromkeys(
-        ("correlation", "Bytes", "bytes", "Addr", "device", "blocks per SM", "warps per SM"), NUMBERS
-    ),
-    **dict.fromkeys(
-        ("Call stack", "Input Dims", "Input type", "Concrete Inputs", "grid", "dtype", "y"), TEXTS
-    ),
-}
-CATEGORIES = ("cpu_op", "kernel", "gpu_memcpy", "cuda_sync")
-
-
-def event_with(key: str, value: str, category: str, *, argument: bool) -> str:
-    """Make an event with one more entry, which may be a second one of its key."""
-    arguments = '"External id": 5, "grid": [2, 1, 1], "block": [32, 1, 1], "Collective name": "allreduce"'
-    name = "ncclDevKernel_AllReduce" if category == "kernel" else "aten::conv2d"
-    entry = f'"{key}": {value}'
-    plain = {
-        "ph": '"X"',
-        "cat": f'"{category}"',
-        "name": f'"{name}"',
-        "pid": "7",
-        "tid": "8",
-        "ts": "5",
-        "dur": "2",
-    }
-    if not argument:
-        plain.pop(key, None)
-    entries = [f'"{own}": {text}' for own, text in plain.items()]
-    entries += [] if argument or key == "args" else [entry]
-    arguments = f"{{{arguments}, {entry}}}" if argument else value if key == "args" else f"{{{arguments}}}"
-    return "{" + ", ".join([*entries, f'"args": {arguments}']) + "}"
 
 
 @pytest.mark.slow
