@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tb_gpudiag.report.wire import refuse_not_finite
 from tb_gpudiag.trace.files.opening import follows_links, is_below
 from tb_gpudiag.trace.files.remote import RemoteFile, listed
 from tb_gpudiag.trace.files.source import Readable, is_remote, unreadable
+from tb_gpudiag.vocabulary.collective_kinds import OPERATIONS
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import one_line
 
@@ -41,6 +43,8 @@ _MOST_TIME: Final = 2**62 - 1
 _VERSION: Final = b"gpudiag_digest"
 _ABOUT: Final = b"about"
 _FINDINGS: Final = "findings"
+
+_DEVICE: Final = re.compile(r"CPU|GPU [0-9]{1,10}")
 
 # Texts of About that reports have as enums.
 _ENUMS: Final = {
@@ -200,6 +204,7 @@ def _digest(batch: pa.RecordBatch, about: dict[str, Any]) -> Digest:
     read = _about(about)
     digest = Digest(about=read, findings=[_finding(content) for content in found], **tables)
     _check_parts(digest)
+    _check_words(digest)
     return digest
 
 
@@ -219,6 +224,19 @@ def _check_parts(digest: Digest) -> None:
             lengths = table.column(column).combine_chunks().value_lengths()
             if any(length != len(digest.about.causes) for length in lengths.unique().to_pylist()):
                 raise ValueError(column)
+
+
+def _check_words(digest: Digest) -> None:
+    """Raise ValueError for a device or a kind of collective with another name than digests give it: sentences
+    have these names without quotes."""
+    tables: list[pa.Table] = [getattr(digest, name) for name in TABLES]
+    devices = {peaks.device for peaks in digest.about.memory}
+    for table in tables:
+        if "device" in table.column_names:
+            devices.update(table["device"].unique().to_pylist())
+    kinds = digest.collectives["kind"].unique().to_pylist()
+    if not all(map(_DEVICE.fullmatch, devices)) or not OPERATIONS.issuperset(kinds):
+        raise ValueError("names")
 
 
 # Evaluating hints takes half a millisecond, for each of thousands of digests.

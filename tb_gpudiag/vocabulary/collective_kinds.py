@@ -74,6 +74,9 @@ _OPERATIONS = tuple(
         ("reduce", r"reduce"),
     )
 )
+OPERATIONS = frozenset({"other", *(name for name, _ in _OPERATIONS)})
+"""What digests call collectives."""
+
 _LONGEST_NAME = 200
 
 

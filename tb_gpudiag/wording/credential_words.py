@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tb_gpudiag.vocabulary.recorded import Credential
-from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.format import count, in_quotes
 
 
 def credential_words(credential: Credential) -> str:
-    """`HF_TOKEN (Hugging Face token)`: the name, and what the value looks like."""
-    if not credential.name or not credential.form:
-        return credential.name or credential.form or "others"
-    return f"{credential.name} ({credential.form})"
+    """`“HF_TOKEN” (Hugging Face token)`: the name, and what the value looks like."""
+    if not credential.name:
+        return credential.form or "others"
+    return in_quotes(credential.name, 60) + (f" ({credential.form})" if credential.form else "")
 
 
 def left_out(places: int, what: str, at_least: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.term import Term, table
 
 FAMILIES = table(
@@ -92,8 +93,11 @@ COLLECTIVE_KINDS = table(
 
 
 def collective(name: str) -> Term:
-    """Return the term of a collective, however its name is written: AllReduce, all_reduce."""
-    return COLLECTIVE_KINDS.get(name.replace("_", "").lower()) or Term(name, name, "", phrase=name)
+    """Return the term of a collective, however its name is written: AllReduce, all_reduce. The word for
+    one that is not known is its name, in quotes."""
+    known = COLLECTIVE_KINDS.get(name.replace("_", "").lower())
+    word = in_quotes(name, 60)
+    return known or Term(name, word, "", phrase=word)
 
 
 HOST_KINDS = table(

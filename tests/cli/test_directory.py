@@ -49,7 +49,7 @@ def test_a_few_runs_are_shown_in_full_if_the_user_asks(
     assert main(["diagnose", log, "--quiet"]) == 0
     short = capsys.readouterr().out
     assert short.count("\n") <= 40 < full.count("\n")
-    assert short.count("GPU 0, Test GPU") == 1
+    assert short.count("GPU 0, “Test GPU”") == 1
 
 
 def test_the_ranks_of_a_job_are_one_line_and_one_report(

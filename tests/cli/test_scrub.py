@@ -39,7 +39,7 @@ def test_every_other_byte_stays(trace: Path, tmp_path: Path, capsys: pytest.Capt
     assert trace.read_bytes() == before
     shown = capsys.readouterr()
     removed, last = shown.out.splitlines()
-    assert removed == "removed HF_TOKEN (Hugging Face token): 1 place"
+    assert removed == "removed “HF_TOKEN” (Hugging Face token): 1 place"
     assert last.startswith("Look through the copy before you publish it")
     assert shown.err == ""
     assert "GD907" not in {finding.rule for finding in diagnose_path(str(output)).findings}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -91,7 +92,8 @@ def _slots(document: Any) -> list[Slot]:
 
 def _replace(draw: random.Random, slots: list[Slot]) -> None:
     container, key = draw.choice(slots)
-    container[key] = draw.choice([draw.choice(NUMBERS), draw.choice(TEXTS), draw.choice(OTHERS)])
+    chosen = draw.choice([draw.choice(NUMBERS), draw.choice(TEXTS), draw.choice(OTHERS)])
+    container[key] = copy.deepcopy(chosen)  # a later change must not change what is chosen from
 
 
 def _shift(draw: random.Random, slots: list[Slot]) -> None:

@@ -89,7 +89,7 @@ def test_kinds_of_events_are_in_the_order_of_their_numbers() -> None:
         ("AllToAll", "All-to-all"),
         ("SendRecv", "Send and receive"),
         ("cross_device_reduce", "Custom all-reduce"),
-        ("my_kernel", "my_kernel"),
+        ("my_kernel", "“my_kernel”"),
     ],
 )
 def test_a_collective_is_known_however_it_is_written(name: str, word: str) -> None:

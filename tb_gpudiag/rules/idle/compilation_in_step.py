@@ -32,7 +32,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.format import in_quotes, one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
 CODE = fix_code(__name__)
@@ -189,7 +189,7 @@ def _function_evidence(host: Host, functions: list[CompiledFunction], names: lis
             (*shown, *([number(more, suffix="more")] if more > 0 else [])),
         )
     for function in sorted(functions, key=lambda f: -f.duration_ns)[:FUNCTIONS_SHOWN]:
-        label = f"Function {one_line(function.function, 20)}" if function.function else "A function"
+        label = f"Function {in_quotes(function.function, 20)}" if function.function else "A function"
         details = tuple(_details(host, function, with_step=len(names) > 1))
         yield Evidence(label, duration(function.duration_ns), details)
 
@@ -198,7 +198,7 @@ def _details(host: Host, function: CompiledFunction, *, with_step: bool) -> Iter
     """Where a compilation was called from, how often it had happened before, and in which step."""
     frame = host.frame(int(host.place[function.event]))
     if frame is not None:
-        yield f"called from {one_line(str(frame), 160)}"
+        yield f"called from {in_quotes(str(frame), 160)}"
     if function.before > 0:
         yield number(function.before, "earlier compilation")
     if function.step and with_step:

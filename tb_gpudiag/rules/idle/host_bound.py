@@ -47,7 +47,7 @@ from tb_gpudiag.rules.shared.lost_time import (
 )
 from tb_gpudiag.rules.shared.oversubscribed import oversubscribed_sentence
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.wording.format import in_quotes, one_line, share, time_ns
+from tb_gpudiag.wording.format import in_quotes, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
 CODE = fix_code(__name__)
@@ -346,7 +346,7 @@ def _longest(host: Host, lost: Lost, chosen: Bool) -> Evidence:
     length_ns = stretch.end_ns - stretch.start_ns
     launch = lost.launch[chosen & (lost.start_ns == stretch.start_ns)]
     after = places(host, launch, np.full_like(launch, length_ns), by_operator=True)
-    before = (f"before {one_line(after[0].operator, 80)}",) if after and after[0].operator else ()
+    before = (f"before {in_quotes(after[0].operator, 80)}",) if after and after[0].operator else ()
     return Evidence("Longest stretch", duration(length_ns), before)
 
 

@@ -12,7 +12,7 @@ from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
-from tb_gpudiag.wording.format import one_line, share
+from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
@@ -68,10 +68,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _once(operator: str) -> Fix:
     """Each wait costs such a delay, whatever causes it."""
-    name = one_line(operator, LONGEST_NAME)
     return Fix(
-        f"Wait in {name} less often, such as once for all steps: each time costs this delay. If it should "
-        "not take so long, look for other processes on the GPU.",
+        f"Wait in {in_quotes(operator, LONGEST_NAME)} less often, such as once for all steps: each time "
+        "costs this delay. If it should not take so long, look for other processes on the GPU.",
         f"{CODE['once']}\n\n{CODE['processes']}",
     )
 
@@ -120,7 +119,7 @@ def _awaiting(awaited: list[Awaited]) -> list[Evidence]:
         Evidence(
             f"Waiting for GPU {one.device}, stream {one.stream}",
             number(one.gaps, "gap"),
-            (f"after {one_line(one.kernel, LONGEST_NAME)}",),
+            (f"after {in_quotes(one.kernel, LONGEST_NAME)}",),
         )
         for one in awaited[:MOST_AWAITED]
     ]

@@ -35,7 +35,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_f
 from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
 from tb_gpudiag.vocabulary.frames import parse_frame
-from tb_gpudiag.wording.format import count, in_quotes, one_line, ordinal, time_ns
+from tb_gpudiag.wording.format import count, in_quotes, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
 from tb_gpudiag.wording.vocabulary import CAUSES
 
@@ -218,7 +218,7 @@ def _finding(
             Evidence.of_window("Longer than the median", excess_ns, lost.window_ns),
             *(Evidence(f"Extra {label}", duration(ns)) for label, ns, _ in grown[:_PARTS_SHOWN]),
             *work,
-            *(Evidence("Only in slow steps", one_line(_shown(name)), (duration(ns),)) for name, ns in only),
+            *(Evidence("Only in slow steps", in_quotes(_shown(name)), (duration(ns),)) for name, ns in only),
         ],
         places=_places(uneven, host, lost, cause) if cause is not None else [],
         ranges=[Range(int(times.start_ns[i]), int(times.end_ns[i]), lost.device) for i in slowest],

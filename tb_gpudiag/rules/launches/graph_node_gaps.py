@@ -24,7 +24,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.vocabulary.libraries import Server
-from tb_gpudiag.wording.format import one_line, share
+from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
 CODE = fix_code(__name__)
@@ -86,7 +86,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Median GPU time of a node", duration(found.node_ns)),
             *_by_kind(found),
             *(
-                Evidence(label, one_line(node.name, LONGEST_NAME), _figures(node.idle_ns, node.gaps))
+                Evidence(label, in_quotes(node.name, LONGEST_NAME), _figures(node.idle_ns, node.gaps))
                 for label, node in zip(_BEFORE, found.before, strict=False)
             ),
         ],

@@ -22,7 +22,7 @@ from tb_gpudiag.rules.shared.launch_advice import (
 )
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, lost_time, places, removing
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.wording.format import one_line, share
+from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of
 
 CODE = fix_code(__name__)
@@ -117,7 +117,7 @@ def _most_launched(operators: Sequence[Hotspot], steps: int) -> list[Evidence]:
     return [
         Evidence(
             "Operator with most launches",
-            one_line(found.key, 80),
+            in_quotes(found.key, 80),
             (launches, *per_step(found.launches, steps)),
         )
     ]

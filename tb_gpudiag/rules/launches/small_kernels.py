@@ -34,10 +34,13 @@ from tb_gpudiag.rules.shared.launch_advice import (
 )
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.wording.format import count, in_quotes, one_line, share
+from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
+
+# As many names fit on two lines.
+_OPERATORS_SHOWN = 5
 
 # Each cluster has its own fix, and a fix must be measurable: step times vary by 1 to 2% from run to run.
 LEAST_SHARE = 0.02
@@ -193,7 +196,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
     advice, launches = launch_advice(facts, lost, chosen), len(cluster.calls)
     cost_ns = lost.total_ns(chosen)
     source = in_quotes(cluster.mark, 80) if cluster.mark else kind.source
-    operators = ", ".join(dict.fromkeys(cluster.operators))
+    operators = dict.fromkeys(cluster.operators)
     mean = duration(cluster.gpu_ns / launches)
     launching = host_time(facts.main_thread_spans, *BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH)
     spans = intersect(cluster.spans, launching)
@@ -209,7 +212,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
             Evidence(
                 "Launches", number(launches, "launch", "launches"), (number(cluster.clusters, "cluster"),)
             ),
-            *([Evidence("Operators", one_line(operators, 200))] if operators else []),
+            *([_named(list(operators))] if operators else []),
             Evidence(
                 "GPU time", duration(cluster.gpu_ns), (duration(cluster.gpu_ns / launches, "per launch"),)
             ),
@@ -225,6 +228,13 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
             Removal(spans, dropped=tuple(cluster.calls[~cluster.first].tolist())),
         ),
     )
+
+
+def _named(operators: list[str]) -> Evidence:
+    """The operators of one iteration."""
+    first, *others = (in_quotes(name, 40) for name in operators[:_OPERATORS_SHOWN])
+    more = len(operators) - _OPERATORS_SHOWN
+    return Evidence("Operators", first, (*others, *([number(more, suffix="more")] if more > 0 else [])))
 
 
 def _fix(kind: ClusterKind, advice: LaunchAdvice) -> Fix:

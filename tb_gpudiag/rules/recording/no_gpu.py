@@ -13,7 +13,7 @@ from tb_gpudiag.rules.shared.capture_recorded import capture_ns
 from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.shared.no_gpu_activity import gpu_name, loading_limits, no_gpu_sentence
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
@@ -139,7 +139,7 @@ def _signs(use: GpuUse) -> Iterator[Evidence]:
     if use.memory_events:
         yield Evidence("Memory events of a GPU", number(use.memory_events))
     for name, count in use.operators.most_common(_OPERATORS_SHOWN):
-        yield Evidence("Runs on a GPU only", one_line(name), (number(count, "call"),))
+        yield Evidence("Runs on a GPU only", in_quotes(name), (number(count, "call"),))
     if use.waits:
         yield Evidence("Values read that waited", number(use.waits), (duration(use.waits_ns),))
     if use.copies:

@@ -9,7 +9,7 @@ from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
 from tb_gpudiag.wording.credential_words import credential_words
-from tb_gpudiag.wording.format import in_quotes, one_line, size_bytes
+from tb_gpudiag.wording.format import in_quotes, size_bytes
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
@@ -62,7 +62,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             f"{CODE['scrub']}\n",
         ),
         evidence=[
-            Evidence(one_line(credential_words(credential), 100), number(times, "place"))
+            Evidence(credential_words(credential), number(times, "place"))
             for credential, times in most_first[:MOST_LISTED]
         ],
     )

@@ -343,13 +343,13 @@ def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> I
         loss = loss_of(sites)
         if loss is not None and loss.frame is not None:
             frame = loss.frame
-            yield Evidence("Retained loss", f"allocated {frame.preposition} {frame}")
+            yield Evidence("Retained loss", f"allocated {frame.preposition} {in_quotes(str(frame))}")
     yield from _head_room(memory, trend)
 
 
 def _largest_site(site: GrowingSite) -> Evidence:
     each = size(site.size_bytes, "each" if site.even else "each for most of it")
-    details = (each, f"from {site.operator}") if site.operator else (each,)
+    details = (each, f"from {in_quotes(site.operator)}") if site.operator else (each,)
     return Evidence("Largest growing site", number(site.count, "tensor"), details)
 
 

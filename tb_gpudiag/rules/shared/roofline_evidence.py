@@ -8,7 +8,7 @@ from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.rule import Evidence
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.format import in_quotes, one_line
 from tb_gpudiag.wording.quantity import Quantity, bandwidth, duration, intensity, number, share_of, throughput
 
 # Longer labels leave no room for the figures next to them in a terminal.
@@ -54,7 +54,7 @@ def operator_evidence(found: OperatorTime) -> Evidence:
         rates = (bandwidth(found.bytes / found.time_ns), share_of(found.reached, 1.0, "of the bandwidth"))
         reason = {True: "contiguous inputs", False: "inputs not contiguous", None: ""}[found.in_order]
     return Evidence(
-        f"{found.operator} {_tensors(found.shapes)}, {found.number}",
+        f"{in_quotes(found.operator)} {_tensors(found.shapes)}, {found.number}",
         duration(found.time_ns),
         (number(found.calls, "call"), *rates, *([reason] if reason else [])),
     )

@@ -40,7 +40,7 @@ def test_a_format_shows_verdict_account_findings_and_places(format: str, report:
     shown = words_in(format, report)
     for words in (
         report.verdict.sentence,
-        "GPU 0, Test GPU: 2 steps",
+        "GPU 0, “Test GPU”: 2 steps",
         "idle: data loading",
         "1.20 ms",
         share(0.6),
@@ -91,7 +91,7 @@ def test_text_begins_with_the_titles_of_several_findings(report: pb.Report) -> N
     report.ClearField("plan")
     assert to_text([report]).count(report.findings[0].title) == 1
     report.findings.add().title = "Something else"
-    beginning = to_text([report]).split("GPU 0, Test GPU")[0]
+    beginning = to_text([report]).split("GPU 0, “Test GPU”")[0]
     assert report.findings[0].title in beginning
     assert "Something else" in beginning
 
@@ -104,7 +104,7 @@ def test_a_simulated_trace_is_labelled(format: str, tmp_path: Path) -> None:
 
 
 def test_the_account_adds_up_as_printed(report: pb.Report) -> None:
-    account = to_text([report]).split("GPU 0, Test GPU: 2 steps\n")[1].split("\n\n")[0]
+    account = to_text([report]).split("GPU 0, “Test GPU”: 2 steps\n")[1].split("\n\n")[0]
     times = [float(t.replace(",", "")) for t in re.findall(r"([\d,.]+) (?:ms|µs|s)\b", account)]
     assert sum(times[:-1]) == pytest.approx(times[-1], abs=1e-9)
 

@@ -82,8 +82,8 @@ def test_names_the_recompiled_function_its_caller_and_its_steps(tmp_path: Path) 
     assert "mark_dynamic" in found.fix.code
     assert evidence["Compiled functions"] == (number(2),)
     assert evidence["Steps with compilation"] == (number(2, "step"), "ProfilerStep#1", "ProfilerStep#4")
-    caller = "called from train_step (train.py, defined at line 12)"
-    assert [(e.value, *e.details) for e in found.evidence if e.label == "Function 3"] == [
+    caller = "called from “train_step (train.py, defined at line 12)”"
+    assert [(e.value, *e.details) for e in found.evidence if e.label == "Function “3”"] == [
         (duration(480_000), caller, number(1, "earlier compilation"), "in ProfilerStep#1"),
         (duration(480_000), caller, number(2, "earlier compilation"), "in ProfilerStep#4"),
     ]
@@ -114,7 +114,7 @@ def test_without_stacks_it_uses_the_spans_of_the_compiler(tmp_path: Path) -> Non
     trace.recording.host = [span for span in trace.recording.host if span.kind != "frame"]
     evidence = figures(finding(RULE.check(facts_of(trace, tmp_path))))
     assert evidence["Compiled functions"] == (number(2),)
-    assert evidence["Function 3"][:2] == (duration(480_000), number(2, "earlier compilation"))
+    assert evidence["Function “3”"][:2] == (duration(480_000), number(2, "earlier compilation"))
 
 
 def test_loading_is_a_finding_of_its_own(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def test_without_stacks_all_of_it_is_python(tmp_path: Path) -> None:
     assert "no Python stacks" in found.summary
     evidence = figures(found)
     assert evidence["Without a line or operator"] == (duration(195_000),)
-    assert evidence["Longest stretch"] == (duration(195_000), "before aten::mm")
+    assert evidence["Longest stretch"] == (duration(195_000), "before “aten::mm”")
 
 
 def test_compares_preparing_the_input_with_the_gpu_time_of_the_model(tmp_path: Path) -> None:

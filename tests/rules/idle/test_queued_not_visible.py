@@ -138,7 +138,7 @@ def test_synchronization_events_name_what_the_work_waited_for(
 ) -> None:
     found = finding(RULE.check(facts_of(_waiting(other_gpu=other_gpu, tid=tid), tmp_path)))
     label = f"Waiting for GPU {int(other_gpu)}, stream 20"
-    assert figures(found)[label] == (number(1, "gap"), "after awaited")
+    assert figures(found)[label] == (number(1, "gap"), "after “awaited”")
     assert not found.fix.code
 
 

@@ -15,7 +15,7 @@ from tests.rules.stage import cannot_tell, facts_of, figures, finding, is_clear
 from tests.simulator import Job, simulate
 
 SAVE = "train.py(40): save_checkpoint"
-SHOWN = "save_checkpoint (train.py, defined at line 40)"
+SHOWN = "“save_checkpoint (train.py, defined at line 40)”"
 
 
 def _steps(lengths_us: Sequence[float], *, extra: str = SAVE, gpu: bool = True) -> TraceBuilder:
@@ -110,7 +110,7 @@ def test_a_host_that_runs_ahead_does_not_make_steps_uneven(tmp_path: Path) -> No
 def test_names_a_garbage_collection(tmp_path: Path) -> None:
     trace = _steps([100] * 5 + [200] + [100] * 5, extra="<built-in function collect>")
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert figures(found)["Only in slow steps"][0] == "<built-in function collect>"
+    assert figures(found)["Only in slow steps"][0] == "“<built-in function collect>”"
     assert "gc.freeze()" in found.fix.code
 
 
@@ -243,5 +243,5 @@ def test_a_decorator_of_torch_is_not_what_slow_steps_ran(tmp_path: Path) -> None
     trace = _steps([100] * 5 + [500] + [100] * 5, extra="torch/utils/_contextlib.py(120): decorate_context")
     trace.thread(tid=trace.recording.pid).frame("train.py(18): evaluate", at=515, us=380)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert figures(found)["Only in slow steps"][0] == "evaluate (train.py, defined at line 18)"
+    assert figures(found)["Only in slow steps"][0] == "“evaluate (train.py, defined at line 18)”"
     assert "ran “evaluate" in found.summary

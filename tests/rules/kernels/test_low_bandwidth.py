@@ -55,7 +55,7 @@ def test_fires_with_the_bandwidth_that_was_reached(tmp_path: Path) -> None:
     assert found.cost_ns == round(800_000 - 2 * LEAST_NS / 0.75)
     assert found.places[0].line == 8
     evidence = figures(found)
-    assert evidence["aten::add [[4096,8192],[4096,8192]], float"] == (
+    assert evidence["“aten::add” [[4096,8192],[4096,8192]], float"] == (
         duration(800_000),
         number(2, "call"),
         bandwidth(3 * 4096 * 8192 * 4 / 400_000),

@@ -49,7 +49,7 @@ def test_fires_if_different_operators_are_far_below_their_peaks(tmp_path: Path) 
     assert abs(found.cost_ns - (93_000_000 - 2 * least_ns)) < 1000
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
     assert "nvidia-smi -q -d CLOCK,POWER,PERFORMANCE" in found.fix.code
-    assert "contiguous inputs" in figures(found)["aten::add [[2048,2048],[2048,2048]], float"]
+    assert "contiguous inputs" in figures(found)["“aten::add” [[2048,2048],[2048,2048]], float"]
     # Neither rule about operators calls that fine, or blames a layout.
     for rule in (BANDWIDTH, MATMUL):
         answer = rule.check(facts, found.claims)

@@ -58,7 +58,7 @@ def test_fires_with_shape_rate_and_limit(tmp_path: Path) -> None:
     evidence = figures(found)
     assert evidence["Beyond half the roofline's rate"][0] == duration(found.cost_ns)
     rate = 2 * 4096**3 / 800_000 / 1e3
-    assert evidence["aten::mm [[4096,4096],[4096,4096]], bfloat16"] == (
+    assert evidence["“aten::mm” [[4096,4096],[4096,4096]], bfloat16"] == (
         duration(800_000),
         number(1, "call"),
         throughput(rate),

@@ -63,7 +63,7 @@ def test_names_the_operator_with_most_launches_and_a_batch_size_of_one(tmp_path:
         main.op("aten::linear", at=200 * i, us=10, shapes=[[1, 128, 768], [768, 768], [768]])
     evidence = figures(finding(RULE.check(facts_of(trace, tmp_path))))
     assert evidence["Operator with most launches"] == (
-        "aten::add",
+        "“aten::add”",
         number(50, "launch", "launches"),
         number(50, suffix="per step"),
     )

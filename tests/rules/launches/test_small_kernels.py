@@ -83,7 +83,7 @@ def test_the_fix_fits_the_loop(operators: list[str], mark: str, fix: str, tmp_pa
     found = RULE.check(facts_of(_loop(operators, mark=mark), tmp_path))
     assert isinstance(found, list)
     assert fix in found[0].fix.code
-    assert figures(found[0])["Operators"] == (", ".join(sorted(operators)),)
+    assert figures(found[0])["Operators"] == tuple(f"“{name}”" for name in sorted(operators))
 
 
 def test_gradients_added_to_zeros_need_no_kernel(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def test_it_fires_and_names_what_it_found(tmp_path: Path) -> None:
     found = finding(RULE.check(facts))
     assert found.title == "The trace contains credentials: “HF_TOKEN”, “WANDB_API_KEY”"
     assert [(e.label, e.text) for e in found.evidence] == [
-        ("HF_TOKEN (Hugging Face token)", "1 place"),
-        ("WANDB_API_KEY", "1 place"),
+        ("“HF_TOKEN” (Hugging Face token)", "1 place"),
+        ("“WANDB_API_KEY”", "1 place"),
     ]
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
     assert found.cost_ns == 0

@@ -19,7 +19,7 @@ from tb_gpudiag.report.views.document import (
     table,
 )
 from tb_gpudiag.report.views.sections.place_text import full_place
-from tb_gpudiag.wording.format import count, figures, share, time_us
+from tb_gpudiag.wording.format import count, figures, in_quotes, share, time_us
 from tb_gpudiag.wording.kinds import FAMILIES, HOST_KINDS, STEP_SIGNS, SYNC_KINDS
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.term import term
@@ -48,7 +48,7 @@ def _window(report: pb.Report, device: pb.Device) -> str:
 
 
 def _account(device: pb.Device, window: str) -> Account:
-    name = f"GPU {device.id}" + (f", {device.name}" if device.name else "")
+    name = f"GPU {device.id}" + (f", {in_quotes(device.name, 80)}" if device.name else "")
     parts = _parts(
         device.window_computing_us,
         device.window_copying_us,
