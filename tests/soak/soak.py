@@ -246,7 +246,9 @@ def check_reports(tensorboard: TensorBoard, places: Mapping[str, str], found: So
             continue
         found.reports += 1
         if shown.get("report") != json.loads(json.dumps(own)):
-            found.problems.append(f"{file.path}: another report than the command's: {shown['state']}")
+            found.problems.append(
+                f"{file.path}: another report than the command's: {shown['state']} {shown.get('error')}"
+            )
 
 
 def _files_in(places: Mapping[str, str]) -> dict[tuple[str, str, str], TraceFile]:

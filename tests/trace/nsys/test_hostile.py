@@ -13,6 +13,7 @@ from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unreadable
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.nsys import nsys_database, nsys_stacks
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.trace.trace_parts import LONGEST_NAME
 from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder.nsys import Export
 
@@ -187,3 +188,51 @@ def test_stacks_of_long_names_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
     assert sorted({len(text) > 50_000 for text in texts if text}) == [True]
     assert max(map(len, texts)) <= 1 << 16
     assert sum(map(len, texts)) <= 200_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", ["own", "other"])
+def test_overflow_chains_that_overlap(tmp_path: Path, loop: str) -> None:
+    """Names of 2 MB claim to have 130, in chains of pages that lead into themselves, or all into one."""
+    path = small().write(tmp_path / "report.sqlite")
+    length, claimed = 2_200_000, 130_000_000
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for number, letter in enumerate("xyz"):
+            row = (1_000 + number, letter * length)
+            connection.execute("INSERT INTO StringIds (id, value) VALUES (?, ?)", row)
+        connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET shortName = 1000, demangledName = 1001")
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    content = bytearray(path.read_bytes())
+    pages = range(0, len(content), page_bytes)
+    chains = []
+    for byte in (b"x", b"y", b"z"):
+        full = byte * (page_bytes - 4)
+        chains.append([at for at in pages if content[at + 4 : at + page_bytes] == full])
+        assert len(chains[-1]) > 400
+        begin = content.index(byte * 100)
+        assert _claim(content, begin, 2 * length + 13, 2 * claimed + 13)
+        assert any(_claim(content, begin, length + header, claimed + header) for header in range(1, 30))
+    for chain in chains:
+        target = chain[0] if loop == "own" else chains[0][0]
+        content[chain[-1] : chain[-1] + 4] = (target // page_bytes + 1).to_bytes(4, "big")
+    path.write_bytes(content)
+    names = read_trace(str(path)).events.names
+    assert max(map(len, names)) <= LONGEST_NAME
+
+
+def _claim(content: bytearray, end: int, number: int, other: int) -> bool:
+    """Replace a number before `end` by another that takes as many bytes, if it is there."""
+    old, new = _varint(number), _varint(other)
+    assert len(old) == len(new)
+    at = content.rfind(old, end - 40, end)
+    if at >= 0:
+        content[at : at + len(old)] = new
+    return at >= 0
+
+
+def _varint(number: int) -> bytes:
+    """A number of SQLite: seven bits in each byte, the first ones first."""
+    parts = [number & 127]
+    while number := number >> 7:
+        parts.append(number & 127 | 128)
+    return bytes(reversed(parts))
