@@ -1,4 +1,4 @@
-"""A shared cache has an entry that another user forged: checksums, key and trace are right, the content is not.
+"""A shared cache has an entry that another user forged: only its checksums, key and trace are right.
 
 Whoever can write to a shared cache decides what others see (SECURITY.md). But nothing of it runs, nothing
 breaks, and every answer is JSON with a state, or a refusal.
