@@ -8,7 +8,7 @@
 # make truth   record real training jobs, judge their diagnoses, write docs/how-right-it-is.md
 # make bench   measure reading, and how often the diagnosis is right
 # make bench-against BASE=FOLDER   compare with another checkout's speed and memory
-# make test-oldest, test-newest    the reports with the oldest and the newest dependencies
+# make test-oldest, test-newest    reports and plugin with the oldest and the newest dependencies
 # make fuzz    look for files and requests that break something
 # make soak    disturb a TensorBoard for half an hour
 # make wire    generate code: from report.proto, and from the words of tb_gpudiag/wording
@@ -149,10 +149,12 @@ test-frontend: .make/npm
 test-browser: .make/venv $(STATIC)
 	@sh .ci/browser
 
-# The reports must be the same with every release of the dependencies that pyproject.toml allows. Needs an index that uv
+# Reports must be the same, and the plugin work, with every release of the dependencies that pyproject.toml allows. Needs an index that uv
 # can read.
-FOR_REPORTS := pytest pytest-timeout pytest-xdist hypothesis jsonschema markdown-it-py
-OF_REPORTS := tests/golden tests/trace tests/facts tests/rules tests/report tests/digest tests/jobs tests/test_api.py
+# Old releases of TensorBoard import pkg_resources, which newer setuptools lack.
+FOR_REPORTS := pytest pytest-timeout pytest-xdist hypothesis jsonschema markdown-it-py 'setuptools<81'
+OF_REPORTS := tests/golden tests/trace tests/facts tests/rules tests/report tests/digest tests/jobs tests/test_api.py \
+	tests/plugin tests/pages tests/test_loader.py
 
 test-oldest test-newest: .make/venv
 	$(BIN)/uv pip compile --quiet --no-header --no-annotate --python $(BIN)/python pyproject.toml -o .make/$@.txt \

@@ -40,7 +40,7 @@ class Server:
 
     def json(self, route: str) -> Any:
         answer = self.get(route)
-        assert answer.status_code == 200, answer.text
+        assert answer.status_code == 200, answer.get_data(as_text=True)
         return json.loads(answer.data)
 
     def ready(self, route: str) -> Any:

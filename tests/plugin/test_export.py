@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 def _download(server: Server, format_: str) -> tuple[bytes, str]:
     server.ready(f"report?id={server.only_id()}")
     answer = server.get(f"export?id={server.only_id()}&format={format_}")
-    assert answer.status_code == 200, answer.text
+    assert answer.status_code == 200, answer.get_data(as_text=True)
     assert answer.content_type == "application/octet-stream"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     return answer.data, answer.headers["Content-Disposition"]

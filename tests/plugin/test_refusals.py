@@ -72,7 +72,7 @@ def test_an_id_that_is_not_in_the_list_leads_nowhere(diagnosed: Server, id_: str
         answer = diagnosed.get(f"{route}id={id_}")
         assert answer.status_code == 404
         assert json.loads(answer.data)["what"] == "The log directory has no such trace."
-        assert "passwd" not in answer.text
+        assert "passwd" not in answer.get_data(as_text=True)
 
 
 def test_a_trace_that_is_gone_is_a_state(serve: Callable[..., Server], log: Path) -> None:

@@ -177,7 +177,7 @@ def test_the_listing_names_the_tab_and_its_module(serve: Callable[..., Server], 
         "module_path": "/some/prefix/data/plugin/gpudiag/static/index.js",
     }
     entry = server.client.get("/some/prefix/data/plugin_entry.html?name=gpudiag")
-    assert 'import("./static/index.js")' in entry.text
+    assert 'import("./static/index.js")' in entry.get_data(as_text=True)
 
 
 def test_a_spec_of_several_directories_is_served(serve: Callable[..., Server], log: Path) -> None:

@@ -36,7 +36,7 @@ def test_chunks_are_kept_by_the_browser_and_the_entry_is_not(
     )
     assert entry.headers["Content-Type"] == "text/javascript; charset=utf-8"
     assert entry.headers["Cache-Control"] == "no-cache, must-revalidate"
-    assert chunk.text == "chunk"
+    assert chunk.get_data(as_text=True) == "chunk"
     assert "max-age=31536000" in chunk.headers["Cache-Control"]
     assert style.headers["Content-Type"] == "text/css; charset=utf-8"
     assert {answer.headers["X-Content-Type-Options"] for answer in (entry, chunk, style)} == {"nosniff"}
@@ -75,8 +75,8 @@ def test_no_name_leads_out_of_the_frontend(
     serve: Callable[..., Server], log: Path, static: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = serve().get(f"static/{name}")
-    assert "secret" not in answer.text.replace("secret.py", "")
-    assert "root:" not in answer.text
+    assert "secret" not in answer.get_data(as_text=True).replace("secret.py", "")
+    assert "root:" not in answer.get_data(as_text=True)
     assert answer.status_code == 404
     # If the name leads out of our route, TensorBoard logs that there is no such route.
     caplog.records[:] = [record for record in caplog.records if "not found, sending 404" not in record.msg]
@@ -89,6 +89,6 @@ def test_a_frontend_that_is_not_built_says_how_to_build_it(
     server = serve()
     entry = server.get("static/index.js")
     assert entry.status_code == 200
-    assert "export function render()" in entry.text
-    assert "npm run build" in entry.text
+    assert "export function render()" in entry.get_data(as_text=True)
+    assert "npm run build" in entry.get_data(as_text=True)
     assert any("npm run build" in note for note in server.json("status")["notes"])
