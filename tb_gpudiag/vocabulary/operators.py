@@ -151,6 +151,12 @@ RANDOM = any_of(r"aten::(rand|randn|randint|randperm|normal|bernoulli)(_like|_)?
 LOSS = any_of(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", flags=re.S)
 
 # Without Python frames, what default_collate and pinning look like.
+MULTIPLIES = any_of(
+    r"\w+::(\w*_)?(add|badd|int_|scaled_|sparse_)?b?mm\w*",
+    r"\w+::\w*(conv|linear|matmul|einsum|attention|lstm|gru|rnn)\w*",
+)
+"""Operators that multiply matrices or tensors: convolutions, linear layers, attention, recurrent layers."""
+
 COLLATE = any_of(r"aten::(_?stack|_?cat)")
 PIN = any_of(r"aten::_?pin_memory")
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tb_gpudiag.arrays import Bool
-from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Fix, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.cpu_job import cpu_time
-from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
+from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.vocabulary.operators import MULTIPLIES
 from tb_gpudiag.wording.format import one_line
 
 CODE = fix_code(__name__)
+
+# Where little multiplies, arithmetic is not the limit: a loss may take milliseconds as its threads wait for
+# cores. In five public recordings of networks on a CPU, convolutions alone take 66 to 89%.
+MULTIPLYING_SHARE = 0.5
 
 # The largest ones say what kind of work it is.
 MOST_OPERATORS = 3
@@ -30,9 +31,13 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if not spent.computing_limits:
         return Clear(lost.sentence("computing", spent.computing_ns))
     chosen = spent.computing
+    ranked = by_operator(facts.host, lost.event[chosen], lost.length_ns[chosen])
+    multiplying_ns = sum(ns for name, ns in ranked if MULTIPLIES.fullmatch(name))
+    if multiplying_ns < MULTIPLYING_SHARE * spent.computing_ns:
+        return Clear(lost.sentence("multiplying", multiplying_ns))
     inference = facts.job.training is False
-    largest = list(_largest(facts.host, lost, chosen))
-    layout = ", channels_last" if any("conv" in part.label for part in largest) else ""
+    largest = ranked[:MOST_OPERATORS]
+    layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
     text = f"Run the model on a GPU if there is one. On the CPU, try torch.compile, bfloat16{layout}."
     if inference:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
@@ -48,18 +53,12 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         ),
         evidence=[
             Evidence.of_window("In operators", spent.computing_ns, lost.window_ns),
-            *largest,
+            *(Evidence.of_window(one_line(name, 80), ns, lost.window_ns) for name, ns in largest),
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         leads=spent.computing_ns >= MOST * lost.window_ns,
     )
-
-
-def _largest(host: Host, lost: Lost, chosen: Bool) -> Iterator[Evidence]:
-    """The operators that take longest."""
-    for name, spent_ns in by_operator(host, lost.event[chosen], lost.length_ns[chosen])[:MOST_OPERATORS]:
-        yield Evidence.of_window(one_line(name, 80), spent_ns, lost.window_ns)
 
 
 RULE = Rule("GD514", "cpu_computing", "Computing on the CPU", check, severity=Severity.INFO)

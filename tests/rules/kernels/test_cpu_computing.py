@@ -62,3 +62,12 @@ def _copying() -> TraceBuilder:
         main.op("aten::cat", at=1_000 * i, us=300)
         main.op("aten::mm", at=1_000 * i + 300, us=690)
     return trace
+
+
+def test_operators_that_do_not_multiply_may_wait_for_cores(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(10):
+        main.op("aten::_log_softmax", at=1_000 * i, us=600)
+        main.op("aten::mm", at=1_000 * i + 600, us=390)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
