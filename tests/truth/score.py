@@ -121,8 +121,9 @@ def _score_findings(found: Score, expected: Expected, said: dict[str, Diagnosis]
     found.place = _is_named(said.get("before_first/stacks", {}), expected.functions)
     if expected.rank is not None:
         found.rank = all(_names_rank(first, expected.rank) for first in firsts)
-    promises = [_promise(first, one) for first, one in zip(firsts, before, strict=True) if first]
-    found.promised = bool(promises) and all(_holds(promise, found.times) for promise in promises)
+    # A finding without a saving, such as one about work that was not recorded, promises nothing.
+    promises = [_promise(first, one) for first, one in zip(firsts, before, strict=True) if "saving" in first]
+    found.promised = all(_holds(promise, found.times) for promise in promises) if promises else None
     after = [one for kind, one in said.items() if kind.startswith("after")]
     found.gone = not any(rule in expected.rules - found.job.allowed for one in after for rule in _loud(one))
 
