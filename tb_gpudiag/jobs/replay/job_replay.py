@@ -34,6 +34,10 @@ TRANSFER: Final = "transfer"
 # Each rank takes a replay of its own, and fixing the tenth-worst rank saves little while others are slow.
 MOST_MEMBERS: Final = 16
 
+# Share of a step's operations that may start in the step before. Where more do, the steps have different
+# numbers of operations: a job that reduces its gradients in every other step has 8 and 20 by turns.
+MOST_EARLY: Final = 0.25
+
 # 2.5% quantiles of 2,000 resamples rest on 50 of them.
 RESAMPLES: Final = 2_000
 CONFIDENCE: Final = 0.95
@@ -341,7 +345,11 @@ def _marks(work: JobWork) -> Int64:
     counts = np.bincount(work.member[inside], minlength=work.members)
     if steps and len(inside) == len(work) and not (counts % steps).any():
         # A receive that is posted early starts in the step before its own.
-        return (np.cumsum(counts) - counts)[:, None] + np.outer(counts // steps, np.arange(1, steps + 1)) - 1
+        by_step = np.zeros((work.members, steps), np.int64)
+        np.add.at(by_step, (work.member, work.step), 1)
+        until = np.outer(counts // steps, np.arange(1, steps + 1))
+        if (np.abs(np.cumsum(by_step, axis=1) - until) <= MOST_EARLY * until[:, :1]).all():
+            return (np.cumsum(counts) - counts)[:, None] + until - 1
     last = np.full((work.members, steps), NONE)
     last[work.member[inside], work.step[inside]] = inside  # rows are in order: the last one stays
     return last[:, (last != NONE).all(axis=0)]

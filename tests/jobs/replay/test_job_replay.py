@@ -94,6 +94,15 @@ def test_a_rank_that_is_late_in_some_steps_costs_those() -> None:
     assert replay.error == pytest.approx(0, abs=1e-9)
 
 
+def test_steps_end_with_their_own_last_collective_where_they_have_one_and_three_by_turns() -> None:
+    def by_turns(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["step"] = (0, 1, 1, 1, 2, 3, 3, 3)[number]
+
+    replay = JobReplay(work_of(job(3, change=by_turns)))
+    assert replay.recorded_step_ns / MS == pytest.approx([15, 11, 15])
+    assert replay.error == pytest.approx(0, abs=1e-9)
+
+
 def test_a_transfer_that_takes_longer_than_usual_is_set_to_the_median() -> None:
     def longer(rank: int, number: int, row: dict[str, Any]) -> None:
         if number >= 5:
