@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.arrays import NONE, UInt8
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.intervals import MOST_RANGES
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_costs import HOTSPOT_KINDS
@@ -114,7 +114,7 @@ def walked(facts: Facts, call: int) -> tuple[int, int]:
         in_operator = event != NONE and facts.host.operator[event] != NONE
         if in_operator and cause in (None, Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE):
             dispatch += length
-        elif not in_operator and cause == Cause.PYTHON:
+        elif not in_operator and cause in BETWEEN_CALLS:
             python += length
     return dispatch, python
 
