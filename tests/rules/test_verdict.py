@@ -12,7 +12,8 @@ from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import Finding, Fix, Saving, Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_time import lost_time
-from tb_gpudiag.rules.verdict import find_verdict, split_window
+from tb_gpudiag.rules.shared.window_parts import split_window
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, healthy, one_gap, without_gpu

@@ -1,0 +1,121 @@
+"""What a device's step window consists of, for the verdict: work, and idle time by what limits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
+from tb_gpudiag.facts.core.ledger import TimeAccount
+from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
+from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
+
+_ON_HOST = (*BETWEEN_CALLS, *ISSUING)
+
+UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.UNRECORDED)
+"""Idle time that no change of the job can be shown to remove."""
+
+
+@dataclass(frozen=True)
+class WindowParts:
+    """One device's step window in ns. The fields add up to the window.
+
+    Idle time while the queue fills up again after a synchronization counts as `refilling_ns`, whatever the
+    host did meanwhile: without the synchronization the queue would not have run dry.
+    """
+
+    computing_ns: int
+    copying_ns: int  # exposed
+    communicating_ns: int  # exposed
+    in_collectives_ns: int  # idle while the host is inside a collective call
+    input_ns: int
+    synchronizing_ns: int
+    refilling_ns: int
+    allocator_ns: int
+    between_nodes_ns: int  # of CUDA graphs
+    launching_ns: int  # from an operator to its kernel, in short gaps between kernels
+    operators_ns: int  # the same in long gaps: operators that take long on the host
+    python_ns: int
+    compiling_ns: int
+    initialization_ns: int
+    profiler_ns: int
+    unexplained_ns: int
+    lost_ns: int  # kernels may have run that were launched and not recorded
+
+    @property
+    def window_ns(self) -> int:
+        return sum(vars(self).values())
+
+    @property
+    def seen_ns(self) -> int:
+        """What the trace shows: the window without the time of lost kernels."""
+        return self.window_ns - self.lost_ns
+
+    @property
+    def busy_ns(self) -> int:
+        return self.computing_ns + self.copying_ns + self.communicating_ns
+
+    @property
+    def by_limiter(self) -> dict[str, int]:
+        """What each limiter other than computing would account for. "host" is told apart later; "nodes" are
+        the gaps between graph nodes."""
+        return {
+            "input": self.input_ns,
+            "sync": self.synchronizing_ns + self.refilling_ns,
+            "copy": self.copying_ns,
+            "communication": self.communicating_ns + self.in_collectives_ns,
+            "memory": self.allocator_ns,
+            "nodes": self.between_nodes_ns,
+            "host": sum(self.host.values()),
+            "initialization": self.initialization_ns,
+            "unknown": self.profiler_ns + self.unexplained_ns,
+        }
+
+    @property
+    def host(self) -> dict[str, int]:
+        """What the host does while the GPU waits, by limiter."""
+        return {
+            "launch": self.launching_ns,
+            "python": self.python_ns + self.operators_ns,
+            "compile": self.compiling_ns,
+        }
+
+
+def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_ns: int = 0) -> WindowParts:
+    """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time; unrecorded_ns: how
+    much of that lost kernels may have taken.
+
+    Making random tensors on the host counts as data loading: that is what they stand for.
+    """
+    refilling = np.zeros(len(Cause), np.int64)
+    np.add.at(refilling, lost.cause, lost.drained_ns)
+    idle = account.idle_ns[0] - refilling
+
+    own_ns = lost.length_ns - lost.drained_ns
+    making = lost.of(*_ON_HOST) & (tasks.of(lost.event) == HostTask.RANDOM)
+    made = np.bincount(lost.cause[making], weights=own_ns[making], minlength=len(Cause)).astype(np.int64)
+    long = lost.of(*ISSUING) & ~lost.issuing & ~making
+
+    def total(*causes: Cause) -> int:
+        return int(sum(idle[cause] - made[cause] for cause in causes))
+
+    return WindowParts(
+        computing_ns=int(account.computing_ns[0]),
+        copying_ns=int(account.copying_ns[0]),
+        communicating_ns=int(account.communicating_ns[0]),
+        in_collectives_ns=total(Cause.COLLECTIVE),
+        input_ns=total(Cause.INPUT) + int(made.sum()),
+        synchronizing_ns=total(Cause.SYNC),
+        refilling_ns=int(refilling.sum()),
+        allocator_ns=total(Cause.ALLOCATOR),
+        between_nodes_ns=total(Cause.GRAPH),
+        launching_ns=total(*ISSUING) - int(own_ns[long].sum()),
+        operators_ns=int(own_ns[long].sum()),
+        python_ns=total(*BETWEEN_CALLS),
+        compiling_ns=total(Cause.COMPILE),
+        initialization_ns=total(Cause.INITIALIZATION),
+        profiler_ns=total(Cause.PROFILER),
+        unexplained_ns=total(*UNEXPLAINED) - unrecorded_ns,
+        lost_ns=unrecorded_ns,
+    )
