@@ -3,13 +3,14 @@ ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.intervals import Intervals, coverage, places_of_each
 from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
 
 # One short message may be an accident of the recording; of fewer, none is known to be short.
@@ -31,18 +32,16 @@ def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -
     sized = zip(
         calls.kind, calls.message, calls.bytes.tolist(), shapes.tolist(), calls.event.tolist(), strict=True
     )
-    keys = [
+    keys: list[Hashable] = [
         (kind, said.group, bytes_, *((NONE, NONE) if bytes_ > 0 else (shape, int(events.name[event]))))
         for kind, said, bytes_, shape, event in sized
     ]
-    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    of = np.array([number[key] for key in keys], np.int64)
+    of = _numbered(keys)
+    groups = int(of.max(initial=-1)) + 1
     length = calls.end_ns - calls.start_ns
-    shortest = np.full(len(number), np.iinfo(np.int64).max)
+    shortest = np.full(groups, np.iinfo(np.int64).max)
     np.minimum.at(shortest, of, length)
-    known = ((calls.bytes > 0) | (shapes != NONE)) & (
-        np.bincount(of, minlength=len(number))[of] >= LEAST_EQUAL
-    )
+    known = ((calls.bytes > 0) | (shapes != NONE)) & (np.bincount(of, minlength=groups)[of] >= LEAST_EQUAL)
     longer = np.where(known, length - shortest[of], 0)
     own = coverage(exposed, calls.start_ns, calls.end_ns)
     return min(exposed.total, int(np.minimum(own, longer).sum()))
@@ -51,12 +50,18 @@ def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -
 def far_longer_ns(calls: CollectiveCalls, exposed: Intervals) -> int:
     """Return the exposed time of collectives of unknown size that took far longer than usual for their kind
     and group."""
-    keys = [(kind, said.group) for kind, said in zip(calls.kind, calls.message, strict=True)]
+    of = _numbered([(kind, said.group) for kind, said in zip(calls.kind, calls.message, strict=True)])
     length, own = calls.end_ns - calls.start_ns, coverage(exposed, calls.start_ns, calls.end_ns)
-    found = 0
-    for key in dict.fromkeys(keys):
-        of_kind = np.array([one == key for one in keys], np.bool_) & (calls.bytes <= 0)
-        if np.count_nonzero(of_kind) >= FEWEST_OF_KIND:
-            long = of_kind & (length >= FAR_LONGER * np.median(length[of_kind]))
+    found, unsized = 0, np.flatnonzero(calls.bytes <= 0)
+    for _, places in places_of_each(of[unsized]):
+        if len(places) >= FEWEST_OF_KIND:
+            of_kind = unsized[places]
+            long = of_kind[length[of_kind] >= FAR_LONGER * np.median(length[of_kind])]
             found += int(own[long].sum())
     return min(exposed.total, found)
+
+
+def _numbered(keys: list[Hashable]) -> Int64:
+    """Number the keys in order of their first places."""
+    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return np.array([number[key] for key in keys], np.int64)
