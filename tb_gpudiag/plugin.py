@@ -235,8 +235,7 @@ def _respond(
     request: wrappers.Request, content: bytes | str, content_type: str, **more: Any
 ) -> wrappers.Response:
     # Pass text, never data: http_util would serialize data to JSON in slow Python.
-    response: wrappers.Response = http_util.Respond(request, content, content_type, **more)
-    return response
+    return http_util.Respond(request, content, content_type, **more)
 
 
 def _json(request: wrappers.Request, text: str, **more: Any) -> wrappers.Response:

@@ -300,8 +300,7 @@ class Assistant:
     def _report(self, trace: str) -> AnswerData:
         """Return the report, or the state of the analysis."""
         found = self._ready(lambda: self._service.report(trace))
-        report: AnswerData = found.get("report", found)
-        return report
+        return found.get("report", found)
 
     def _slice(self, kind: str, trace: str, **values: float | str | None) -> AnswerData:
         """Return a slice of a trace, or the state of the analysis. values: of SLICES, None by default."""

@@ -199,8 +199,7 @@ class Digest:
 
     def table(self, name: str) -> pa.Table:
         """Return a table by its name in TABLES."""
-        found: pa.Table = getattr(self, name)
-        return found
+        return getattr(self, name)
 
     @property
     def steady_steps(self) -> pa.Table:
@@ -216,14 +215,12 @@ class Digest:
 
 def numbers(table: pa.Table, column: str) -> Int64:
     """Return a column of numbers, shape (rows,)."""
-    found: Int64 = table.column(column).to_numpy().astype(np.int64, copy=False)
-    return found
+    return table.column(column).to_numpy().astype(np.int64, copy=False)
 
 
 def texts(table: pa.Table, column: str) -> list[str]:
     """Return a column of strings."""
-    found: list[str] = table.column(column).to_pylist()
-    return found
+    return table.column(column).to_pylist()
 
 
 def per_cause(table: pa.Table, column: str, causes: int) -> Int64:

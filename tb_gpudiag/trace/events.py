@@ -52,8 +52,7 @@ def are_among(category: UInt8, *categories: Category) -> Bool:
     """Mask of the entries that are one of `categories`, shape of `category`."""
     table = np.zeros(np.iinfo(np.uint8).max + 1, np.bool_)
     table[list(categories)] = True
-    found: Bool = table[category]
-    return found
+    return table[category]
 
 
 @dataclass(frozen=True)

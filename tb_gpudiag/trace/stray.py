@@ -38,8 +38,7 @@ def reach(*times_ns: Int64) -> tuple[int, int]:
 def within(times_ns: Int64, first_ns: int, last_ns: int) -> Bool:
     """Mask of the times from first to last. The bounds may exceed 64 bits."""
     limits = np.iinfo(np.int64)
-    mask: Bool = (times_ns >= max(first_ns, limits.min)) & (times_ns <= min(last_ns, limits.max))
-    return mask
+    return (times_ns >= max(first_ns, limits.min)) & (times_ns <= min(last_ns, limits.max))
 
 
 def settled(times_ns: Int64, first_ns: int, last_ns: int) -> tuple[Int64, int]:

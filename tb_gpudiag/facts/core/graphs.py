@@ -78,8 +78,7 @@ def unrecorded_graphs(work: Work, steps: Steps, end_ns: int) -> UnrecordedGraphs
 
 
 def _calls(events: Events) -> Bool:
-    found: Bool = events.among(*CALL_CATEGORIES)
-    return found
+    return events.among(*CALL_CATEGORIES)
 
 
 def _launches(work: Work) -> list[_Launch]:
@@ -237,8 +236,7 @@ class _Waits:
         begun, returned = self._events.start_ns[waits], self._events.end_ns[waits]
         ended = np.r_[np.iinfo(np.int64).min, self._ends]
         done = np.maximum(begun, ended[np.searchsorted(self._ends, returned, side="right")])
-        without: Int64 = returned - done
-        return without
+        return returned - done
 
 
 class _Queue:

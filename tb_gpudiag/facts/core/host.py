@@ -51,8 +51,7 @@ class Host:
     def engine_wait(self) -> Bool:
         """Mask of frames that wait for autograd's engine."""
         python = self.events.category == Category.PYTHON_FUNCTION
-        found: Bool = match(self.events, torch_frames.ENGINE_WAIT) & python
-        return found
+        return match(self.events, torch_frames.ENGINE_WAIT) & python
 
     @cached_property
     def see_through(self) -> Bool:
@@ -62,8 +61,7 @@ class Host:
         They are ignored: what is inside them belongs to the spans around them.
         """
         python = self.events.category == Category.PYTHON_FUNCTION
-        found: Bool = python & match(self.events, torch_frames.PROFILER_FRAME) & self._holds_work
-        return found
+        return python & match(self.events, torch_frames.PROFILER_FRAME) & self._holds_work
 
     @cached_property
     def _holds_work(self) -> Bool:
@@ -148,8 +146,7 @@ class Host:
     @cached_property
     def in_backward(self) -> Bool:
         """Mask of the events that autograd's nodes ran, shape (n,)."""
-        found: Bool = self._backward_node != NONE
-        return found
+        return self._backward_node != NONE
 
     def _with_forward(self, found: Int64) -> Int64:
         """Fill `found` where it is NONE from the forward operator with the same sequence number."""
@@ -177,8 +174,7 @@ class Host:
         operators = events.where(Category.CPU_OP)
         numbered = (events.sequence[operators] != NONE) & (events.forward_thread[operators] <= 0)
         forward = operators[numbered]
-        ordered: Int64 = forward[np.argsort(events.sequence[forward], kind="stable")]
-        return ordered
+        return forward[np.argsort(events.sequence[forward], kind="stable")]
 
     @cached_property
     def _backward_node(self) -> Int64:

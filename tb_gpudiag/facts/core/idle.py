@@ -163,8 +163,7 @@ def _in_call(launch: Int64, work: Work, host: HostTime) -> UInt8:
 def _after_launch(start: Int64, end: Int64, turnaround_ns: int) -> UInt8:
     """Return the cause of the time between each launch and its work: a bare turnaround is latency; longer
     work waited for something."""
-    cause: UInt8 = np.where(end - start <= turnaround_ns, np.uint8(Cause.LATENCY), np.uint8(Cause.QUEUED))
-    return cause
+    return np.where(end - start <= turnaround_ns, np.uint8(Cause.LATENCY), np.uint8(Cause.QUEUED))
 
 
 def _mark_unrecorded(spans: CauseSpans, busy: Busy, events: Events) -> CauseSpans:

@@ -38,8 +38,7 @@ class Window:
 
     def contains(self, time_ns: Int64) -> Bool:
         """Mask of the times in it, shape of `time_ns`."""
-        found: Bool = (time_ns >= self.start_ns) & (time_ns < self.end_ns)
-        return found
+        return (time_ns >= self.start_ns) & (time_ns < self.end_ns)
 
 
 EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -63,14 +63,12 @@ class Work:
     @cached_property
     def linked(self) -> Bool:
         """Mask of the work with a launch."""
-        linked: Bool = self.launch != NONE
-        return linked
+        return self.launch != NONE
 
     @cached_property
     def empty_queue(self) -> Bool:
         """Mask of the work whose call returned when everything launched earlier on its device had ended."""
-        empty: Bool = self.linked & (self.free_ns <= self.launch_end_ns)
-        return empty
+        return self.linked & (self.free_ns <= self.launch_end_ns)
 
     @cached_property
     def latency_ns(self) -> int:

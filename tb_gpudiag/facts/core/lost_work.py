@@ -91,8 +91,7 @@ def _answered(host: Host, launches: Int64) -> Bool:
         named[calls] |= np.isin(number[calls], known)
         if named.any():  # external ids are the correlations of some recorders, and operators' ids of others
             break
-    found: Bool = (named | host.tree.any_below(named))[launches]
-    return found
+    return (named | host.tree.any_below(named))[launches]
 
 
 def _holes(work: Work, lost: Int64, end_ns: int) -> Intervals:
@@ -141,8 +140,7 @@ def _queue(work: Work, thread: int) -> Int64:
     queue = work.by_launch
     own = queue[work.events.thread[work.launch[queue]] == thread]
     streams, count = np.unique(work.stream_key[own if len(own) else queue], return_counts=True)
-    found: Int64 = queue[work.stream_key[queue] == streams[count.argmax()]]
-    return found
+    return queue[work.stream_key[queue] == streams[count.argmax()]]
 
 
 def without_lost_ends(

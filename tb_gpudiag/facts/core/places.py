@@ -136,8 +136,7 @@ class Paths:
         first = len(self._above)
         self._above += (pairs // base - 1).tolist()
         self._name += (pairs % base).tolist()
-        numbers: Int64 = first + member
-        return numbers
+        return first + member
 
     def text(self, number: int, separator: str) -> str:
         """Return the names of a path, joined; "" for NONE."""

@@ -75,8 +75,7 @@ class Queue:
     def waits_in(self, window: Window) -> Bool:
         """Mask of the launches that waited in the window, shape (q,)."""
         start, end = np.maximum(self.issued_ns, window.start_ns), np.minimum(self.begun_ns, window.end_ns)
-        found: Bool = end > start
-        return found
+        return end > start
 
     @cached_property
     def depth(self) -> Depth:

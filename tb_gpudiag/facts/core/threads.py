@@ -178,8 +178,7 @@ class HostTree:
     def outermost_of(self, chosen: Bool) -> Bool:
         """Mask of the chosen host spans that are inside no other chosen one, shape (n,)."""
         inside = (self.parent != NONE) & self.under(chosen)[self.parent]
-        found: Bool = chosen & (self.depth >= 0) & ~inside
-        return found
+        return chosen & (self.depth >= 0) & ~inside
 
     def least(self, own: Int64) -> Int64:
         """Set each event's own value to the least one among it and its ancestors, shape (n,), in place."""

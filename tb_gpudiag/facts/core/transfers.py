@@ -56,8 +56,7 @@ def find_transfers(work: Work) -> Transfers:
 def in_window(transfers: Transfers, device: int, window: Window) -> Bool:
     """Mask of the device's copies that begin in the window, shape (t,)."""
     begins = transfers.start_ns
-    found: Bool = (transfers.device == device) & window.contains(begins)
-    return found
+    return (transfers.device == device) & window.contains(begins)
 
 
 def round_trips(transfers: Transfers, chosen: Bool, borders: Int64, least_bytes: int) -> tuple[Int64, Int64]:

@@ -64,5 +64,4 @@ def _launched_by_batched_matmul(kernels: Kernels, host: Host) -> Bool:
     """Mask of matmul kernels that an operator for batches launched, shape (k,)."""
     operator = kernels.operators(host)
     named = match(host.events, BATCHED_MATMUL)
-    found: Bool = (kernels.family == Family.GEMM) & (operator != NONE) & named[operator]
-    return found
+    return (kernels.family == Family.GEMM) & (operator != NONE) & named[operator]

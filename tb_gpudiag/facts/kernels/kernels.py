@@ -120,8 +120,7 @@ class Kernels:
     @cached_property
     def fp64(self) -> Bool:
         """Mask of kernels that compute with 64-bit numbers."""
-        found: Bool = self.arithmetic == Arithmetic.FP64
-        return found
+        return self.arithmetic == Arithmetic.FP64
 
 
 def _blocks(events: Events, kernel: Int64, launch: Int64) -> Float32:

@@ -148,8 +148,7 @@ def exposed(kernels: Kernels, chosen: Bool) -> Intervals:
 
 def _computing(kernels: Kernels) -> Bool:
     """Mask of the kernels that are not communication."""
-    found: Bool = kernels.is_kernel & (kernels.family != Family.COLLECTIVE)
-    return found
+    return kernels.is_kernel & (kernels.family != Family.COLLECTIVE)
 
 
 def _segments(kernels: Kernels) -> tuple[Int64, tuple[Int64, Int64]]:

@@ -26,8 +26,7 @@ class DriverCalls:
     def of(self, name: re.Pattern[str]) -> Int64:
         """Return the calls with matching names: event indices."""
         calls = self._events.where(*CALL_CATEGORIES)
-        found: Int64 = calls[match_some(self._events, name, calls)]
-        return found
+        return calls[match_some(self._events, name, calls)]
 
     def count_by_name(self, name: re.Pattern[str], window: Window | None = None) -> list[tuple[str, int]]:
         """Count calls with matching names, in the window if one is given: (name, calls), most calls first."""

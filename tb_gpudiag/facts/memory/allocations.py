@@ -170,8 +170,7 @@ class Allocations:
 
 def in_module(allocations: Allocations) -> Bool:
     """Mask of allocations inside a module's forward pass, shape (a,)."""
-    found: Bool = in_stack(allocations, MODULE_FRAME) | (allocations.module != NONE)
-    return found
+    return in_stack(allocations, MODULE_FRAME) | (allocations.module != NONE)
 
 
 def in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:
@@ -179,8 +178,7 @@ def in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:
     of_stack = np.array([frame.search(stack) is not None for stack in allocations.memory.stacks], np.bool_)
     if not len(of_stack):
         return np.zeros(len(allocations), np.bool_)
-    found: Bool = (allocations.stack != NONE) & of_stack[allocations.stack]
-    return found
+    return (allocations.stack != NONE) & of_stack[allocations.stack]
 
 
 def pair(action: npt.NDArray[np.uint8], address: npt.NDArray[np.uint64], size: Int64) -> tuple[Int64, Int64]:

@@ -101,8 +101,7 @@ class Containers:
         names, of_call = np.unique(events.name[self._caller[calls]], return_inverse=True)
         users = np.array([place_frame(events.names[int(i)]) is not None for i in names], np.bool_)
         own = calls[users[of_call.reshape(-1)]] if len(calls) else calls
-        ordered: Int64 = own[np.argsort(events.start_ns[own], kind="stable")]
-        return ordered
+        return own[np.argsort(events.start_ns[own], kind="stable")]
 
     @cached_property
     def _caller(self) -> Int64:

@@ -32,8 +32,7 @@ class Curve:
     def before(self, position: Int64) -> Int64:
         """Return the bytes allocated just before the events at these positions (0 to m), shape of
         `position`."""
-        found: Int64 = np.r_[np.int64(self.start_bytes), self.allocated][position]
-        return found
+        return np.r_[np.int64(self.start_bytes), self.allocated][position]
 
 
 def memory_curve(memory: MemoryEvents, event: Int64) -> Curve:
@@ -61,8 +60,7 @@ def memory_curve(memory: MemoryEvents, event: Int64) -> Curve:
 def _moves_bytes(memory: MemoryEvents, event: Int64) -> Bool:
     """Mask of allocations and frees, shape of `event`."""
     action = memory.action[event]
-    found: Bool = (action == MemoryAction.ALLOCATE) | (action == MemoryAction.FREE)
-    return found
+    return (action == MemoryAction.ALLOCATE) | (action == MemoryAction.FREE)
 
 
 def _allocated(memory: MemoryEvents, event: Int64, change: Int64) -> tuple[Int64, bool]:
@@ -91,8 +89,7 @@ def _unmapped(memory: MemoryEvents, event: Int64, mapped: Bool) -> Bool:
         return mapped
     address = memory.address[event]
     free = (memory.action[event] == MemoryAction.FREE) & (memory.allocated[event] == 0)
-    found: Bool = free & (memory.reserved[event] == 0) & np.isin(address, address[mapped])
-    return found
+    return free & (memory.reserved[event] == 0) & np.isin(address, address[mapped])
 
 
 def _reserved(memory: MemoryEvents, event: Int64, driver: Int64) -> Int64:

@@ -193,8 +193,7 @@ def evenly(items: Int64, most: int) -> Int64:
     """Return at most `most` of the items, evenly spaced, the first and the last one included."""
     if len(items) <= most:
         return items
-    found: Int64 = items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
-    return found
+    return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
 
 
 _NORMAL_975 = 1.959963984540054

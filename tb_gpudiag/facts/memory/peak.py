@@ -212,14 +212,12 @@ def _is_mostly_freed(allocations: Allocations, chosen: Int64) -> Bool:
     """Whether most of what the same place allocated was freed: without a backward pass, it is inference."""
     number = groups(allocations.stack.astype(np.int64), allocations.place)[0]
     freed = np.bincount(number, weights=allocations.freed != NONE)
-    found: Bool = (2 * freed > np.bincount(number))[number[chosen]]
-    return found
+    return (2 * freed > np.bincount(number))[number[chosen]]
 
 
 def _next(marks: Int64, position: Int64) -> Int64:
     """Return the first mark after each position; a number beyond all positions without one."""
-    found: Int64 = np.r_[marks, np.iinfo(np.int64).max][np.searchsorted(marks, position, side="right")]
-    return found
+    return np.r_[marks, np.iinfo(np.int64).max][np.searchsorted(marks, position, side="right")]
 
 
 def _owners(allocations: Allocations, alive: Int64, kind: UInt8) -> list[Owner]:
@@ -354,5 +352,4 @@ def _covered(
     count = np.zeros(len(bounds), np.int64)
     np.add.at(count, np.searchsorted(bounds, begins), 1)
     np.add.at(count, np.searchsorted(bounds, ends), -1)
-    found: Bool = np.cumsum(count)[:-1] > 0
-    return found
+    return np.cumsum(count)[:-1] > 0

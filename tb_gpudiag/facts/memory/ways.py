@@ -178,5 +178,4 @@ def _dropped(allocations: Allocations, block: Block, activation: Bool, *, keeps_
     kept = held[-1:]
     if keeps_largest and len(held):
         kept = np.r_[kept, held[allocations.bytes[held].argmax()]]
-    found: list[int] = held[~np.isin(held, kept)].tolist()
-    return found
+    return held[~np.isin(held, kept)].tolist()

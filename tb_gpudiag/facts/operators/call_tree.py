@@ -181,8 +181,7 @@ def _repeats(host: Host) -> Bool:
     called = np.bincount(caller[caller != NONE], minlength=len(events))
     operator = events.category == Category.CPU_OP
     alone = (caller != NONE) & (called[caller] == 1)
-    found: Bool = alone & operator & operator[caller] & (events.name == events.name[caller])
-    return found
+    return alone & operator & operator[caller] & (events.name == events.name[caller])
 
 
 def _names_without_numbers(events: Events) -> Int64:

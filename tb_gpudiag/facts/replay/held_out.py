@@ -114,8 +114,7 @@ def _late_in_call(events: Events, calls: Calls, call: Int64) -> Bool:
         if np.count_nonzero(same) >= FEWEST:
             usual[same] = np.median(duration[same])
     long = (duration > LONG_CALL * usual) & ~waits_for_its_own(calls, call)[launches]
-    late: Bool = long[np.searchsorted(launches, call)]
-    return late
+    return long[np.searchsorted(launches, call)]
 
 
 def _previous(streams: Streams) -> Int64:

@@ -154,18 +154,15 @@ class Replay:
     def _borders(self) -> Int64:
         """Borders of the parts that predict each other: the steps, or equal parts of the window."""
         if len(self._marks) > 2:
-            steps: Int64 = np.r_[self._marks[:-1], self._window.end_ns]
-            return steps
-        equal: Int64 = np.linspace(self._window.start_ns, self._window.end_ns, PARTS + 1).astype(np.int64)
-        return equal
+            return np.r_[self._marks[:-1], self._window.end_ns]
+        return np.linspace(self._window.start_ns, self._window.end_ns, PARTS + 1).astype(np.int64)
 
     @cached_property
     def _part(self) -> Int64:
         """Number of the part in which each work was launched, or NONE."""
         borders, launched = self._borders, self._calls.start_ns[self._streams.call]
         inside = (launched >= borders[0]) & (launched < borders[-1])
-        part: Int64 = np.where(inside, np.searchsorted(borders[1:-1], launched, side="right"), NONE)
-        return part
+        return np.where(inside, np.searchsorted(borders[1:-1], launched, side="right"), NONE)
 
     @cached_property
     def _held_out(self) -> HeldOut:
@@ -177,16 +174,14 @@ class Replay:
         (parts + 1,). begun: of each call; ends: of each work."""
         at = np.searchsorted(self._calls.start_ns, self._borders)
         on_host = begun[np.minimum(at, len(begun) - 1)]
-        done_at: Int64 = np.r_[on_host[0], np.maximum(on_host, self._done(ends, at))[1:]]
-        return done_at
+        return np.r_[on_host[0], np.maximum(on_host, self._done(ends, at))[1:]]
 
     def _done(self, ends: Int64, at: Int64) -> Int64:
         """Return when the GPU had done what was launched before these places in the line of calls."""
         linked = np.flatnonzero(self._work.linked)
         by_call = linked[np.argsort(self._streams.call[linked], kind="stable")]
         done = np.r_[NEVER, np.maximum.accumulate(ends[by_call])]
-        found: Int64 = done[np.searchsorted(self._streams.call[by_call], at)]
-        return found
+        return done[np.searchsorted(self._streams.call[by_call], at)]
 
     def run(self, *changes: Removal) -> Replayed:
         """Return the step times after these changes together."""
@@ -241,8 +236,7 @@ class Replay:
     def _dropped(self, changes: Sequence[Removal]) -> Bool:
         """Mask of the work that vanishes, shape (g,)."""
         calls = [event for change in changes for event in change.dropped]
-        found: Bool = np.isin(self._work.launch, np.array(calls, np.int64)) & self._work.linked
-        return found
+        return np.isin(self._work.launch, np.array(calls, np.int64)) & self._work.linked
 
     def _among(self, events: Sequence[int]) -> Bool:
         """Mask of the work with these events, shape (g,)."""

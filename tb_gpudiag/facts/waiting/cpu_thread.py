@@ -47,8 +47,7 @@ def _nodes(host: Host) -> Bool:
     node = match(events, AUTOGRAD_NODE)
     if function.any():
         node |= function[events.name]
-    found: Bool = node & (events.category == Category.CPU_OP) & ~match(events, COMPILED_CODE)
-    return found
+    return node & (events.category == Category.CPU_OP) & ~match(events, COMPILED_CODE)
 
 
 def _may_wait(spans: CauseSpans, host: Host, in_node: Bool) -> Bool:
@@ -58,8 +57,7 @@ def _may_wait(spans: CauseSpans, host: Host, in_node: Bool) -> Bool:
     frame = events.category == Category.PYTHON_FUNCTION
     waits |= frame & (host.engine_wait | match(events, MESSAGE_WAIT))
     at_rest = (spans.event == NONE) | in_node | _of(spans, waits)
-    found: Bool = at_rest & np.isin(spans.cause, np.array((*BETWEEN_CALLS, Cause.DISPATCH), np.uint8))
-    return found
+    return at_rest & np.isin(spans.cause, np.array((*BETWEEN_CALLS, Cause.DISPATCH), np.uint8))
 
 
 def _of(spans: CauseSpans, chosen: Bool) -> Bool:

@@ -96,5 +96,4 @@ def _makes_random_tensors(host: Host, launches: Int64) -> Bool:
     launching = np.zeros(len(host.events), np.bool_)
     launching[launches] = True
     random = match(host.events, operators.RANDOM) & (host.events.category == Category.CPU_OP)
-    found: Bool = random & ~host.tree.any_below(launching)
-    return found
+    return random & ~host.tree.any_below(launching)

@@ -84,8 +84,7 @@ def _medians(values: Int64, group: Int64) -> Int64:
     """The median value of each group."""
     order = np.lexsort((values, group))
     count = np.bincount(group)
-    found: Int64 = values[order][np.cumsum(count) - count + (count - 1) // 2]
-    return found
+    return values[order][np.cumsum(count) - count + (count - 1) // 2]
 
 
 def _first(group: Int64) -> Bool:

@@ -81,5 +81,4 @@ def _starved_share(start_ns: Int64, end_ns: Int64, time: GpuTime) -> Float64:
     ledger = time.ledger
     some = (ledger.gaps.trigger[ledger.gap] == Trigger.STARVED) & np.isin(ledger.cause, _HOST)
     idle = union(ledger.start_ns[some], ledger.end_ns[some])
-    found: Float64 = coverage(idle, start_ns, end_ns) / np.maximum(end_ns - start_ns, 1)
-    return found
+    return coverage(idle, start_ns, end_ns) / np.maximum(end_ns - start_ns, 1)

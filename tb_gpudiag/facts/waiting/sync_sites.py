@@ -143,8 +143,7 @@ def calls_in(host: Host, stretches: Intervals) -> Int64:
     events = host.events
     calls = events.where(*CALL_CATEGORIES)
     begins = events.start_ns[calls]
-    found: Int64 = calls[coverage(stretches, begins, begins + 1) > 0]
-    return found
+    return calls[coverage(stretches, begins, begins + 1) > 0]
 
 
 def waits_in(host: Host, blocking: Int64, idle: Intervals, least: float) -> str:

@@ -78,16 +78,14 @@ def _largest_t(series: Float64) -> Float64:
     between = _contrasts(series)
     # Where the values on both sides are equal, only rounding errors are left.
     least = np.finfo(np.float64).eps * np.maximum(total, np.finfo(np.float64).tiny)
-    largest: Float64 = (between * (count - 2) / np.maximum(total - between, least)).max(axis=1)
-    return largest
+    return (between * (count - 2) / np.maximum(total - between, least)).max(axis=1)
 
 
 def _largest_contrast(series: Float64) -> Float64:
     """Return the largest contrast within any stretch, for each series of ranks. It finds values that go up
     and come down again, where one change explains little."""
     stretches = _stretches(series.shape[1])
-    largest: Float64 = np.max([_contrasts(series[:, s:e]).max(axis=1) for s, e in stretches], axis=0)
-    return largest
+    return np.max([_contrasts(series[:, s:e]).max(axis=1) for s, e in stretches], axis=0)
 
 
 def _contrasts(series: Float64) -> Float64:
@@ -96,8 +94,7 @@ def _contrasts(series: Float64) -> Float64:
     centered = series - series.mean(axis=1, keepdims=True)
     left = np.cumsum(centered, axis=1)[:, LEAST_SIDE - 1 : count - LEAST_SIDE]
     sizes = np.arange(LEAST_SIDE, count - LEAST_SIDE + 1)
-    found: Float64 = left**2 * count / (sizes * (count - sizes))
-    return found
+    return left**2 * count / (sizes * (count - sizes))
 
 
 def _stretches(count: int) -> Iterator[tuple[int, int]]:
@@ -136,8 +133,7 @@ def _off_line(values: Float64) -> float:
 def _ranks(values: Float64) -> Float64:
     """Return the ranks of the values; equal values share one."""
     _, number, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Float64 = (np.cumsum(count) - (count - 1) / 2)[number]
-    return ranks
+    return (np.cumsum(count) - (count - 1) / 2)[number]
 
 
 @lru_cache(maxsize=512)

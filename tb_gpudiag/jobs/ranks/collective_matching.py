@@ -128,8 +128,7 @@ class _Matcher:
         repeat = np.empty(len(rows), np.int64)
         repeat[order] = np.arange(len(rows)) - first
         most = int(repeat.max(initial=0)) + 1
-        numbers: Int64 = sequence * most + repeat
-        return numbers
+        return sequence * most + repeat
 
     def _by_order(self, rows: Int64, group: str) -> Int64:
         """Number operations by their place in the order that most ranks have."""

@@ -112,15 +112,13 @@ def _compare(
 
 
 def _lower_median(values: Float64) -> Float64:
-    found: Float64 = np.sort(values, axis=0)[(len(values) - 1) // 2]
-    return found
+    return np.sort(values, axis=0)[(len(values) - 1) // 2]
 
 
 def _ratio(values: Float64, usual: Float64) -> Float64:
     """Return values divided by the usual values; 1 where either is 0."""
     known = (values > 0) & (usual[None] > 0)
-    found: Float64 = np.where(known, values / np.where(usual[None] > 0, usual[None], 1.0), 1.0)
-    return found
+    return np.where(known, values / np.where(usual[None] > 0, usual[None], 1.0), 1.0)
 
 
 @lru_cache(maxsize=10_000)

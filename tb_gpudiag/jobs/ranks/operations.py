@@ -147,8 +147,7 @@ def _step_names(member: Digest) -> pa.ChunkedArray:
     names = pa.chunked_array([pa.array([*member.steps.column("name").to_pylist(), ""], pa.string())])
     step = numbers(member.collectives, "step")
     last = len(member.steps)
-    taken: pa.ChunkedArray = names.take(pa.array(np.where((step < 0) | (step >= last), last, step)))
-    return taken
+    return names.take(pa.array(np.where((step < 0) | (step >= last), last, step)))
 
 
 def _parts(member: Digest, causes: list[str]) -> Int64:

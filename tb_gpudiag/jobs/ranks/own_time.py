@@ -43,8 +43,7 @@ class OwnTime:
     @cached_property
     def total_ns(self) -> Int64:
         """Own time, shape (members, steps)."""
-        found: Int64 = self.parts_ns.sum(axis=2)
-        return found
+        return self.parts_ns.sum(axis=2)
 
     @cached_property
     def present(self) -> Bool:

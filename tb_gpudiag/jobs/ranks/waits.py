@@ -59,8 +59,7 @@ class Waits:
     @cached_property
     def skew_ns(self) -> Int64:
         """Last arrival - first arrival, shape (c,)."""
-        skew: Int64 = self.last_ns - self.first_ns
-        return skew
+        return self.last_ns - self.first_ns
 
     @cached_property
     def over_ns(self) -> Int64:

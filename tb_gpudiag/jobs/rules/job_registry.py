@@ -28,8 +28,7 @@ class JobRule(AnyRule):
     @property
     def check(self) -> Callable[[JobFacts], RuleAnswer]:
         """The module's function, imported on use: `gpudiag explain` needs no digests."""
-        check: Callable[[JobFacts], RuleAnswer] = import_module(f"{self.package}.{self.name}").check
-        return check
+        return import_module(f"{self.package}.{self.name}").check
 
 
 JOB_RULES: tuple[JobRule, ...] = (

@@ -82,8 +82,7 @@ def _late_members(facts: JobFacts, collective: int) -> Int64:
     """Members that started later than half of the way from the first start to the last one."""
     start, waits = facts.starts.start_ns, facts.waits
     own = np.sort(waits.member[waits.bounds[collective] : waits.bounds[collective + 1]]).astype(np.int64)
-    late: Int64 = own[start[own] >= start[own].max() - facts.starts.later_ns[collective] // 2]
-    return late
+    return own[start[own] >= start[own].max() - facts.starts.later_ns[collective] // 2]
 
 
 _FIX = Fix(

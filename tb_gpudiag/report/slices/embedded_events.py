@@ -55,8 +55,7 @@ class FilePart(NamedTuple):
 
     def overlaps(self, start_ns: Int64, end_ns: Int64) -> Bool:
         """Mask of the spans that reach into the part. A span without length is where it starts."""
-        found: Bool = (start_ns < self.end_ns) & (np.maximum(end_ns, start_ns + 1) > self.start_ns)
-        return found
+        return (start_ns < self.end_ns) & (np.maximum(end_ns, start_ns + 1) > self.start_ns)
 
 
 @dataclass(frozen=True)
@@ -204,8 +203,7 @@ class _Events:
         depth = row - self.shown.first_row[self.shown.lane_of_row[row]]
         is_inner = (depth > 0) & ~self.shown.rows_of("stream")[row]
         expected = np.where(is_inner & (row[above] == row - 1), above, NONE)
-        difference: Int64 = parent - expected
-        return difference
+        return parent - expected
 
     def _links(self, boxes: Boxes) -> dict[str, Int64]:
         """Return the links between events of the file, and to events that no lane shows."""
@@ -262,8 +260,7 @@ class _Events:
 
     @cached_property
     def _chain_of_cut(self) -> Int64:
-        found: Int64 = self._chain_of_gap[np.asarray(self.prepared["cut_gap"])]
-        return found
+        return self._chain_of_gap[np.asarray(self.prepared["cut_gap"])]
 
 
 _ENDS: Final = ("first", "second")
@@ -308,5 +305,4 @@ def _in_us(part: FilePart) -> dict[str, float] | None:
 
 
 def _indices(texts: Int64, index: Int64) -> list[int]:
-    found: list[int] = np.where(index == NONE, NONE, np.searchsorted(texts, index)).tolist()
-    return found
+    return np.where(index == NONE, NONE, np.searchsorted(texts, index)).tolist()

@@ -28,8 +28,7 @@ def packed_column(values: npt.NDArray[np.generic]) -> str:
 def differences(values: npt.NDArray[np.generic]) -> Int64:
     """Return the first number, and by how much each other one is more than the one before it."""
     whole = np.asarray(values).astype(np.int64)
-    found: Int64 = np.r_[whole[:1], whole[1:] - whole[:-1]]
-    return found
+    return np.r_[whole[:1], whole[1:] - whole[:-1]]
 
 
 def _varints(values: Int64) -> UInt8:

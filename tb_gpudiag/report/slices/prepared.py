@@ -40,8 +40,7 @@ def pack_meta(meta: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
 
 def read_meta(prepared: Prepared, name: str) -> dict[str, Any]:
     """Read what `pack_meta` stored under this name."""
-    meta: dict[str, Any] = json.loads(bytes(prepared[name]))
-    return meta
+    return json.loads(bytes(prepared[name]))
 
 
 def requested_span(meta: Mapping[str, Any], start_us: float | None, end_us: float | None) -> Span:

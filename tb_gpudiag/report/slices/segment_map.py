@@ -64,8 +64,7 @@ def prepare_segments(facts: Facts) -> dict[str, npt.NDArray[Any]]:
 
 
 def _address(values: npt.NDArray[np.uint64]) -> Int64:
-    found: Int64 = np.minimum(values, np.uint64(_LAST_ADDRESS)).astype(np.int64)
-    return found
+    return np.minimum(values, np.uint64(_LAST_ADDRESS)).astype(np.int64)
 
 
 def _own_segments(segments: Segments, device: int) -> list[Int64]:
@@ -263,8 +262,7 @@ def _add(
 
 
 def _times(time_ns: Int64, several: Bool, never: Bool) -> list[float]:
-    found: list[float] = np.where(several, 0, np.where(never, NONE, time_ns / NS_PER_US)).tolist()
-    return found
+    return np.where(several, 0, np.where(never, NONE, time_ns / NS_PER_US)).tolist()
 
 
 def _largest_free(rows: _Rows, owner: Int64, offset: Int64, end: Int64) -> Int64:
@@ -275,8 +273,7 @@ def _largest_free(rows: _Rows, owner: Int64, offset: Int64, end: Int64) -> Int64
     np.maximum.at(largest, owner, before)
     last = np.zeros(len(rows.bytes), np.int64)
     np.maximum.at(last, owner, end)
-    found: Int64 = np.maximum(largest, rows.bytes - last)
-    return found
+    return np.maximum(largest, rows.bytes - last)
 
 
 def _merged(whole: Int64, owner: Int64, offset: Int64, size: Int64) -> Bool:
@@ -284,8 +281,7 @@ def _merged(whole: Int64, owner: Int64, offset: Int64, size: Int64) -> Bool:
     cell = offset // np.maximum(whole // _CELLS, 1)
     small = size * _CELLS < whole
     joins = small[1:] & small[:-1] & (cell[1:] == cell[:-1]) & (owner[1:] == owner[:-1])
-    begins: Bool = np.r_[True, ~joins][: len(owner)]
-    return begins
+    return np.r_[True, ~joins][: len(owner)]
 
 
 def _add_nodes(found: pb.SegmentMap, prepared: Prepared, node: Int64) -> None:

@@ -69,14 +69,13 @@ class SliceKind(NamedTuple):
     def build(self, prepared: Mapping[str, Any], arguments: Sequence[Any]) -> Message:
         """Build the slice. Raises GpudiagError."""
         builder = getattr(import_module(self.module), self.builder)
-        found: Message = builder(
+        return builder(
             prepared,
             *(
                 parameter.make(*argument) if isinstance(parameter, Together) else argument
                 for parameter, argument in zip(self.parameters, arguments, strict=True)
             ),
         )
-        return found
 
 
 SLICES: Mapping[str, SliceKind] = {

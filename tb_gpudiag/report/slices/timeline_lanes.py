@@ -218,5 +218,4 @@ def name_index(name: Int32) -> Int32:
 def _rows_for(start_ns: Int64, end_ns: Int64) -> Int64:
     """Row of each span, so that overlapping spans do not share one; start_ns is ascending."""
     open_before = np.arange(len(start_ns)) - np.searchsorted(np.sort(end_ns), start_ns, side="right")
-    rows: Int64 = np.clip(open_before, 0, MOST_ROWS_OF_STREAM - 1)
-    return rows
+    return np.clip(open_before, 0, MOST_ROWS_OF_STREAM - 1)

@@ -164,8 +164,7 @@ def _joins(alive: Boxes, end: Int64, low: int, level: int) -> Bool:
     bits = _FINEST_BITS + level - 1
     small = end - alive.start_ns < 1 << bits
     cell = (alive.start_ns - low) >> bits
-    joins: Bool = small[1:] & small[:-1] & (cell[1:] == cell[:-1]) & (alive.row[1:] == alive.row[:-1])
-    return joins
+    return small[1:] & small[:-1] & (cell[1:] == cell[:-1]) & (alive.row[1:] == alive.row[:-1])
 
 
 def _merge(members: Boxes, votes: Int64, group: Int64) -> tuple[Boxes, Int64]:

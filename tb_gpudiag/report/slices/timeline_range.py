@@ -46,8 +46,7 @@ def range_statistics(prepared: Prepared, start_us: float | None, end_us: float |
 
 def _inside(boxes: Boxes, low: int, high: int) -> Int64:
     """Return how much of each event is in the range."""
-    ends: Int64 = np.minimum(boxes.start_ns + boxes.duration_ns, high) - np.maximum(boxes.start_ns, low)
-    return ends
+    return np.minimum(boxes.start_ns + boxes.duration_ns, high) - np.maximum(boxes.start_ns, low)
 
 
 def _self_ns(host: Boxes, inside_ns: Int64, prepared: Prepared) -> Int64:
@@ -57,8 +56,7 @@ def _self_ns(host: Boxes, inside_ns: Int64, prepared: Prepared) -> Int64:
     parent = prepared["span_parent"][host.number].astype(np.int64)
     nested = np.zeros(len(prepared["span_parent"]), np.int64)
     np.add.at(nested, parent[parent != NONE], inside_ns[parent != NONE])
-    rest: Int64 = inside_ns - nested[host.number]
-    return rest
+    return inside_ns - nested[host.number]
 
 
 def _device(shown: Shown, chain: dict[str, int], work: Boxes, low: int, high: int) -> pb.DeviceRange:

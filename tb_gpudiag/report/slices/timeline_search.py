@@ -94,8 +94,7 @@ def _per_part(start: Int64, low: int, high: int) -> list[int]:
     if not len(start):
         return []
     part = (start - low) * PARTS // max(high - low, 1)
-    counts: list[int] = np.bincount(np.clip(part, 0, PARTS - 1), minlength=PARTS).tolist()
-    return counts
+    return np.bincount(np.clip(part, 0, PARTS - 1), minlength=PARTS).tolist()
 
 
 def _matching_names(shown: Shown, search: Search) -> Bool:

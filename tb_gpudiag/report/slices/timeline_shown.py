@@ -54,8 +54,7 @@ class Shown:
         levels = self.levels
         rows = self.rows_of("stream", "thread")
         of_segment = np.tile(rows, levels.last + 2)
-        mask: Bool = np.repeat(of_segment, np.diff(levels.first)) & (levels.birth == 0)
-        return mask
+        return np.repeat(of_segment, np.diff(levels.first)) & (levels.birth == 0)
 
     def boxes(self, index: Int64) -> Boxes:
         """Return the boxes at these indices."""

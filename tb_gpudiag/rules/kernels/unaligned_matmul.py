@@ -76,8 +76,7 @@ def _takes_unaligned_sizes(roofline: Roofline, kernels: Kernels) -> Bool:
     if not kernels.any_size.any():
         return kernels.any_size
     odd = [found for found in roofline.of(OperatorKind.MATMUL) if unaligned_sizes(*found.sizes[2:])]
-    found: Bool = kernels.any_size & roofline.kernels_of(odd)
-    return found
+    return kernels.any_size & roofline.kernels_of(odd)
 
 
 def _shapes(time: KernelTime, chosen: Bool) -> tuple[list[tuple[str, int]], list[int]]:

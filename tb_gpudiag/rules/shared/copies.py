@@ -33,8 +33,7 @@ def waits_with(host: Host, blocking: Int64, calls: Int64) -> Bool:
     """Mask of the blocking calls that are among these calls, or in an operator with one of them, shape
     (b,)."""
     own = host.operator[calls]
-    found: Bool = np.isin(blocking, calls) | np.isin(host.operator[blocking], own[own != NONE])
-    return found
+    return np.isin(blocking, calls) | np.isin(host.operator[blocking], own[own != NONE])
 
 
 def exposed_time(facts: Facts, copies: Bool | Int64, claimed: Claimed) -> Intervals:

@@ -61,8 +61,7 @@ class KernelTime:
     @property
     def with_32_bits(self) -> Bool:
         """Mask of kernels with 32-bit numbers, except those that update weights: these stay in FP32."""
-        chosen: Bool = self.kernels.shortens & self.kernels.is_kernel
-        return chosen
+        return self.kernels.shortens & self.kernels.is_kernel
 
     def total_ns(self, chosen: Bool) -> int:
         """Time in which at least one of the chosen kernels ran."""
@@ -114,8 +113,7 @@ class KernelTime:
         saves more while the work stays. 1 where the peaks or the operator's sizes are not known."""
         roofline = self.facts.roofline
         reached = np.array([*(min(1.0, found.reached) for found in roofline.operators), 0.0])
-        above: Float64 = 1 - reached[roofline.operator]  # NONE is the last one
-        return above
+        return 1 - reached[roofline.operator]  # NONE is the last one
 
     def places(self, chosen: Bool, weight_ns: Int64 | None = None) -> list[Place]:
         """Where the chosen kernels were launched, heaviest place first.

@@ -128,8 +128,7 @@ class RemoteFile:
 
     def _info(self) -> dict[str, Any]:
         self._system.invalidate_cache()
-        info: dict[str, Any] = call(self._system, self._system.info, self._path)
-        return info
+        return call(self._system, self._system.info, self._path)
 
 
 def call(system: Any, method: Callable[..., Any], *arguments: Any, limit_s: float = 0, **options: Any) -> Any:

@@ -301,8 +301,7 @@ def _blocks(grid: pa.DictionaryArray, block: pa.DictionaryArray, in_threads: Boo
 def _sizes(texts: pa.DictionaryArray) -> npt.NDArray[np.float64]:
     """Parse texts such as `[64, 1, 1]` to floats, shape (n, 3); NaN for others."""
     table = np.array([_three(text) for text in texts.dictionary.to_pylist()] or [[np.nan] * 3])
-    found: npt.NDArray[np.float64] = table[texts.indices.to_numpy()]
-    return found
+    return table[texts.indices.to_numpy()]
 
 
 def _three(text: str) -> list[float]:

@@ -82,8 +82,7 @@ class Fields(ABC):
         """Mask of the events whose field is this text, shape (count,)."""
         encoded = self._of_all(name)
         place = pc.index(encoded.dictionary, _scalar(text)).as_py()
-        equal: Bool = encoded.indices.to_numpy() == place
-        return equal
+        return encoded.indices.to_numpy() == place
 
     def _of_all(self, name: str) -> pa.DictionaryArray:
         if name not in self._whole:

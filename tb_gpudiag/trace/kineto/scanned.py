@@ -93,8 +93,7 @@ class ScannedFields(Fields):
         self._places = places
 
     def known(self, name: str) -> Bool:
-        known: Bool = (self._present >> np.uint64(_COLUMN_OF[name]) & np.uint64(1)).astype(np.bool_)
-        return known
+        return (self._present >> np.uint64(_COLUMN_OF[name]) & np.uint64(1)).astype(np.bool_)
 
     def numbers(self, name: str, rows: Int64, missing: int = NONE) -> Int64:
         taken = np.empty(len(rows), np.int64)

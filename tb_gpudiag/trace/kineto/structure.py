@@ -94,8 +94,7 @@ class Scan:
         depths = np.concatenate([np.array([self._depth_before], np.int32), self.depth])
         commas = commas[depths[np.searchsorted(self.at, commas)] == 0]
         outside: Bool = (np.searchsorted(self._quotes, commas) + self._in_string) % 2 == 0
-        top: Int64 = commas[outside]
-        return top
+        return commas[outside]
 
 
 class BracketScanner:

@@ -150,8 +150,7 @@ class Ranges:
 
 
 def _joined(marks: Sequence[_Marks], column: str) -> Int64:
-    found: Int64 = np.concatenate([getattr(one, column) for one in marks])
-    return found
+    return np.concatenate([getattr(one, column) for one in marks])
 
 
 def _step_numbers(names: list[str]) -> list[int]:

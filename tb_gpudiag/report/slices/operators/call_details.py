@@ -87,8 +87,7 @@ def _inside(data: CallData, nodes: Int64) -> Bool:
     np.add.at(depth, nodes, 1)
     np.add.at(depth, data.array("call_last")[nodes], -1)
     below = np.r_[np.cumsum(depth)[:number] > 0, False]  # one more, so that NONE is not below
-    found: Bool = below[data.array("cell_node")] & (data.weights.cell_count > 0)
-    return found
+    return below[data.array("cell_node")] & (data.weights.cell_count > 0)
 
 
 def _add_stacks(found: pb.CallDetails, data: CallData, nodes: Int64, by_ns: Int64, *, gpu_ns: Int64) -> None:

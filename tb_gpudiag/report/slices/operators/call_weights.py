@@ -71,8 +71,7 @@ class CallData:
     @cached_property
     def parents(self) -> list[int]:
         """The node above each, or NONE."""
-        found: list[int] = self.array("call_parent").tolist()
-        return found
+        return self.array("call_parent").tolist()
 
     def _all(self, span: Span) -> Weights:
         return Weights(
@@ -118,8 +117,7 @@ class CallData:
     def below(self, values: Int64) -> Int64:
         """Return the sum of each node's value and of those below it."""
         sums = np.r_[0, np.cumsum(values)]
-        found: Int64 = sums[self.array("call_last")] - sums[:-1]
-        return found
+        return sums[self.array("call_last")] - sums[:-1]
 
     def self_ns(self, around: str) -> Int64:
         """Return the host time of each node without the nodes whose `around` it is: call_parent, or

@@ -152,8 +152,7 @@ def _outermost(data: CallData, keys: Int64) -> Bool:
 
 
 def _sums(group: Int64, values: Int64 | Floats, number: int) -> Floats:
-    found: Floats = np.bincount(group, values, number).astype(np.float64)
-    return found
+    return np.bincount(group, values, number).astype(np.float64)
 
 
 def _own_work(data: CallData, kind: str) -> tuple[Int64, Int64]:

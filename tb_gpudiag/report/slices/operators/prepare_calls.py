@@ -49,8 +49,7 @@ class TimeUnit(NamedTuple):
     def units(self, time_ns: Int64) -> UInt32:
         """Return times in units, cut to those that fit."""
         since = np.clip(time_ns - self.start_ns, 0, None) >> self.shift
-        found: UInt32 = np.minimum(since, (1 << _UNIT_BITS) - 1).astype(np.uint32)
-        return found
+        return np.minimum(since, (1 << _UNIT_BITS) - 1).astype(np.uint32)
 
 
 def prepare_calls(facts: Facts) -> dict[str, npt.NDArray[Any]]:
