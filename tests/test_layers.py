@@ -154,7 +154,7 @@ REACHES_THROUGH = {
     ("cli.exported", "trace.nsys"): "the command runs `nsys export` first",
     ("cli.annotate", "trace.nsys"): "the command refuses a database before it is opened",
     ("training.store", "trace.credentials"): "an upload is a copy of the file without them",
-    ("cli.conditions", "rules.rule"): "`--fail-on` takes severities",
+    ("cli.conditions", "rules.answer"): "`--fail-on` takes severities",
 }
 """(module or room, what it imports): why it reaches through its neighbor."""
 

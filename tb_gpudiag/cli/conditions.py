@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.answer import Severity
 
 FailOn = str | Severity
 """A rule's id, or the least severity."""

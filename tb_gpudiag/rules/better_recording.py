@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import NO_GPU, CannotTell, Finding, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding
-from tb_gpudiag.rules.rule import NO_GPU, AnyRule, CannotTell, Finding, Severity
+from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, record_again
 from tb_gpudiag.rules.shared.server_recording import for_server
 from tb_gpudiag.wording.format import count

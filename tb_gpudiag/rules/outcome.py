@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tb_gpudiag.errors import place_of
-from tb_gpudiag.rules.rule import AnyRule, CannotTell, Clear, Finding, Severity
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Severity
+from tb_gpudiag.rules.rule import AnyRule
 
 if TYPE_CHECKING:
     from tb_gpudiag.rules.savings import PlannedFix

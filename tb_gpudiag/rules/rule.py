@@ -1,8 +1,5 @@
-"""What a rule is, and what it may answer.
-
-A rule is a module `<name>.py` with a module-level `RULE`, next to its page `<name>.md`. It reads facts only,
-and answers with a Finding (or several), Clear (checked, no problem found) or CannotTell (the trace lacks what
-the rule needs). Times are whole ns from the trace's start.
+"""What a rule is: a module `<name>.py` with a module-level `RULE`, next to its page `<name>.md`. It reads
+facts only, and gives one of the answers of answer.py.
 """
 
 from __future__ import annotations
@@ -10,188 +7,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
-from tb_gpudiag.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.rules.answer import NO_GPU, Finding, RuleAnswer, Severity
 from tb_gpudiag.vocabulary.recorded import FileKind
-from tb_gpudiag.wording.quantity import Quantity, duration, share_of
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
-    from tb_gpudiag.facts.replay.replay import Removal
-
-
-class Severity(IntEnum):
-    """Numbered as in report.proto."""
-
-    INFO = 0
-    WARNING = 1
-    ERROR = 2
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """One measured figure. `value` is what comparisons use; `details` follow it in the text."""
-
-    label: str
-    value: Quantity | str
-    details: tuple[Quantity | str, ...] = ()
-
-    @classmethod
-    def of_window(cls, label: str, nanoseconds: int, window_ns: int) -> Evidence:
-        """A duration, followed by its share of the step window."""
-        return cls(label, duration(nanoseconds), (share_of(nanoseconds, window_ns, "of the step window"),))
-
-    @classmethod
-    def of_cost(cls, label: str, nanoseconds: int, cost_ns: int) -> Evidence:
-        """A duration, followed by its share of the finding's cost."""
-        return cls(label, duration(nanoseconds), (share_of(nanoseconds, cost_ns, "of this time"),))
-
-    @property
-    def text(self) -> str:
-        """Value and details, as users read them."""
-        return ", ".join(str(part) for part in (self.value, *self.details))
-
-
-@dataclass(frozen=True)
-class Place:
-    """A place in the user's code. Fields that the trace does not give stay empty."""
-
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    operator: str = ""
-    time_ns: int = 0  # how much of the finding's cost is here
-    bytes: int = 0  # the same for a finding about memory
-    line_kind: LineKind = LineKind.UNKNOWN
-    module: str = ""  # of nn.Module
-    range: str = ""  # of record_function
-    caller: Frame | None = None  # the nearest frame outside of installed packages
-
-
-def place_at(frame: Frame | None, **more: Any) -> Place:
-    """Make a place of a frame. `more` are the other fields of Place."""
-    if frame is None:
-        return Place(**more)
-    return Place(frame.file, frame.line, frame.function, line_kind=frame.line_kind, **more)
-
-
-@dataclass(frozen=True)
-class Saving:
-    """The time that a fix saves over the step window.
-
-    basis: "at most" (a bound: no fix can save more), "estimate", or "replayed" (the trace replayed without
-    what the fix removes: see savings.py). beyond: which other time the fix frees, if it may save more than
-    the finding costs.
-    """
-
-    low_ns: int
-    high_ns: int
-    basis: str = "at most"
-    beyond: str = ""
-
-
-THE_HOST_GETS_AHEAD = "the host gets ahead, which shortens other gaps, too"
-
-
-@dataclass(frozen=True)
-class Removable:
-    """What a fix removes, at least and at most: the two ends of a replayed saving.
-
-    least: None if it may remove nothing. sure_ns: what it saves at least even where the replay cannot be
-    trusted. beyond: see Saving.
-    """
-
-    least: Removal | None
-    most: Removal
-    sure_ns: int = 0
-    beyond: str = THE_HOST_GETS_AHEAD
-
-
-@dataclass(frozen=True)
-class Fix:
-    """What to do: a sentence, code to copy, and a page that documents it (https only)."""
-
-    text: str
-    code: str = ""
-    url: str = ""
-
-
-@dataclass(frozen=True)
-class Range:
-    """A stretch of the timeline that a finding is about."""
-
-    start_ns: int
-    end_ns: int
-    device: int
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a rule found.
-
-    title: one line, with the figure that matters. summary: two or three plain sentences.
-    cost_ns: cost over the step window; 0 for a finding about the recording.
-    cost_bytes, cost_bytes_per_step: for a finding about memory, what is held or grows and a fix frees.
-    memory_device: whose memory that is; NONE is the CPU's.
-    sure: False if this recording does not show that this job can do anything about it: something harmless, or
-        another rank, would look the same. Then a memory finding ranks by what is held, not by its growth, and
-        a time finding counts half.
-    leads: it decides what the other findings are worth, so it comes before them.
-    records_again: the fix is a new recording, which saves no time.
-    claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
-        first rule in the order of RULES gets it.
-    saving: made of cost_ns and removable in savings.py. A rule gives it only for a finding that costs nothing
-        of its own.
-    removable: what to replay the trace without; None if that cannot be replayed.
-    severity: overrides the rule's own policy for this finding.
-    """
-
-    title: str
-    summary: str
-    fix: Fix
-    cost_ns: int = 0
-    cost_bytes: int = 0
-    cost_bytes_per_step: float = 0.0
-    memory_device: int = NONE
-    sure: bool = True
-    leads: bool = False
-    records_again: bool = False
-    saving: Saving | None = None
-    evidence: list[Evidence] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-    ranges: list[Range] = field(default_factory=list)
-    claims: Mapping[int, Intervals] = field(default_factory=dict)
-    removable: Removable | None = None
-    severity: Severity | None = None
-
-
-@dataclass(frozen=True)
-class Clear:
-    """Checked, no problem found. `reason` gives the figure that was checked."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class CannotTell:
-    """The trace does not show it. `how_to_record` says how to record one that does. `defect`: the rule has a
-    bug."""
-
-    reason: str
-    how_to_record: str = ""
-    defect: bool = False
-
-
-NO_GPU = CannotTell(
-    "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-)
-
-RuleAnswer = Finding | list[Finding] | Clear | CannotTell
 
 
 Claimed = Mapping[int, Intervals]

@@ -10,20 +10,9 @@ from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.replay.replay import Replay
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
-from tb_gpudiag.rules.rule import (
-    LEAST_ERROR_NS,
-    AnyRule,
-    CannotTell,
-    Claimed,
-    Clear,
-    Finding,
-    Rule,
-    RuleAnswer,
-    Saving,
-    Severity,
-    with_claims,
-)
+from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule, Claimed, Rule, with_claims
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
 from tb_gpudiag.rules.shared.capture_recorded import capture_ns
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Replay
-from tb_gpudiag.rules.rule import Evidence, Finding, Removable, Saving
+from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving
 from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.wording.format import share
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tb_gpudiag.rules.rule import Finding, RuleAnswer
+from tb_gpudiag.rules.answer import Finding, RuleAnswer
 from tests.builder import TraceBuilder
 
 MIB = 2**20

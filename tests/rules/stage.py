@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import CannotTell, Clear, Finding, Rule, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.rule import Rule
 from tb_gpudiag.rules.savings import with_saving
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import Quantity

@@ -10,18 +10,9 @@ import pytest
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.idle import host_bound
-from tb_gpudiag.rules.rule import (
-    CannotTell,
-    Claimed,
-    Clear,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Saving,
-    Severity,
-)
+from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.run import ABOUT_TIME, MOSTLY_FIRST_RUN, run_rules
 from tb_gpudiag.rules.shared.lost_time import removing
 from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS

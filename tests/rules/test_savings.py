@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import Finding, Fix, Removable, Saving
+from tb_gpudiag.rules.answer import Finding, Fix, Removable, Saving
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
 from tb_gpudiag.trace.read import read_trace

@@ -8,8 +8,8 @@ import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Finding, Fix, Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.rule import Finding, Fix, Saving, Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.shared.window_parts import split_window

@@ -8,7 +8,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.run import run_rules
 from tests.simulator import Simulated, scenarios
 from tests.simulator.diagnosed import simulated, simulated_facts

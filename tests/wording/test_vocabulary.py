@@ -44,7 +44,7 @@ ENUMS: dict[str, tuple[Terms, set[str]]] = {
     "step signs": (kinds.STEP_SIGNS, {evidence.value for evidence in StepEvidence}),
     "phases": (kinds.PHASES, {phase.label for phase in Phase} - {""}),
     "trend states": (kinds.TREND_STATES, set(get_args(FloorState))),
-    "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/rule.py, Saving
+    "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/answer.py, Saving
     "file kinds": (kinds.FILE_KINDS, {*get_args(FileKind), "record"}),
     "memory figures": (kinds.MEMORY_FIGURES, set(MEMORY_FIGURES)),
 }

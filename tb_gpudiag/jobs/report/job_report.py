@@ -27,8 +27,9 @@ from tb_gpudiag.report.building.finding_messages import (
     unchecked_messages,
 )
 from tb_gpudiag.report.building.units import us
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
-from tb_gpudiag.rules.rule import AnyRule, CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.recording_advice import for_recorders
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line

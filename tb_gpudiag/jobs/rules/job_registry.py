@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.rules.rule import AnyRule, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import RuleAnswer, Severity
+from tb_gpudiag.rules.rule import AnyRule
 
 if TYPE_CHECKING:
     from tb_gpudiag.jobs.ranks.job_facts import JobFacts

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.rules.rule import CannotTell, Evidence, Place
+from tb_gpudiag.rules.answer import CannotTell, Evidence, Place
 from tb_gpudiag.wording.format import in_quotes, one_line
 from tb_gpudiag.wording.term import term
 from tb_gpudiag.wording.vocabulary import CAUSES

@@ -18,8 +18,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import (
+from tb_gpudiag.rules.answer import (
     CannotTell,
     Clear,
     Evidence,
@@ -30,6 +29,7 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.wording.format import count, figures, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import place, us
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding
-from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Saving
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity
 

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.memory.reserve import Reserve, SegmentFacts
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, us
-from tb_gpudiag.rules.rule import place_at
+from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.leak_state import floor_state, until_full
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.frames import Frame

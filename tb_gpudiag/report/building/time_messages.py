@@ -16,7 +16,7 @@ from tb_gpudiag.facts.launching.launch_costs import Hotspot, LaunchCosts
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us
-from tb_gpudiag.rules.rule import place_at
+from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.lost_time import places
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 from tb_gpudiag.wording.format import one_line

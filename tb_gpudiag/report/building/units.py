@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.intervals import ShownRanges
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.rules.rule import Place, place_at
+from tb_gpudiag.rules.answer import Place, place_at
 from tb_gpudiag.wording.format import one_line
 
 UINT32_MAX = 2**32 - 1

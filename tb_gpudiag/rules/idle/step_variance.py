@@ -17,20 +17,19 @@ from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, only_in, optimizer_only_in
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.rules.rule import (
+from tb_gpudiag.rules.answer import (
     CannotTell,
-    Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Place,
     Range,
-    Rule,
     RuleAnswer,
     Saving,
     Severity,
 )
+from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen

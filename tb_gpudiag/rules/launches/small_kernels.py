@@ -12,19 +12,9 @@ from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.facts.replay.replay import Removal
+from tb_gpudiag.rules.answer import NO_GPU, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import (
-    NO_GPU,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Removable,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.launch_advice import (
     COMPILE_URL,
     LaunchAdvice,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import TRACES, Claimed, Rule, RuleAnswer
+from tb_gpudiag.rules.answer import RuleAnswer
+from tb_gpudiag.rules.rule import TRACES, Claimed, Rule
 from tb_gpudiag.rules.shared.leak import look_for_leak
 from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
 

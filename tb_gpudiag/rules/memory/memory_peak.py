@@ -7,21 +7,18 @@ from collections.abc import Iterator
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import MemoryKind, Owner
-from tb_gpudiag.rules.rule import (
-    MEMORY_FILES,
-    TRACES,
+from tb_gpudiag.rules.answer import (
     CannotTell,
-    Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Place,
-    Rule,
     RuleAnswer,
     Severity,
     place_at,
 )
+from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
 from tb_gpudiag.rules.shared.emptied_cache import (
     emptying_evidence,
     emptying_sentence,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import Claimed, Clear, Evidence, Finding, Rule, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.quantity import duration, number
 

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    MEMORY_FILES,
-    TRACES,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
 from tb_gpudiag.wording.quantity import number, share_of
 
 # A stray malformed event says nothing about the rest. If one in a hundred is malformed, something is wrong

@@ -8,17 +8,8 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import MOST, leading_slow_steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import (
-    CannotTell,
-    Claimed,
-    Clear,
-    Evidence,
-    Finding,
-    Range,
-    Rule,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Range, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.capture_recorded import capture_ns, capture_sentence
 from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tb_gpudiag.rules.answer import Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.rule import AnyRule, Saving, Severity
+from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.wording.format import share
 
 _HOST = frozenset({"launch", "python", "compile"})

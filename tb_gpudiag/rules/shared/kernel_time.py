@@ -16,7 +16,8 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.multiprocessors import exposed
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
-from tb_gpudiag.rules.rule import Claimed, Evidence, Finding, Fix, Place, Range, Removable
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Removable
+from tb_gpudiag.rules.rule import Claimed
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
 from tb_gpudiag.wording.format import share

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import (
+from tb_gpudiag.rules.answer import (
     CannotTell,
     Clear,
     Evidence,
@@ -19,6 +18,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
     place_at,
 )
+from tb_gpudiag.rules.fix_code import fix_code
 from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, GRAPH, Explained, causes_of, loss_of
 from tb_gpudiag.rules.shared.leak_holder import (
     call_of_holder,

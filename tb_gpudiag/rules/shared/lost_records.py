@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import CannotTell
+from tb_gpudiag.rules.answer import CannotTell
 from tb_gpudiag.wording.format import count, share, time_ns
 
 # Step times vary by 1 to 2% from run to run: less is not worth mentioning.

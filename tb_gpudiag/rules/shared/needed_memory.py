@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.ways import Way, WayKind
-from tb_gpudiag.rules.rule import Evidence
+from tb_gpudiag.rules.answer import Evidence
 from tb_gpudiag.wording.quantity import number, size
 
 # A pass that failed in the middle needs more than it had: less than a tenth of room is soon used up.

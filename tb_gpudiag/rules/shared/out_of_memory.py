@@ -8,7 +8,7 @@ from enum import Enum
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import Failure
-from tb_gpudiag.rules.rule import Evidence, Place, place_at
+from tb_gpudiag.rules.answer import Evidence, Place, place_at
 from tb_gpudiag.rules.shared.needed_memory import ways_sentence, would_fit_sentence
 from tb_gpudiag.wording.kinds import MEMORY_KINDS
 from tb_gpudiag.wording.quantity import number, share_of, size

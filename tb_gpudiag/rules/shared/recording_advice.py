@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.rules.rule import NO_GPU, CannotTell, Finding, Fix, RuleAnswer
+from tb_gpudiag.rules.answer import NO_GPU, CannotTell, Finding, Fix, RuleAnswer
 from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import count, sentences, share, time_ns
 from tb_gpudiag.wording.good_recording import (

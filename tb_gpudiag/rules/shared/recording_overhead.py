@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.waiting.overhead import RecorderCost
-from tb_gpudiag.rules.rule import Evidence, Finding, Severity
+from tb_gpudiag.rules.answer import Evidence, Finding, Severity
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of

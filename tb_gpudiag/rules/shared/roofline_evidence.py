@@ -7,7 +7,7 @@ import json
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
-from tb_gpudiag.rules.rule import Evidence
+from tb_gpudiag.rules.answer import Evidence
 from tb_gpudiag.wording.format import in_quotes, one_line
 from tb_gpudiag.wording.quantity import Quantity, bandwidth, duration, intensity, number, share_of, throughput
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.rules.rule import CannotTell, Finding, Fix, RuleAnswer
+from tb_gpudiag.rules.answer import CannotTell, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import sentences

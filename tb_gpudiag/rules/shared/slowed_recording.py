@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
-from tb_gpudiag.rules.rule import Finding
+from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.wording.format import share, time_ns
 
 ABOUT_HOST_SPEED = frozenset({"GD102", "GD201", "GD202"})

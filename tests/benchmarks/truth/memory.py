@@ -12,7 +12,7 @@ from typing import Any
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import Finding
+from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.rules.run import run_rules
 from tests.benchmarks.truth.cases import LEAST_SEVERITY, MOST_SEVERITY, Case
 from tests.simulator import Fault, Job, MemoryTruth, Simulated

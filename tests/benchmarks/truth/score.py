@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tests.benchmarks.truth import labels
 from tests.benchmarks.truth.cases import HEALTHY_KIND, Case

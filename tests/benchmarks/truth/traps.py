@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Finding, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.rule import Finding, Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.wording.quantity import Quantity
 from tests.benchmarks.truth.cases import Case

@@ -6,7 +6,7 @@ import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import HostThread, TraceBuilder

@@ -9,9 +9,9 @@ import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Clear, Severity
 from tb_gpudiag.rules.idle.allocator_in_step import RULE as ALLOCATOR
 from tb_gpudiag.rules.idle.input_pipeline import RULE as INPUT
-from tb_gpudiag.rules.rule import Clear, Severity
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of

@@ -10,8 +10,8 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.caching_allocator import AllocatorSettings, CachingAllocator, DoesNotFit
 from tb_gpudiag.facts.memory.fitting import Fit
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.memory.memory_fragmentation import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.conftest import SHARED_TRACES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tb_gpudiag.jobs.rules.communication_overlap import check, overlap_of
-from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
 from tests.jobs.ranks.stage import MS, facts_of, job
 
 

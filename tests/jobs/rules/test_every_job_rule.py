@@ -13,7 +13,8 @@ from tb_gpudiag.jobs.report.job_report import run_job_rules
 from tb_gpudiag.jobs.rules import uneven_ranks
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
-from tb_gpudiag.rules.rule import PAGE_HEADINGS, CannotTell, RuleAnswer
+from tb_gpudiag.rules.answer import CannotTell, RuleAnswer
+from tb_gpudiag.rules.rule import PAGE_HEADINGS
 from tests.conftest import REPOSITORY
 from tests.jobs.ranks.stage import facts_of, job
 

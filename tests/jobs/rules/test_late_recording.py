@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.jobs.rules import slow_rank
 from tb_gpudiag.jobs.rules.late_recording import check
-from tb_gpudiag.rules.rule import Clear, Finding
+from tb_gpudiag.rules.answer import Clear, Finding
 from tests.jobs.ranks.stage import facts_of, job
 from tests.wording.plain import plain
 

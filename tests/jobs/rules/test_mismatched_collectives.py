@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tb_gpudiag.jobs.rules.mismatched_collectives import check
-from tb_gpudiag.rules.rule import CannotTell, Clear, Finding, Severity
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Severity
 from tests.jobs.ranks.stage import MS, facts_of, job
 from tests.jobs.ranks.test_matching import without
 from tests.wording.plain import plain

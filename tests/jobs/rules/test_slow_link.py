@@ -8,7 +8,7 @@ from typing import Any
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.bandwidth import bus_factor
 from tb_gpudiag.jobs.rules.slow_link import check
-from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
 from tests.jobs.ranks.stage import MS, facts_of, job
 from tests.wording.plain import plain
 

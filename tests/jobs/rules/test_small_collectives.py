@@ -6,7 +6,7 @@ from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.rules.small_collectives import check, rows_of
-from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
 from tests.jobs.ranks.stage import MS, US, facts_of, job
 from tests.wording.plain import plain
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.rules import slow_rank
 from tb_gpudiag.jobs.rules.uneven_work import check
-from tb_gpudiag.rules.rule import Clear, Finding
+from tb_gpudiag.rules.answer import Clear, Finding
 from tests.digest.made import table
 from tests.jobs.ranks.stage import MS, facts_of, job
 from tests.wording.plain import plain

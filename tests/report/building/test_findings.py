@@ -15,8 +15,8 @@ from tb_gpudiag.report.building.finding_messages import (
     RANGES_LIMIT,
     finding_message,
 )
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Place, Range, Saving, Severity
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio, share_of, size
 from tests.report.reports import report_of, slow_loader
 

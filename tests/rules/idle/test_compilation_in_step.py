@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.compilation_in_step import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.savings import with_saving
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.savings import with_saving
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import time_ns

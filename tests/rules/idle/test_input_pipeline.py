@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.input_pipeline import CODE, RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of
 from tests.builder import HostThread, TraceBuilder

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.step_variance import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 from tests.builder import TraceBuilder

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.evaluation_in_step import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, finding, is_clear

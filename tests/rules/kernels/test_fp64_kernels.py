@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.fp64_kernels import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import duration, share_of, throughput
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.rules.stage import (

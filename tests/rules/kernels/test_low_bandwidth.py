@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.kernels.low_bandwidth import RULE
-from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.rules.stage import (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.occupancy import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import duration, mean, number, share_of
 from tests.builder import TraceBuilder
 from tests.rules.stage import (

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tb_gpudiag.rules.answer import Clear, Severity
 from tb_gpudiag.rules.kernels.low_bandwidth import RULE as BANDWIDTH
 from tb_gpudiag.rules.kernels.slow_gpu import RULE
 from tb_gpudiag.rules.kernels.slow_matmul import RULE as MATMUL
-from tb_gpudiag.rules.rule import Clear, Severity
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, without_gpu
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.kernels.slow_matmul import RULE
 from tb_gpudiag.rules.kernels.unaligned_matmul import RULE as UNALIGNED
-from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.rules.shared.roofline_evidence import why_slow
 from tb_gpudiag.wording.quantity import bandwidth, duration, intensity, number, share_of, throughput
 from tests.builder import DeviceProperties, TraceBuilder

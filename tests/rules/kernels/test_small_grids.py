@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.kernels.small_grids import RULE
-from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.wording.quantity import duration, mean, share_of
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.builder.recording import GpuSpan

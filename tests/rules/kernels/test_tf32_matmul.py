@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.tf32_matmul import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import TraceBuilder
 from tests.rules.stage import (

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.launches import launch_bound
 from tb_gpudiag.rules.launches.small_kernels import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import Generation, HostThread, TraceBuilder

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.rules.memory.memory_peak import RULE
-from tb_gpudiag.rules.rule import Finding
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.rules.memory_stage import MIB, job, only

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.memory.forward_as_training import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import number, size
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, figures, finding, healthy, is_clear

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tb_gpudiag.arrays import NONE
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.memory import memory_leak
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
-from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import TraceBuilder

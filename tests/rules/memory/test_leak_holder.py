@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import CannotTell
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
 from tb_gpudiag.rules.memory.memory_leak import RULE as GPU_LEAK
-from tb_gpudiag.rules.rule import CannotTell
 from tb_gpudiag.rules.shared.leak_state import SURE_STEPS
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder

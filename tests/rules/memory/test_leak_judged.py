@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.memory.host_memory_leak import RULE as HOST_LEAK
 from tb_gpudiag.rules.memory.memory_leak import RULE
-from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import size
 from tests.builder import SnapshotBuilder, TraceBuilder

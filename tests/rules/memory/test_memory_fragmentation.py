@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.memory.memory_fragmentation import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import ratio, size
 from tests.builder import SnapshotBuilder

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import CannotTell, Clear, RuleAnswer, Severity
 from tb_gpudiag.rules.memory.memory_leak import RULE
-from tb_gpudiag.rules.rule import CannotTell, Clear, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP, state_of
 from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS
 from tb_gpudiag.rules.verdict import find_verdict

@@ -7,8 +7,8 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.memory.memory_peak import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import CannotTell, Finding, Severity
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
-from tb_gpudiag.rules.rule import CannotTell, Finding, Severity
 from tb_gpudiag.trace.read import read_trace
 from tests.rules.memory_stage import only
 from tests.rules.stage import is_clear

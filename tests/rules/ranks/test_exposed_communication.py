@@ -7,8 +7,8 @@ import pytest
 
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Finding, Severity
 from tb_gpudiag.rules.ranks.exposed_communication import RULE
-from tb_gpudiag.rules.rule import Finding, Severity
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
 from tests.rules.stage import (

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.lost_kernels import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_records import LEAST_SHARE, SPOILS_SHARE
 from tb_gpudiag.wording.quantity import duration

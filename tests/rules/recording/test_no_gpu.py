@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.no_gpu import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import ABOUT_TIME, run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import number

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.no_steps import RULE
-from tb_gpudiag.rules.rule import Severity
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, finding, healthy, is_clear
 

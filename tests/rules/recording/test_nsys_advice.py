@@ -9,8 +9,8 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Finding, Fix, Severity
 from tb_gpudiag.rules.outcome import Outcome
-from tb_gpudiag.rules.rule import Finding, Fix, Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.recording_advice import NSYS_URL, PROFILER_URL, for_recorders
 from tb_gpudiag.rules.verdict import find_verdict

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.profiler_overhead import RULE
-from tb_gpudiag.rules.rule import Severity
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, one_gap, without_gpu
 

@@ -6,8 +6,8 @@ import pytest
 
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.report.wire import dump, to_dict
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.recording.secrets_recorded import RULE
-from tb_gpudiag.rules.rule import CannotTell, Severity
 from tests.builder import TraceBuilder
 from tests.real_traces import FILES, real_facts
 from tests.rules.stage import facts_of, finding, healthy, is_clear, without_gpu

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.unlinked_kernels import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import number, share_of
 from tests.builder import TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, without_gpu

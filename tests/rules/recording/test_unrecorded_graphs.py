@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.rules.answer import NO_GPU, Severity
 from tb_gpudiag.rules.recording.unrecorded_graphs import RULE
-from tb_gpudiag.rules.rule import NO_GPU, Severity
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration
 from tests.builder import TraceBuilder

@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.warmup_recorded import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import number
 from tests.builder import TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, figures, finding, is_clear

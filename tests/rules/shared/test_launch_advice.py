@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.rules.launches.launch_bound import RULE
-from tb_gpudiag.rules.rule import Finding
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import facts_of, figures, finding
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
 from tb_gpudiag.rules.idle.input_pipeline import RULE as LOADING
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import STEP_AT, STEP_US, Act, facts_of, figures, finding, one_gap, severity

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.no_steps import RULE
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED
 from tb_gpudiag.rules.verdict import find_verdict

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.transfers.host_sync import RULE
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.transfers.pageable_copies import RULE
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
