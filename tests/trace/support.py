@@ -18,6 +18,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto import scanned
+from tb_gpudiag.trace.memory import snapshot_tables
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK
 from tb_gpudiag.vocabulary.recorded import Category
@@ -67,10 +68,13 @@ def read_bytes(content: bytes, *, age_s: float | None = None, limits: Limits | N
 
 
 def both_ways(read: Callable[[], Trace]) -> tuple[Trace | TraceError, Trace | TraceError]:
-    """Read with the compiled scanner, if there is one, and with the plain parser alone."""
+    """Read with the compiled readers, if they are there, and with the plain ones alone."""
     found: list[Trace | TraceError] = []
-    for scanner in (scanned.available(), False):
-        with mock.patch.object(scanned, "available", return_value=scanner):
+    for compiled in (scanned.available(), False):
+        with (
+            mock.patch.object(scanned, "available", return_value=compiled),
+            mock.patch.object(snapshot_tables, "available", return_value=compiled),
+        ):
             try:
                 found.append(read())
             except TraceError as error:

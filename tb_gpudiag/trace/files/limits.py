@@ -26,8 +26,8 @@ class Limits:
     # `deviceProperties` of 16 GPUs take 10 KB, process groups of thousands of ranks in `distributedInfo` a
     # few MB.
     max_metadata_bytes: int = 16 << 20
-    # torch says that a memory snapshot easily takes gigabytes. It is read as a whole, and takes about six
-    # times its size in memory.
+    # torch says that a memory snapshot easily takes gigabytes. It is read as a whole, and takes four times
+    # its size in memory, or nine times without the compiled reader.
     max_snapshot_bytes: int = 4 << 30
     # Lists and dicts in a snapshot take about 100 bytes each when empty. An entry of the history has one, or
     # about fifty with C++ frames of its own.

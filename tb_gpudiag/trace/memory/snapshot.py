@@ -10,10 +10,9 @@ Sizes are as requested. The allocator rounds them up within its blocks.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,42 +22,33 @@ from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.devices import MOST_DEVICES
 from tb_gpudiag.trace.events import MemoryEvents, Metadata, Segments, Trace
 from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.memory.snapshot_marks import LATEST_US, Mark, marks, spans
-from tb_gpudiag.trace.memory.snapshot_pickle import load_plain
-from tb_gpudiag.trace.memory.snapshot_segments import (
-    MOST_ADDRESSES,
-    read_segments,
-    within,
-    within_all,
+from tb_gpudiag.trace.memory.snapshot_history import (
+    AllocatorHistory,
+    PlainEntries,
+    TableEntries,
+    no_history,
+    read_history,
 )
+from tb_gpudiag.trace.memory.snapshot_marks import Mark, marks, spans
+from tb_gpudiag.trace.memory.snapshot_pickle import check_containers, load_plain
+from tb_gpudiag.trace.memory.snapshot_segments import read_segments
 from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
+from tb_gpudiag.trace.memory.snapshot_tables import MISSING, NotTables, read_tables
 from tb_gpudiag.trace.stray import note_of, reach, settled
 from tb_gpudiag.trace.stray import within as within_times
-from tb_gpudiag.trace.trace_parts import MOST_BYTES
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction
 
-_ALLOCATE, _FREE, _GROW, _SHRINK, _OUT_OF_MEMORY = (int(action) for action in MemoryAction)
-_FREE_REQUESTED: Final = 100
-_NOTHING: Final = 101
-_UNKNOWN: Final = 102
+_ALLOCATE, _FREE, _GROW, _SHRINK, _ = (int(action) for action in MemoryAction)
 
-# What each entry of the history does. A free counts when it is completed. Until then, nobody else can have
-# the memory, and the block counts as used.
-_ACTIONS: Final = {
-    "alloc": _ALLOCATE,
-    "free_completed": _FREE,
-    "free": _FREE,
-    "segment_alloc": _GROW,
-    "segment_map": _GROW,
-    "segment_free": _SHRINK,
-    "segment_unmap": _SHRINK,
-    "oom": _OUT_OF_MEMORY,
-    "free_requested": _FREE_REQUESTED,
-    "snapshot": _NOTHING,
-    "workspace_snapshot": _NOTHING,
-    "user_defined": _NOTHING,
-    "annotate": _NOTHING,
-}
+
+@dataclass(frozen=True)
+class _Parts:
+    """The segments, the history of each device that is read, how many devices there are, and the marks."""
+
+    segments: list[Any]
+    histories: list[AllocatorHistory]
+    devices: int
+    annotations: Any
 
 
 def read_snapshot(data: bytes, limits: Limits, path: str, progress: Callable[[float, str], None]) -> Trace:
@@ -74,19 +64,20 @@ def read_snapshot(data: bytes, limits: Limits, path: str, progress: Callable[[fl
 
 def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str], None]) -> Trace:
     progress(0.1, "unpickling")
-    loaded = load_plain(data, limits, path)
-    segments, traces, annotations = _parts(loaded, path)
-    _check_repetition(data, segments, traces, path)
+    stacks = SnapshotStacks()
+    parts = _from_tables(data, limits, path, stacks)
+    if parts is None:
+        # Texts of what the tables had are no harm, but would be kept.
+        stacks = SnapshotStacks()
+        parts = _from_plain(data, limits, path, stacks)
     progress(0.6, "reading the history")
     notes: list[str] = []
-    traces = _of_read_devices(traces, notes)
-    stacks = SnapshotStacks()
-    histories = [
-        _history(device, entries, stacks) for device, entries in enumerate(traces) if type(entries) is list
-    ]
-    state, malformed = read_segments(segments, stacks)
+    if parts.devices > MOST_DEVICES:
+        notes.append(f"the history of {parts.devices - MOST_DEVICES:,} devices skipped: no process has more")
+    histories = parts.histories
+    state, malformed = read_segments(parts.segments, stacks)
     timed = all(history.timed for history in histories)
-    marked = marks(annotations) if timed else []
+    marked = marks(parts.annotations) if timed else []
     if timed:
         histories, marked = _without_strays(histories, marked, notes)
     if not timed:
@@ -98,7 +89,7 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     progress(0.8, "computing totals")
     devices = sorted({h.device for h in histories if len(h.action)} | set(state.device.tolist()))
     of_device = {history.device: history for history in histories}
-    rows = [_rows(of_device.get(d, _no_history(d)), state, start_us if timed else 0, notes) for d in devices]
+    rows = [_rows(of_device.get(d, no_history(d)), state, start_us if timed else 0, notes) for d in devices]
     unknown = sum(history.unknown for history in histories)
     if unknown:
         notes.append(f"{unknown:,} entries of the history of an unknown kind skipped")
@@ -128,7 +119,35 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     )
 
 
-def _parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
+def _from_tables(data: bytes, limits: Limits, path: str, stacks: SnapshotStacks) -> _Parts | None:
+    """Read a pickle without making an object of each entry; None if that cannot be done."""
+    check_containers(data, limits, path)
+    tables = read_tables(data)
+    found = tables.parts() if tables is not None else None
+    if tables is None or found is None or not {"segments", "device_traces"} <= found.keys():
+        return None
+    if not (tables.is_list(found["segments"]) and tables.is_list(found["device_traces"])):
+        return None
+    segments = tables.plain(found["segments"])
+    devices = tables.items(found["device_traces"])
+    lists = [(i, value) for i, value in enumerate(devices[:MOST_DEVICES].tolist()) if tables.is_list(value)]
+    _check_repetition(data, segments, sum(tables.length(value) for _, value in lists), path)
+    try:
+        histories = [read_history(i, TableEntries(tables, tables.items(value)), stacks) for i, value in lists]
+    except NotTables:
+        return None
+    return _Parts(segments, histories, len(devices), tables.plain(found.get("external_annotations", MISSING)))
+
+
+def _from_plain(data: bytes, limits: Limits, path: str, stacks: SnapshotStacks) -> _Parts:
+    segments, traces, annotations = _loaded_parts(load_plain(data, limits, path), path)
+    devices = [(i, entries) for i, entries in enumerate(traces[:MOST_DEVICES]) if type(entries) is list]
+    _check_repetition(data, segments, sum(len(entries) for _, entries in devices), path)
+    histories = [read_history(i, PlainEntries(entries), stacks) for i, entries in devices]
+    return _Parts(segments, histories, len(traces), annotations)
+
+
+def _loaded_parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
     """Return the segments, the history of each device, and the marks."""
     if type(loaded) is list and loaded and type(loaded[0]) is dict and "blocks" in loaded[0]:
         return loaded, [], []  # torch.cuda.memory_snapshot(), pickled by hand
@@ -143,20 +162,13 @@ def _parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
     )
 
 
-def _of_read_devices(traces: list[Any], notes: list[str]) -> list[Any]:
-    if len(traces) > MOST_DEVICES:
-        notes.append(f"the history of {len(traces) - MOST_DEVICES:,} devices skipped: no process has more")
-    return traces[:MOST_DEVICES]
-
-
-def _check_repetition(data: bytes, segments: list[Any], traces: list[Any], path: str) -> None:
+def _check_repetition(data: bytes, segments: list[Any], entries: int, path: str) -> None:
     """Raise NotATrace if a pickle refers to the same list many times: each time, it would become new rows.
 
     In a snapshot, each entry and each block is a dict of its own.
     """
-    rows = [entries for entries in traces if type(entries) is list]
-    rows += [s["blocks"] for s in segments if type(s) is dict and type(s.get("blocks")) is list]
-    if len(segments) + sum(map(len, rows)) > data.count(b"}"):
+    blocks = [s["blocks"] for s in segments if type(s) is dict and type(s.get("blocks")) is list]
+    if len(segments) + entries + sum(map(len, blocks)) > data.count(b"}"):
         raise NotATrace(
             "it has the same entries or blocks many times",
             where=path,
@@ -164,87 +176,9 @@ def _check_repetition(data: bytes, segments: list[Any], traces: list[Any], path:
         )
 
 
-@dataclass(frozen=True)
-class _History:
-    """What the allocator of one device did, oldest first. All arrays have shape (m,).
-
-    free_at_failures: (index, what the driver had free) of failed allocations whose entries say so.
-    """
-
-    device: int
-    action: UInt8
-    bytes: Int64  # never negative
-    address: npt.NDArray[np.uint64]
-    # Never decreasing, after _without_strays. Numbers of the entries if not `timed`.
-    time_us: Int64
-    stack: Int32
-    free_at_failures: list[tuple[int, int]]
-    timed: bool = True
-    read: int = 0  # entries of all kinds
-    malformed: int = 0
-    unknown: int = 0
-
-
-def _history(device: int, entries: list[Any], stacks: SnapshotStacks) -> _History:
-    try:
-        return _columns(device, entries, stacks)
-    except _MALFORMED:
-        good = [entry for entry in entries if _is_entry(entry)]
-        return replace(_columns(device, good, stacks), malformed=len(entries) - len(good))
-
-
-def _columns(device: int, entries: list[Any], stacks: SnapshotStacks) -> _History:
-    """Turn entries into columns. Raises one of _MALFORMED if an entry is malformed."""
-
-    def column(values: Iterable[Any], kind: Any, rows: list[Any]) -> npt.NDArray[Any]:
-        return np.fromiter(values, kind, len(rows))
-
-    actions, unknown = _ACTIONS.get, _UNKNOWN
-    kind = column([actions(entry["action"], unknown) for entry in entries], np.uint8, entries)
-    if not (kind == _FREE).any():  # recorded without them: skip_actions
-        kind[kind == _FREE_REQUESTED] = _FREE
-    chosen = np.flatnonzero(kind < _FREE_REQUESTED)
-    kept = [entries[i] for i in chosen]
-    size = column(map(itemgetter("size"), kept), np.int64, kept)
-    timed = all("time_us" in entry for entry in kept)
-    time_us = column(map(itemgetter("time_us"), kept), np.int64, kept) if timed else chosen
-    if not (within_all(size, MOST_BYTES) and within_all(time_us, LATEST_US)):
-        raise ValueError
-    return _History(
-        device,
-        kind[chosen],
-        size,
-        column([entry.get("addr", 0) for entry in kept], np.uint64, kept),
-        time_us,
-        stacks.numbers([entry.get("frames") for entry in kept]),
-        [
-            (i, entry["device_free"])
-            for i, entry in enumerate(kept)
-            if entry["action"] == "oom" and within(entry.get("device_free"), MOST_BYTES)
-        ],
-        timed=timed,
-        read=len(entries),
-        unknown=int((kind == unknown).sum()),
-    )
-
-
-_MALFORMED: Final = (TypeError, KeyError, AttributeError, ValueError, OverflowError)
-
-
-def _is_entry(entry: Any) -> bool:
-    """Return whether the value has the fields of an entry, within the bounds of the columns."""
-    return (
-        type(entry) is dict
-        and type(entry.get("action")) is str
-        and within(entry.get("size"), MOST_BYTES)
-        and within(entry.get("addr", 0), MOST_ADDRESSES)
-        and within(entry.get("time_us", 0), LATEST_US)
-    )
-
-
 def _without_strays(
-    histories: list[_History], marked: list[Mark], notes: list[str]
-) -> tuple[list[_History], list[Mark]]:
+    histories: list[AllocatorHistory], marked: list[Mark], notes: list[str]
+) -> tuple[list[AllocatorHistory], list[Mark]]:
     """Settle times far from all others (see stray.py), and make the times of each history never decrease."""
     mark_ns = np.array([time_us for _, _, time_us in marked], np.int64) * 1000
     bounds = reach(mark_ns, *(history.time_us * 1000 for history in histories))
@@ -258,10 +192,6 @@ def _without_strays(
     if stray:
         notes.append(note_of(stray))
     return settled_histories, [mark for mark, near in zip(marked, marks_near, strict=True) if near]
-
-
-def _no_history(device: int) -> _History:
-    return _history(device, [], SnapshotStacks())
 
 
 @dataclass(frozen=True)
@@ -281,7 +211,7 @@ class _Rows:
     capacity_bytes: int  # what the process could have got, as a failed allocation says; 0 if none does
 
 
-def _rows(history: _History, state: Segments, start_us: int, notes: list[str]) -> _Rows:
+def _rows(history: AllocatorHistory, state: Segments, start_us: int, notes: list[str]) -> _Rows:
     """Add totals to the history, and before it the blocks that are older than the history and still used."""
     own = state.device == history.device
     used = state.block_used & own[state.block_segment]

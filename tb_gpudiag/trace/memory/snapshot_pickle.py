@@ -95,16 +95,7 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
     memory snapshot has, and TooLarge if it would take far more memory than a snapshot of this size.
     """
     _check_instructions(data, path)
-    # Only lists and dicts take much more memory than bytes in the file. Counting their instructions wherever
-    # such a byte stands never gives too few.
-    containers = data.count(b"}") + data.count(b"]")
-    most = min(limits.max_snapshot_entries, _ANY_CONTAINERS + len(data) // limits.least_bytes_per_container)
-    if containers > most:
-        raise TooLarge(
-            f"it has about {containers:,} lists and dicts, more than the {most:,} of a snapshot of its size",
-            where=path,
-            remedy="record with a smaller max_entries, or raise Limits.max_snapshot_entries",
-        )
+    check_containers(data, limits, path)
     # find_class is not called for classes that other pickles left in the interpreter's cache of extensions.
     copyreg.clear_extension_cache()
     try:
@@ -115,6 +106,22 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
         raise NotATrace(
             f"the pickle is damaged ({type(error).__name__})", where=path, remedy=_REMEDY
         ) from error
+
+
+def check_containers(data: bytes, limits: Limits, path: str) -> None:
+    """Raise TooLarge if a pickle would take far more memory than a snapshot of this size.
+
+    Only lists and dicts take much more memory than bytes in the file. Counting their instructions wherever
+    such a byte stands never gives too few.
+    """
+    containers = data.count(b"}") + data.count(b"]")
+    most = min(limits.max_snapshot_entries, _ANY_CONTAINERS + len(data) // limits.least_bytes_per_container)
+    if containers > most:
+        raise TooLarge(
+            f"it has about {containers:,} lists and dicts, more than the {most:,} of a snapshot of its size",
+            where=path,
+            remedy="record with a smaller max_entries, or raise Limits.max_snapshot_entries",
+        )
 
 
 class _Whole:

@@ -1,0 +1,216 @@
+"""Read the history in a memory snapshot, what the allocator did entry for entry, into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.arrays import Int32, Int64, UInt8
+from tb_gpudiag.trace.memory.snapshot_marks import LATEST_US
+from tb_gpudiag.trace.memory.snapshot_segments import MOST_ADDRESSES, within, within_all
+from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
+from tb_gpudiag.trace.memory.snapshot_tables import MISSING, NotTables, SnapshotTables
+from tb_gpudiag.trace.trace_parts import MOST_BYTES
+from tb_gpudiag.vocabulary.recorded import MemoryAction
+
+_ALLOCATE, _FREE, _GROW, _SHRINK, _OUT_OF_MEMORY = (int(action) for action in MemoryAction)
+_FREE_REQUESTED: Final = 100
+_NOTHING: Final = 101
+_UNKNOWN: Final = 102
+
+# What each entry of the history does. A free counts when it is completed. Until then, nobody else can have
+# the memory, and the block counts as used.
+_ACTIONS: Final = {
+    "alloc": _ALLOCATE,
+    "free_completed": _FREE,
+    "free": _FREE,
+    "segment_alloc": _GROW,
+    "segment_map": _GROW,
+    "segment_free": _SHRINK,
+    "segment_unmap": _SHRINK,
+    "oom": _OUT_OF_MEMORY,
+    "free_requested": _FREE_REQUESTED,
+    "snapshot": _NOTHING,
+    "workspace_snapshot": _NOTHING,
+    "user_defined": _NOTHING,
+    "annotate": _NOTHING,
+}
+
+MALFORMED: Final = (TypeError, KeyError, AttributeError, ValueError, OverflowError)
+
+
+@dataclass(frozen=True)
+class AllocatorHistory:
+    """What the allocator of one device did, oldest first. All arrays have shape (m,).
+
+    free_at_failures: (index, what the driver had free) of failed allocations whose entries say so.
+    """
+
+    device: int
+    action: UInt8
+    bytes: Int64  # never negative
+    address: npt.NDArray[np.uint64]
+    # Never decreasing, once snapshot.py settled stray ones. Numbers of the entries if not `timed`.
+    time_us: Int64
+    stack: Int32
+    free_at_failures: list[tuple[int, int]]
+    timed: bool = True
+    read: int = 0  # entries of all kinds
+    malformed: int = 0
+    unknown: int = 0
+
+
+class PlainEntries:
+    """The entries of a device's history as Python's own dicts."""
+
+    def __init__(self, entries: list[Any]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def actions(self) -> UInt8:
+        """Return the code of each action. Raises one of MALFORMED, as the others do."""
+        known = _ACTIONS.get
+        return self._column((known(e["action"], _UNKNOWN) for e in self._entries), np.uint8, len(self))
+
+    def all_have(self, rows: Int64, key: str) -> bool:
+        return all(key in self._entries[i] for i in rows.tolist())
+
+    def numbers(self, rows: Int64, key: str) -> Int64:
+        return self._column(map(itemgetter(key), self._at(rows)), np.int64, len(rows))
+
+    def addresses(self, rows: Int64) -> npt.NDArray[np.uint64]:
+        return self._column((entry.get("addr", 0) for entry in self._at(rows)), np.uint64, len(rows))
+
+    def stacks(self, rows: Int64, stacks: SnapshotStacks) -> Int32:
+        return stacks.numbers([entry.get("frames") for entry in self._at(rows)])
+
+    def driver_free(self, row: int) -> Any:
+        return self._entries[row].get("device_free")
+
+    def good(self) -> PlainEntries:
+        """Return the entries that have all fields, within the bounds of the columns."""
+        return PlainEntries([entry for entry in self._entries if _is_entry(entry)])
+
+    def _at(self, rows: Int64) -> Iterator[Any]:
+        return map(self._entries.__getitem__, rows.tolist())
+
+    def _column(self, values: Iterable[Any], kind: Any, count: int) -> npt.NDArray[Any]:
+        return np.fromiter(values, kind, count)
+
+
+class TableEntries:
+    """The entries of a device's history in tables. Methods as in PlainEntries; any may raise NotTables."""
+
+    def __init__(self, tables: SnapshotTables, entries: Int64) -> None:
+        self._tables, self._entries = tables, entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def actions(self) -> UInt8:
+        if not self._tables.are_dicts(self._entries).all():
+            raise ValueError
+        column = self._column("action")
+        code, known = self._tables.codes(column, _ACTIONS, _UNKNOWN)
+        if not (known | (column == MISSING)).all():
+            raise NotTables
+        if not known.all():
+            raise ValueError
+        return code.astype(np.uint8)
+
+    def all_have(self, rows: Int64, key: str) -> bool:
+        return bool((self._column(key)[rows] != MISSING).all())
+
+    def numbers(self, rows: Int64, key: str) -> Int64:
+        found, known = self._tables.numbers(self._column(key)[rows])
+        if not known.all():
+            raise ValueError
+        return found
+
+    def addresses(self, rows: Int64) -> npt.NDArray[np.uint64]:
+        column = self._column("addr")[rows]
+        found, known = self._tables.numbers(column)
+        if not (known | (column == MISSING)).all() or (found < 0).any():
+            raise ValueError
+        return found.astype(np.uint64)
+
+    def stacks(self, rows: Int64, stacks: SnapshotStacks) -> Int32:
+        one, group = self._tables.distinct(self._column("frames")[rows])
+        of_group = stacks.numbers([self._tables.plain(value) for value in one.tolist()])
+        return of_group[group] if len(one) else np.zeros(0, np.int32)
+
+    def driver_free(self, row: int) -> Any:
+        return self._tables.plain(int(self._column("device_free")[row]))
+
+    def good(self) -> TableEntries:
+        kept = self._entries[self._tables.are_dicts(self._entries)]
+        rows = TableEntries(self._tables, kept)
+        _, said = self._tables.codes(rows._column("action"), _ACTIONS, _UNKNOWN)
+        for key, bound in (("size", MOST_BYTES), ("addr", MOST_ADDRESSES), ("time_us", LATEST_US)):
+            column = rows._column(key)
+            found, known = self._tables.numbers(column)
+            said &= (known & (found >= 0) & (found < bound)) | ((column == MISSING) & (key != "size"))
+        return TableEntries(self._tables, kept[said])
+
+    def _column(self, key: str) -> Int64:
+        return self._tables.column(self._entries, key)
+
+
+def read_history(
+    device: int, entries: PlainEntries | TableEntries, stacks: SnapshotStacks
+) -> AllocatorHistory:
+    """Turn entries into columns. Malformed ones are skipped, and counted. May raise NotTables for tables."""
+    try:
+        return _columns(device, entries, stacks)
+    except MALFORMED:
+        good = entries.good()
+        return replace(_columns(device, good, stacks), malformed=len(entries) - len(good))
+
+
+def no_history(device: int) -> AllocatorHistory:
+    return read_history(device, PlainEntries([]), SnapshotStacks())
+
+
+def _columns(device: int, entries: PlainEntries | TableEntries, stacks: SnapshotStacks) -> AllocatorHistory:
+    """Raises one of MALFORMED if an entry is malformed."""
+    kind = entries.actions()
+    if not (kind == _FREE).any():  # recorded without them: skip_actions
+        kind[kind == _FREE_REQUESTED] = _FREE
+    rows = np.flatnonzero(kind < _FREE_REQUESTED)
+    size = entries.numbers(rows, "size")
+    timed = entries.all_have(rows, "time_us")
+    time_us = entries.numbers(rows, "time_us") if timed else rows
+    if not (within_all(size, MOST_BYTES) and within_all(time_us, LATEST_US)):
+        raise ValueError
+    failed = np.flatnonzero(kind[rows] == _OUT_OF_MEMORY).tolist()
+    free = [(i, entries.driver_free(int(rows[i]))) for i in failed]
+    return AllocatorHistory(
+        device,
+        kind[rows],
+        size,
+        entries.addresses(rows),
+        time_us,
+        entries.stacks(rows, stacks),
+        [(i, bytes_free) for i, bytes_free in free if within(bytes_free, MOST_BYTES)],
+        timed=timed,
+        read=len(entries),
+        unknown=int((kind == _UNKNOWN).sum()),
+    )
+
+
+def _is_entry(entry: Any) -> bool:
+    """Return whether the value has the fields of an entry, within the bounds of the columns."""
+    return (
+        type(entry) is dict
+        and type(entry.get("action")) is str
+        and within(entry.get("size"), MOST_BYTES)
+        and within(entry.get("addr", 0), MOST_ADDRESSES)
+        and within(entry.get("time_us", 0), LATEST_US)
+    )
