@@ -7,50 +7,50 @@ prose.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.borders import step_borders
-from tb_gpudiag.facts.core.busy import Busy, communication_kernels, find_busy
-from tb_gpudiag.facts.core.captures import Captures, find_captures
+from tb_gpudiag.facts.core.busy import communication_kernels, find_busy
+from tb_gpudiag.facts.core.captures import find_captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.first_run import FirstRun, first_run
-from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, WholeGraphs, unrecorded_graphs, whole_graphs
+from tb_gpudiag.facts.core.graphs import WholeGraphs, unrecorded_graphs, whole_graphs
 from tb_gpudiag.facts.core.handover import HostTime, find_main_thread
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import find_gpu_times
 from tb_gpudiag.facts.core.intervals import Window, merged
-from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
+from tb_gpudiag.facts.core.launches import join_launches, launched_in
 from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
-from tb_gpudiag.facts.core.links import Links, find_links
-from tb_gpudiag.facts.core.loader_start import LoaderStarts, find_loader_starts
-from tb_gpudiag.facts.core.lost_work import LostWork, find_lost_work, without_lost_ends
-from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
+from tb_gpudiag.facts.core.links import find_links
+from tb_gpudiag.facts.core.loader_start import find_loader_starts
+from tb_gpudiag.facts.core.lost_work import find_lost_work, without_lost_ends
+from tb_gpudiag.facts.core.queue_depth import stream_queues
 from tb_gpudiag.facts.core.recording import (
-    Recorded,
     Steps,
     find_recorded,
     find_steps,
     recording_window,
 )
 from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, steady_part
-from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
+from tb_gpudiag.facts.core.transfers import find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
-from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
+from tb_gpudiag.facts.kernels.attention import unfused_attention
 from tb_gpudiag.facts.kernels.back_ends import under_way
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
-from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
-from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
-from tb_gpudiag.facts.launching.ddp_copies import DdpCopies, ddp_copies
-from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls, DriverCalls, allocator_calls
+from tb_gpudiag.facts.kernels.peaks import peaks_of
+from tb_gpudiag.facts.kernels.roofline import roofline
+from tb_gpudiag.facts.launching.ddp_copies import ddp_copies
+from tb_gpudiag.facts.launching.driver_calls import DriverCalls, allocator_calls
 from tb_gpudiag.facts.launching.graph_nodes import NodeGaps, node_gaps
 from tb_gpudiag.facts.launching.launch_costs import Hotspot, HotspotKind, LaunchCosts, hotspots, launch_costs
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_code, launch_modes
-from tb_gpudiag.facts.launching.optimizer_loops import OptimizerLoop, optimizer_loop
-from tb_gpudiag.facts.memory.allocations import MemoryContext
+from tb_gpudiag.facts.launching.optimizer_loops import optimizer_loop
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
@@ -59,18 +59,25 @@ from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device,
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
-from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
-from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
-from tb_gpudiag.facts.waiting.loading import Batches, batches, only_first_batch
+from tb_gpudiag.facts.waiting.interruptions import find_interruptions
+from tb_gpudiag.facts.waiting.job_kind import job_kind
+from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
-from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_small_operators, recorder_cost
-from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
-from tb_gpudiag.facts.waiting.training_mode import TrainingMode, training_mode
+from tb_gpudiag.facts.waiting.overhead import in_small_operators, recorder_cost
+from tb_gpudiag.facts.waiting.stream_waits import Awaited, count_awaited, stream_waits
+from tb_gpudiag.facts.waiting.training_mode import training_mode
 from tb_gpudiag.facts.waiting.without_gradients import without_gradients
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.kernel_names import amd_architecture
+
+T = TypeVar("T")
+
+
+def fact(compute: Callable[[Facts], T]) -> cached_property[T]:
+    """Return a property of Facts that is computed once, when it is first used."""
+    return cached_property(compute)
 
 
 class Facts:
@@ -83,21 +90,10 @@ class Facts:
 
     # core: work, steps and windows
 
-    @cached_property
-    def recording(self) -> Window:
-        return recording_window(self.trace)
-
-    @cached_property
-    def recorded_steps(self) -> Steps:
-        return find_steps(self.events)
-
-    @cached_property
-    def recorded(self) -> Recorded:
-        return find_recorded(self.trace, self.recorded_steps)
-
-    @cached_property
-    def work(self) -> Work:
-        return join_launches(self.events)
+    recording = fact(lambda f: recording_window(f.trace))
+    recorded_steps = fact(lambda f: find_steps(f.events))
+    recorded = fact(lambda f: find_recorded(f.trace, f.recorded_steps))
+    work = fact(lambda f: join_launches(f.events))
 
     @cached_property
     def inferred_steps(self) -> InferredSteps | None:
@@ -123,35 +119,21 @@ class Facts:
         steps = self.all_steps
         return Window(int(steps.start_ns[0]), int(step_borders(steps, self.work)[-1]))
 
-    @cached_property
-    def communication(self) -> Bool:
-        """Mask of communication kernels, shape (n,)."""
-        return communication_kernels(self.events)
+    communication = fact(lambda f: communication_kernels(f.events))
+    """Mask of communication kernels, shape (n,)."""
 
-    @cached_property
-    def busy(self) -> list[Busy]:
-        """When each device with work of some duration worked, the busiest first."""
-        return find_busy(self.work, self.communication)
+    busy = fact(lambda f: find_busy(f.work, f.communication))
+    """When each device with work of some duration worked, the busiest first."""
 
-    @cached_property
-    def transfers(self) -> Transfers:
-        return find_transfers(self.work)
-
-    @cached_property
-    def queues(self) -> list[Queue]:
-        """The launch queue of every stream that has one, by device and stream."""
-        return stream_queues(self.work, self.recording)
+    transfers = fact(lambda f: find_transfers(f.work))
+    queues = fact(lambda f: stream_queues(f.work, f.recording))
+    """The launch queue of every stream that has one, by device and stream."""
 
     # core: the host
 
-    @cached_property
-    def host(self) -> Host:
-        return Host(self.events)
-
-    @cached_property
-    def main_thread(self) -> int:
-        """Index of the thread that runs the steps, or NONE: see find_main_thread."""
-        return find_main_thread(self.host, self.recorded_steps, self.work)
+    host = fact(lambda f: Host(f.events))
+    main_thread = fact(lambda f: find_main_thread(f.host, f.recorded_steps, f.work))
+    """Index of the thread that runs the steps, or NONE: see find_main_thread."""
 
     @cached_property
     def host_time(self) -> HostTime:
@@ -159,40 +141,28 @@ class Facts:
         once = FirstRun(found, self.loader_starts)
         return HostTime(self.host, self.work, self.main_thread, once, self.captures)
 
-    @cached_property
-    def loader_starts(self) -> LoaderStarts:
-        """When a thread started a loader."""
-        return find_loader_starts(self.host, self.work, self.main_thread)
+    loader_starts = fact(lambda f: find_loader_starts(f.host, f.work, f.main_thread))
+    """When a thread started a loader."""
 
-    @cached_property
-    def batches(self) -> Batches:
-        """Batches that a loader fetched for the step window."""
-        return batches(self.host, self.loader_starts, self.host_window)
+    batches = fact(lambda f: batches(f.host, f.loader_starts, f.host_window))
+    """Batches that a loader fetched for the step window."""
 
     @property
     def only_first_batch(self) -> bool:
         """Whether all batches were fetched for one step, from a new iterator."""
         return only_first_batch(self.batches, self.work)
 
-    @cached_property
-    def captures(self) -> Captures:
-        """Captures of CUDA and HIP graphs."""
-        return find_captures(self.events, self.recorded_steps)
+    captures = fact(lambda f: find_captures(f.events, f.recorded_steps))
+    """Captures of CUDA and HIP graphs."""
 
-    @cached_property
-    def links(self) -> Links:
-        """Pairs of events of which the first leads to the second."""
-        return find_links(self.host, self.work, self.host_time.blocking)
+    links = fact(lambda f: find_links(f.host, f.work, f.host_time.blocking))
+    """Pairs of events of which the first leads to the second."""
 
-    @cached_property
-    def unrecorded_graphs(self) -> UnrecordedGraphs:
-        """CUDA graph launches of the recording with missing kernels."""
-        return unrecorded_graphs(self.work, self.recorded_steps, self.recording.end_ns)
+    unrecorded_graphs = fact(lambda f: unrecorded_graphs(f.work, f.recorded_steps, f.recording.end_ns))
+    """CUDA graph launches of the recording with missing kernels."""
 
-    @cached_property
-    def lost_work(self) -> LostWork:
-        """Kernel launches of the recording without a kernel."""
-        return find_lost_work(self.host, self.work, self.captures.launches, self.recording.end_ns)
+    lost_work = fact(lambda f: find_lost_work(f.host, f.work, f.captures.launches, f.recording.end_ns))
+    """Kernel launches of the recording without a kernel."""
 
     @cached_property
     def whole_graphs(self) -> WholeGraphs:
@@ -325,23 +295,13 @@ class Facts:
 
     # launching
 
-    @cached_property
-    def calls(self) -> DriverCalls:
-        return DriverCalls(self.events)
+    calls = fact(lambda f: DriverCalls(f.events))
+    ddp_copies = fact(lambda f: ddp_copies(f.host))
+    optimizer_loop = fact(lambda f: optimizer_loop(f.host, f.window))
+    """The optimizer's operators in the step window."""
 
-    @cached_property
-    def ddp_copies(self) -> DdpCopies:
-        return ddp_copies(self.host)
-
-    @cached_property
-    def optimizer_loop(self) -> OptimizerLoop:
-        """The optimizer's operators in the step window."""
-        return optimizer_loop(self.host, self.window)
-
-    @cached_property
-    def launched(self) -> Bool:
-        """Mask of the work whose launch belongs to the step window, shape (g,)."""
-        return launched_in(self.work, self.host_window, by_steps=len(self.steps) > 0)
+    launched = fact(lambda f: launched_in(f.work, f.host_window, by_steps=len(f.steps) > 0))
+    """Mask of the work whose launch belongs to the step window, shape (g,)."""
 
     @cached_property
     def launch_modes(self) -> LaunchModes:
@@ -377,9 +337,7 @@ class Facts:
 
     # waiting, replay
 
-    @cached_property
-    def job(self) -> JobKind:
-        return job_kind(self.host)
+    job = fact(lambda f: job_kind(f.host))
 
     @property
     def on_cpu(self) -> bool:
@@ -397,24 +355,15 @@ class Facts:
         launches = sum(number for _, number in self.calls.count_by_name(LAUNCH_CALL))
         return find_gpu_use(self.trace, self.host, launches, self.window, spent_ns)
 
-    @cached_property
-    def training_mode(self) -> TrainingMode:
-        """Layers in training mode, in the whole recording."""
-        return training_mode(self.host, self.work)
+    training_mode = fact(lambda f: training_mode(f.host, f.work))
+    """Layers in training mode, in the whole recording."""
 
-    @cached_property
-    def stream_waits(self) -> StreamWaits:
-        return stream_waits(self.events)
+    stream_waits = fact(lambda f: stream_waits(f.events))
+    streams = fact(lambda f: len(np.unique(f.work.stream_key)))
+    """Number of streams with GPU work, of all devices."""
 
-    @cached_property
-    def streams(self) -> int:
-        """Number of streams with GPU work, of all devices."""
-        return len(np.unique(self.work.stream_key))
-
-    @cached_property
-    def has_ranks(self) -> bool:
-        """Whether the job may have several ranks: the recorder says so, or it communicates."""
-        return bool(self.trace.metadata.distributed) or bool(self.communication.any())
+    has_ranks = fact(lambda f: bool(f.trace.metadata.distributed) or bool(f.communication.any()))
+    """Whether the job may have several ranks: the recorder says so, or it communicates."""
 
     def awaited(self, gaps: Int64) -> list[Awaited]:
         """Return what the work that ended these gaps of the busiest device had to wait for."""
@@ -424,25 +373,17 @@ class Facts:
         ended_by = ended_by[ended_by != NONE]
         return count_awaited(self.events, self.stream_waits.awaited(self.work, ended_by))
 
-    @cached_property
-    def small_operators(self) -> Bool:
-        """Mask of the events in operators that are mostly overhead on the CPU, shape (n,)."""
-        return in_small_operators(self.host)
+    small_operators = fact(lambda f: in_small_operators(f.host))
+    """Mask of the events in operators that are mostly overhead on the CPU, shape (n,)."""
 
-    @cached_property
-    def interruptions(self) -> Interruptions:
-        """Operators that the operating system interrupted."""
-        return find_interruptions(self.host, on_cpu=self.device is None)
+    interruptions = fact(lambda f: find_interruptions(f.host, on_cpu=f.device is None))
+    """Operators that the operating system interrupted."""
 
-    @cached_property
-    def without_gradients(self) -> Bool:
-        """Mask of the events that run while gradients are off, beside the training, shape (n,)."""
-        return without_gradients(self.host)
+    without_gradients = fact(lambda f: without_gradients(f.host))
+    """Mask of the events that run while gradients are off, beside the training, shape (n,)."""
 
-    @cached_property
-    def allocator_calls(self) -> AllocatorCalls:
-        """Calls that get device memory from the driver and return it, in the step window."""
-        return allocator_calls(self.host, self.host_window)
+    allocator_calls = fact(lambda f: allocator_calls(f.host, f.host_window))
+    """Calls that get device memory from the driver and return it, in the step window."""
 
     @cached_property
     def lost_lead(self) -> LostLead | None:
@@ -451,15 +392,15 @@ class Facts:
             return None
         return find_lost_lead(self.step_times.on_host, self.work, self.gpu_times[0])
 
-    @cached_property
-    def recorder_cost(self) -> RecorderCost:
-        """What recording Python frames costs the main thread and those that launch."""
-        return recorder_cost(
-            self.host,
-            self.work,
-            self.main_thread,
-            np.r_[self.host_time.blocking, self.host_time.full_queue.call],
+    recorder_cost = fact(
+        lambda f: recorder_cost(
+            f.host,
+            f.work,
+            f.main_thread,
+            np.r_[f.host_time.blocking, f.host_time.full_queue.call],
         )
+    )
+    """What recording Python frames costs the main thread and those that launch."""
 
     @cached_property
     def host_tasks(self) -> HostTasks:
@@ -477,10 +418,8 @@ class Facts:
 
     # operators
 
-    @cached_property
-    def call_tree(self) -> CallTree:
-        """Host calls of the whole recording, merged where they have the same path, with their GPU work."""
-        return CallTree(self.host, self.work)
+    call_tree = fact(lambda f: CallTree(f.host, f.work))
+    """Host calls of the whole recording, merged where they have the same path, with their GPU work."""
 
     # kernels
 
@@ -492,26 +431,18 @@ class Facts:
         """What one of the device's multiprocessors has; None where the trace does not say."""
         return multiprocessor(self.properties(device))
 
-    @cached_property
-    def peaks(self) -> Peaks | None:
-        """Peaks of the busiest device; None without a device, or where the trace does not say which it is."""
-        return None if self.device is None else peaks_of(self.properties(self.device.id))
+    peaks = fact(lambda f: None if f.device is None else peaks_of(f.properties(f.device.id)))
+    """Peaks of the busiest device; None without a device, or where the trace does not say which it is."""
 
-    @cached_property
-    def roofline(self) -> Roofline:
-        """Operators of the busiest device against its peaks."""
-        return roofline(self.gpu.kernels, self.host, self.peaks)
+    roofline = fact(lambda f: roofline(f.gpu.kernels, f.host, f.peaks))
+    """Operators of the busiest device against its peaks."""
 
-    @cached_property
-    def unfused_attention(self) -> UnfusedAttention:
-        """Unfused attention on the busiest device."""
-        return unfused_attention(self.gpu.kernels, self.host)
+    unfused_attention = fact(lambda f: unfused_attention(f.gpu.kernels, f.host))
+    """Unfused attention on the busiest device."""
 
     # memory
 
-    @cached_property
-    def memory_context(self) -> MemoryContext:
-        return memory_context(self.trace.memory, self.host, self.transfers)
+    memory_context = fact(lambda f: memory_context(f.trace.memory, f.host, f.transfers))
 
     @cached_property
     def memory(self) -> list[DeviceMemory]:
