@@ -1,6 +1,10 @@
-"""Types of NumPy columns, and the value of an entry that says nothing. Open to all layers."""
+"""Types of NumPy columns, the value of an entry that says nothing, and what many modules compute of columns.
+Open to all layers."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,3 +18,30 @@ Bool = npt.NDArray[np.bool_]
 
 NONE = -1
 """Value of an entry of a column for which nothing was recorded."""
+
+
+def summed(group: npt.NDArray[Any], values: npt.NDArray[Any] | int, groups: int) -> Int64:
+    """Add up the whole numbers of each group, shape (groups,): exactly, which np.bincount does not.
+
+    group: of each value, from 0.
+    """
+    found = np.zeros(groups, np.int64)
+    np.add.at(found, group, values)
+    return found
+
+
+def mask_of(index: npt.NDArray[Any] | Sequence[int], count: int) -> Bool:
+    """Mask of the entries at these indices, shape (count,)."""
+    found = np.zeros(count, np.bool_)
+    found[index] = True
+    return found
+
+
+def places_of(kept: npt.NDArray[Any], count: int) -> Int64:
+    """Return the place of each entry among those that are kept; NONE for the others, and of NONE.
+
+    Shape (count + 1,): the last one is the place of NONE, which is -1.
+    """
+    found = np.full(count + 1, NONE, np.int64)
+    found[kept] = np.arange(len(kept))
+    return found

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32
+from tb_gpudiag.arrays import NONE, Bool, Int32, mask_of
 
 # A node has up to 16 GPUs.
 MOST_DEVICES: Final = 64
@@ -26,8 +26,7 @@ def of_read_devices(device: Int32) -> tuple[Bool, int]:
     ids, own, rows = np.unique(device, return_inverse=True, return_counts=True)
     if len(ids) <= MOST_DEVICES:
         return np.ones(len(device), np.bool_), 0
-    kept = np.zeros(len(ids), np.bool_)
-    kept[np.argsort(-np.where(ids == NONE, 0, rows), kind="stable")[:MOST_DEVICES]] = True
+    kept = mask_of(np.argsort(-np.where(ids == NONE, 0, rows), kind="stable")[:MOST_DEVICES], len(ids))
     left_out = int((~kept & (ids != NONE)).sum())
     kept |= ids == NONE
     mask: Bool = kept[own]

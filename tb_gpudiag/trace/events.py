@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Float32, Float64, Int32, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Float32, Float64, Int32, Int64, UInt8, mask_of
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
 from tb_gpudiag.vocabulary.recorded import (
     Category,
@@ -50,8 +50,7 @@ class Thread:
 
 def are_among(category: UInt8, *categories: Category) -> Bool:
     """Mask of the entries that are one of `categories`, shape of `category`."""
-    table = np.zeros(np.iinfo(np.uint8).max + 1, np.bool_)
-    table[list(categories)] = True
+    table = mask_of(list(categories), np.iinfo(np.uint8).max + 1)
     return table[category]
 
 
@@ -172,9 +171,7 @@ class Events:
     @cached_property
     def has_name(self) -> Bool:
         """Mask of the names that an event has, shape of `names`."""
-        found = np.zeros(len(self.names), np.bool_)
-        found[self.name] = True
-        return found
+        return mask_of(self.name, len(self.names))
 
     @cached_property
     def matcher(self) -> NameMatcher:

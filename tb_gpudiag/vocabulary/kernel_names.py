@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64, mask_of
 from tb_gpudiag.vocabulary.kernel_families import (
     ALIGNMENT,
     AMD_ARCHITECTURE,
@@ -160,9 +160,7 @@ def _parsed(names: list[str]) -> Iterator[KernelName]:
     matrix = np.flatnonzero(np.isin(family, MATRIX_FAMILIES))
 
     def mask(some: Int64, pattern: re.Pattern[str], but_not: re.Pattern[str] | None = None) -> Bool:
-        found = np.zeros(len(names), np.bool_)
-        found[whole.with_one(pattern, but_not, some)] = True
-        return found
+        return mask_of(whole.with_one(pattern, but_not, some), len(names))
 
     shortens = (family != Family.COLLECTIVE) & ~mask(alone, _KEEPS_PRECISION)
     softmax = mask(np.setdiff1d(every, matrix), _SOFTMAX, _LOSS)

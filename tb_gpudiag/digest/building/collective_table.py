@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, summed
 from tb_gpudiag.digest.building.parts import part_columns, table
 from tb_gpudiag.digest.building.work_tables import costly_operators
 from tb_gpudiag.digest.digest import COLLECTIVES
@@ -96,8 +96,7 @@ def _places(
     inside = np.minimum(end[index], until[owner]) - np.maximum(start[index], since[owner])
     base = len(labels) + 1
     keys, member = np.unique(owner * base + label[index], return_inverse=True)
-    total = np.zeros(len(keys), np.int64)
-    np.add.at(total, member, inside)
+    total = summed(member, inside, len(keys))
     best = np.lexsort((total, keys // base))  # the last of each stretch has most time
     last = best[np.r_[np.diff(keys[best] // base) > 0, True][: len(best)]]
     place, place_ns = [""] * len(since), np.zeros(len(since), np.int64)

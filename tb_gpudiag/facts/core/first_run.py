@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
@@ -66,8 +66,7 @@ def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Boo
     calls = events.where(*CALL_CATEGORIES)
     long = calls[events.duration_ns[calls] >= ONE_TIME_NS]
     first = _first_of_their_name(host)
-    found = np.zeros(len(events), np.bool_)
-    found[_opener(host, work, first, several_steps=len(steps) > 1)] = True
+    found = mask_of(_opener(host, work, first, several_steps=len(steps) > 1), len(events))
     if not len(long):
         return host.tree.under(found) if found.any() else found
     initializing = long[match_some(events, INITIALIZING_CALL, long)]
@@ -140,8 +139,9 @@ def _first_of_their_name(host: Host) -> Bool:
     (n,)."""
     events = host.events
     operators = np.flatnonzero((events.category == Category.CPU_OP) & (host.tree.depth >= 0))
-    ever_long = np.zeros(len(events.names), np.bool_)
-    ever_long[events.name[operators[events.duration_ns[operators] >= ONE_TIME_NS]]] = True
+    ever_long = mask_of(
+        events.name[operators[events.duration_ns[operators] >= ONE_TIME_NS]], len(events.names)
+    )
     operators = operators[ever_long[events.name[operators]]]
     operators = operators[np.lexsort((events.start_ns[operators], events.name[operators]))]
     _, at, count = np.unique(events.name[operators], return_index=True, return_counts=True)

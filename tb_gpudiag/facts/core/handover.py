@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 from tb_gpudiag.facts.core.captures import Captures
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.first_run import FirstRun
@@ -218,8 +218,7 @@ def _blocking_calls(work: Work) -> Int64:
     that returned only when the copy was done (to or from pageable memory)."""
     events = work.events
     calls = events.where(*CALL_CATEGORIES)
-    blocking = np.zeros(len(events), np.bool_)
-    blocking[calls[match_some(events, BLOCKING_CALL, calls)]] = True
+    blocking = mask_of(calls[match_some(events, BLOCKING_CALL, calls)], len(events))
     copies = (events.category[work.event] == Category.MEMCPY) & work.linked
     waited = copies & (work.launch_end_ns >= work.end_ns)
     blocking[work.launch[waited]] = True

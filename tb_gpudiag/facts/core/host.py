@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, mask_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import kind_by_name, match, match_some
@@ -179,8 +179,7 @@ class Host:
     @cached_property
     def _backward_node(self) -> Int64:
         """Event of the nearest of `backward_nodes`, or NONE."""
-        node = np.zeros(len(self.events), np.bool_)
-        node[self.backward_nodes] = True
+        node = mask_of(self.backward_nodes, len(self.events))
         return self.tree.nearest_of(node)
 
     @cached_property

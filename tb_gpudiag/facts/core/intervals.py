@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 
 
 class Intervals(NamedTuple):
@@ -59,8 +59,7 @@ def numbered(values: Int64) -> tuple[Int64, Int64]:
     size = int(values.max(initial=0)) - low + 1
     if size > max(4 * len(values), 1_000):
         return np.unique(values, return_inverse=True)
-    used = np.zeros(size, np.bool_)
-    used[values - low] = True
+    used = mask_of(values - low, size)
     different = np.flatnonzero(used) + low
     return different, (np.cumsum(used) - 1)[values - low]
 

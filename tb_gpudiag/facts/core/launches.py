@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
@@ -103,8 +103,7 @@ class Work:
     def loads_module(self) -> Bool:
         """Mask of the long calls that launched a kernel for the first time, shape (n,) over all events. A
         graph's kernels were loaded when it was made: its launch is as long as its nodes are many."""
-        found = np.zeros(len(self.events), np.bool_)
-        found[self.launch[self.first_use & self.linked & ~self.in_graph]] = True
+        found = mask_of(self.launch[self.first_use & self.linked & ~self.in_graph], len(self.events))
         return found & (self.events.duration_ns >= LOADING_CALL_NS)
 
     @cached_property
@@ -153,8 +152,7 @@ def join_launches(events: Events) -> Work:
     linked = launch != NONE
     start = np.where(linked, events.start_ns[launch], NONE)
     end = np.where(linked, events.end_ns[launch], NONE)
-    first_use = np.zeros(len(work), np.bool_)
-    first_use[np.unique(events.name[work], return_index=True)[1]] = True
+    first_use = mask_of(np.unique(events.name[work], return_index=True)[1], len(work))
     first_use &= events.category[work] == Category.KERNEL
     return Work(
         events,

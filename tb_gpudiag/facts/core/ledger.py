@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64, UInt8
+from tb_gpudiag.arrays import Bool, Int64, UInt8, summed
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, Trigger, time_by_cause
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
@@ -62,14 +62,12 @@ class Ledger:
 
     def by_cause(self, window: Window) -> dict[Cause, int]:
         """Return cause -> ns in the window, in the order of Cause, without causes that did not occur."""
-        total = np.zeros(len(Cause), np.int64)
-        np.add.at(total, self.cause, self.inside(window))
+        total = summed(self.cause, self.inside(window), len(Cause))
         return {cause: int(total[cause]) for cause in Cause if total[cause]}
 
     def by_trigger(self, window: Window) -> dict[Trigger, int]:
         """Return trigger -> ns in the window, without triggers that did not occur."""
-        total = np.zeros(len(Trigger), np.int64)
-        np.add.at(total, self.gaps.trigger[self.gap], self.inside(window))
+        total = summed(self.gaps.trigger[self.gap], self.inside(window), len(Trigger))
         return {trigger: int(total[trigger]) for trigger in Trigger if total[trigger]}
 
     def gaps_in(self, window: Window) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.borders import step_borders
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, coverage, union
@@ -67,8 +67,7 @@ def find_lost_work(host: Host, work: Work, captured: Int64, end_ns: int) -> Lost
     launches = calls[match_some(events, api_calls.KERNEL_LAUNCH, calls)]
     launches = launches[~np.isin(launches, captured)]
     # A launch of the driver's inside one of the runtime's is the same launch.
-    launching = np.zeros(len(events), np.bool_)
-    launching[launches] = True
+    launching = mask_of(launches, len(events))
     launches = launches[host.tree.outermost_of(launching)[launches] | (host.tree.depth[launches] == NONE)]
     lost = launches[~_answered(host, launches)]
     none = LostWork(events, launches[:0], launches)

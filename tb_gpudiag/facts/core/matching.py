@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64, mask_of
 from tb_gpudiag.trace.events import Events
 
 
@@ -26,8 +26,7 @@ def match_some(events: Events, pattern: re.Pattern[str], some: Int64) -> Bool:
     """Mask of `some` events (indices) whose whole name matches, shape of `some`. No other names are compared:
     calls and kernels have hundreds, Python frames tens of thousands."""
     name = events.name[some]
-    table = np.zeros(len(events.names), np.bool_)
-    table[name] = True
+    table = mask_of(name, len(events.names))
     used = np.flatnonzero(table)
     table[used] = events.matcher.matches_some(pattern, used)
     return table[name]

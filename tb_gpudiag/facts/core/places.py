@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import numbered
 from tb_gpudiag.facts.core.matching import match
@@ -32,8 +32,7 @@ def by_operator(host: Host, event: Int64, weight_ns: Int64) -> list[tuple[str, i
     operator = np.where(event != NONE, host.operator[event], NONE)
     known = operator != NONE
     name, member = numbered(host.events.name[operator[known]])
-    total = np.zeros(len(name), np.int64)
-    np.add.at(total, member, weight_ns[known])
+    total = summed(member, weight_ns[known], len(name))
     order = np.argsort(-total, kind="stable").tolist()
     return [(host.events.names[name[i]], int(total[i])) for i in order]
 
@@ -64,8 +63,7 @@ def by_place(
     around = numbered(np.r_[NONE, around])[1][1:]
     base = len(host.events.names) + 1
     key, member = numbered(((place + 1) * (around.max() + 1) + around) * base + operator + 1)
-    total = np.zeros(len(key), np.int64)
-    np.add.at(total, member, weight_ns)
+    total = summed(member, weight_ns, len(key))
     found = []
     for i in [int(i) for i in np.argsort(-total, kind="stable") if key[i]][:most]:
         own = np.flatnonzero(member == i)

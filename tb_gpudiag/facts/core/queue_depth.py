@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.intervals import Window, places_of_each
 from tb_gpudiag.facts.core.launches import Work
 
@@ -108,8 +108,7 @@ def stream_queues(work: Work, recording: Window) -> list[Queue]:
     begun = work.start_ns
     linked = work.linked
     # In order of start, so that the first one of each call is the one that begins first.
-    first = np.zeros(len(work), np.bool_)
-    first[np.flatnonzero(linked)[np.unique(work.launch[linked], return_index=True)[1]]] = True
+    first = mask_of(np.flatnonzero(linked)[np.unique(work.launch[linked], return_index=True)[1]], len(work))
     issued = np.minimum(np.where(linked, work.launch_end_ns, recording.start_ns), begun)
     kept = np.flatnonzero(first | _before_any_launch(work))
     found = []

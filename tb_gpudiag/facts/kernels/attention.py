@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.facts.core.matching import match
@@ -53,8 +53,7 @@ def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:
         found.append(kernels.event[own[at]])
         matmuls[own[first]] = matmuls[own[second]] = True
         # +1 after each first matmul, -1 at each second one: the sum is above 0 between them.
-        marks = np.zeros(len(own) + 1, np.int64)
-        np.add.at(marks, first + 1, 1)
+        marks = summed(first + 1, 1, len(own) + 1)
         np.add.at(marks, second, -1)
         between[own[np.cumsum(marks)[:-1] > 0]] = True
     return UnfusedAttention(np.concatenate(found), matmuls, between)

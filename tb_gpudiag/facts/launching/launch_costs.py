@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8, summed
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
@@ -105,8 +105,7 @@ def launch_costs(
     linked = np.flatnonzero(launched)
     calls, first, of_call = np.unique(work.launch[linked], return_index=True, return_inverse=True)
     first = linked[first]
-    kernel_ns = np.zeros(len(calls), np.int64)
-    np.add.at(kernel_ns, of_call, events.duration_ns[work.event[linked]])
+    kernel_ns = summed(of_call, events.duration_ns[work.event[linked]], len(calls))
     dispatch_ns, python_ns = _on_the_way(work, host_time, spans, calls, host_window.start_ns)
     waited = np.zeros(len(events), np.int64)
     waited[full.call] = full.waited_ns

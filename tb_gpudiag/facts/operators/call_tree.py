@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of, places_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
@@ -118,13 +118,13 @@ class CallTree:
         backward the forward operator's. 0 if it has none."""
         events = self._host.events
         names = np.unique(events.name[self.event[self.category == Category.PYTHON_FUNCTION]])
-        known = np.zeros(len(events.names) + 1, np.bool_)
-        known[[i for i in names.tolist() if parse_frame(events.names[i]) is not None]] = True
+        known = mask_of(
+            [i for i in names.tolist() if parse_frame(events.names[i]) is not None], len(events.names) + 1
+        )
         function = (self.category == Category.PYTHON_FUNCTION) & known[events.name[self.event]]
         above = self.nearest(function, strictly=True)
         item = np.flatnonzero(function)
-        place = np.full(len(above) + 1, NONE, np.int64)
-        place[item] = np.arange(len(item))
+        place = places_of(item, len(above))
         change = np.zeros(len(above) + 1, np.int64)
         change[item + 1] = 1  # what is below a node follows it
         np.add.at(change, self.tree.last[item], -1)
@@ -157,8 +157,7 @@ def _calls(host: Host) -> HostCalls:
     around = innermost(tree.activities(), thread, time_ns) if len(instant) else instant
     above = np.r_[tree.parent[nested], around]
     above = np.where(above == NONE, NONE, kept[above])
-    place = np.full(len(events) + 1, NONE, np.int64)
-    place[event] = np.arange(len(event))
+    place = places_of(event, len(events))
     depth = np.where(above == NONE, 0, level[above] + 1)
     start_ns = np.r_[tree.start_ns[nested], events.start_ns[instant]]
     end_ns = np.r_[tree.end_ns[nested], events.start_ns[instant]]
@@ -217,8 +216,7 @@ def _with_forward(
     early = np.flatnonzero(~backward)
     # Items outside of backward are merged on their own, because nothing above them is in it.
     items = np.r_[np.arange(number), early + number]
-    place = np.full(len(key) + 1, NONE, np.int64)
-    place[items] = np.arange(len(items))
+    place = places_of(items, len(key))
     _, node = merge(place[parent[items]], depth[items], key[items])
     of_event = np.full(len(host.events) + 1, NONE, np.int64)
     of_event[calls.event[early]] = node[number:]

@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64, mask_of
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, union
@@ -109,8 +109,7 @@ def _calls(work: Work, transfers: Transfers, device: int) -> _Calls | None:
     own = own[np.lexsort((work.launch[own], work.launch_start_ns[own]))]
     call = work.launch[own]
     first = np.flatnonzero(np.r_[True, call[1:] != call[:-1]])
-    copies_in = np.zeros(len(events), np.bool_)
-    copies_in[transfers.event[transfers.to_device]] = True
+    copies_in = mask_of(transfers.event[transfers.to_device], len(events))
     # A graph's kernels run in another order each time: a sum of random values does not depend on the order.
     value = np.random.default_rng(0).integers(1, 2**62, max(1, len(events.names)), dtype=np.int64)
     work_event = work.event[own]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64, mask_of, summed
 from tb_gpudiag.facts.core.causes import CauseSpans, time_by_cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
@@ -74,15 +74,12 @@ def only_in(host: Host, steps: MeasuredSteps, chosen: Bool) -> list[tuple[str, i
     step = np.searchsorted(steps.on_host.start_ns, events.start_ns[spans], side="right") - 1
     inside = (step >= 0) & (events.end_ns[spans] <= steps.on_host.end_ns[np.maximum(step, 0)])
     spans, step = spans[inside], step[inside]
-    elsewhere = np.zeros(len(events.names), np.bool_)
-    elsewhere[events.name[spans[~chosen[step]]]] = True
+    elsewhere = mask_of(events.name[spans[~chosen[step]]], len(events.names))
     spans = spans[chosen[step] & ~elsewhere[events.name[spans]]]
     spans = _without_wrappers(events, tree, spans)
-    own = np.zeros(len(events), np.bool_)
-    own[spans] = True
+    own = mask_of(spans, len(events))
     spans = spans[tree.outermost_of(own)[spans]]
-    total = np.zeros(len(events.names), np.int64)
-    np.add.at(total, events.name[spans], events.duration_ns[spans])
+    total = summed(events.name[spans], events.duration_ns[spans], len(events.names))
     longest = [int(i) for i in np.argsort(-total, kind="stable")[:_MOST_NAMES] if total[i]]
     others = [events.names[i] for i in np.flatnonzero(elsewhere)] if longest else []
     return [

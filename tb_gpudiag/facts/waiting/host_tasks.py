@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.threads import HostTree
@@ -93,7 +93,6 @@ def find_host_tasks(host: Host, launches: Int64) -> HostTasks:
 
 def _makes_random_tensors(host: Host, launches: Int64) -> Bool:
     """Mask of operators that fill tensors with random numbers and launch nothing, shape (n,)."""
-    launching = np.zeros(len(host.events), np.bool_)
-    launching[launches] = True
+    launching = mask_of(launches, len(host.events))
     random = match(host.events, operators.RANDOM) & (host.events.category == Category.CPU_OP)
     return random & ~host.tree.any_below(launching)

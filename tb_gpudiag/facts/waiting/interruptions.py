@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
@@ -89,6 +89,4 @@ def _medians(values: Int64, group: Int64) -> Int64:
 
 def _first(group: Int64) -> Bool:
     """Mask of the first entry of each group: the first call of an operator sets it up."""
-    found = np.zeros(len(group), np.bool_)
-    found[np.unique(group, return_index=True)[1]] = True
-    return found
+    return mask_of(np.unique(group, return_index=True)[1], len(group))

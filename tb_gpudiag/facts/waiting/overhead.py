@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.launches import Work
@@ -120,8 +120,7 @@ def _frame_ns(host: Host, frames: Int64) -> float | None:
     first, last = events.end_ns.copy(), events.start_ns.copy()
     np.minimum.at(first, parent[inner], events.start_ns[inner])
     np.maximum.at(last, parent[inner], events.end_ns[inner])
-    has_inner = np.zeros(len(events), np.bool_)
-    has_inner[parent[inner]] = True
+    has_inner = mask_of(parent[inner], len(events))
     outer = np.flatnonzero(has_inner)
     if len(outer) < _FEWEST_FRAMES:
         return None

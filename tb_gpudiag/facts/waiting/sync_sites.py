@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Int64, UInt8, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, coverage, longest, union
 from tb_gpudiag.facts.core.ledger import GpuTime
@@ -98,8 +98,7 @@ def sync_sites(
         return []
     drained_in = ledger.gaps.blocked_in[ledger.gap]
     some = drained_in != NONE
-    refill = np.zeros(len(events), np.int64)
-    np.add.at(refill, drained_in[some], np.minimum(ledger.drained_ns, ledger.inside(window))[some])
+    refill = summed(drained_in[some], np.minimum(ledger.drained_ns, ledger.inside(window))[some], len(events))
     operator = host.operator[calls]
     _, wait = np.unique(np.where(operator == NONE, calls, operator), return_inverse=True)
     kinds = sync_kinds(host, transfers, calls).astype(np.int64)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Float64, Int64
+from tb_gpudiag.arrays import Bool, Float64, Int64, mask_of
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
@@ -211,8 +211,7 @@ def _lost_because_of(own: OwnTime, members: Int64, slow: Bool) -> tuple[int, int
     """Return how much shorter these steps would be without these ranks, and if these were like their
     peers."""
     total, usual, excess = own.total_ns[:, slow], own.usual_ns[:, slow], own.excess_ns[:, slow]
-    among = np.zeros(len(total), np.bool_)
-    among[members] = True
+    among = mask_of(members, len(total))
     # By role: stages of a pipeline do not have to be equal.
     rest = np.where(among[:, None], usual, total) - usual
     left = np.maximum(0, rest.max(axis=0))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, summed
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, longest, numbered
@@ -38,8 +38,7 @@ def host_messages(host: Host, spans: CauseSpans) -> list[pb.HostActivity]:
     kind, name = _kinds_and_names(host, spans.cause == Cause.INPUT, spans.event)
     # Both numbers in one, so that grouping sorts plain integers.
     groups, member = numbered((name + 1) * len(KINDS) + kind)
-    total = np.zeros(len(groups), np.int64)
-    np.add.at(total, member, length_ns)
+    total = summed(member, length_ns, len(groups))
     activities = []
     for i in np.argsort(-total, kind="stable")[:HOST_LIMIT]:
         own = np.flatnonzero(member == i)

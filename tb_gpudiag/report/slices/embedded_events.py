@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.links import LinkKind
 from tb_gpudiag.report.slices.curves import unpack
@@ -207,8 +207,7 @@ class _Events:
 
     def _links(self, boxes: Boxes) -> dict[str, Int64]:
         """Return the links between events of the file, and to events that no lane shows."""
-        here = np.zeros(len(self.prepared["span_parent"]), np.bool_)
-        here[boxes.number] = True
+        here = mask_of(boxes.number, len(self.prepared["span_parent"]))
         elsewhere = np.zeros_like(here)
         elsewhere[self.boxes.number] = True
         elsewhere &= ~here

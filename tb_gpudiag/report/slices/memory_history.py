@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.facts import Facts
@@ -131,8 +131,7 @@ def _history(device: DeviceMemory, group: Int64) -> History:
 def _grouped(allocations: Allocations, groups: dict[Group, int]) -> Int64:
     """Group number of each allocation. New groups are added to `groups`."""
     site, one = site_keys(allocations, np.arange(len(allocations)))
-    total = np.zeros(len(one), np.int64)
-    np.add.at(total, site, allocations.bytes)
+    total = summed(site, allocations.bytes, len(one))
     number = np.full(len(one), groups.setdefault(Group(), len(groups)), np.int64)
     for index in np.argsort(-total, kind="stable")[:MOST_GROUPS].tolist():
         first = int(one[index])

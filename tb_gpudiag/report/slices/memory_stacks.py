@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, mask_of, places_of
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
 from tb_gpudiag.report.slices.timeline_text import TextTable
@@ -88,12 +88,10 @@ def _of_calls(facts: Facts) -> _Stacks:
     of_event[calls.calls.event] = calls.node
     of_event[calls.calls.repeat] = of_event[calls.calls.repeated]
     node = of_event[operator]
-    used = np.zeros(len(calls.tree), np.bool_)
-    used[node[node != NONE]] = True
+    used = mask_of(node[node != NONE], len(calls.tree))
     sums = np.r_[0, np.cumsum(used)]
     item = np.flatnonzero(sums[calls.tree.last] - sums[:-1] > 0)
-    place = np.full(len(used) + 1, NONE, np.int64)
-    place[item] = np.arange(len(item))
+    place = places_of(item, len(used))
     key = np.unique(calls.kind_key, return_inverse=True)[1].astype(np.int64)
     tree, of_item = merge(place[calls.tree.parent[item]], calls.tree.depth[item], key[item])
     event = calls.event[item[tree.first]] if len(tree) else item

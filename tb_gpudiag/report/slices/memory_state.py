@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, places_of, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import slice_curve, unpack
@@ -60,16 +60,14 @@ def _add_nodes(found: pb.MemoryState, prepared: Prepared, node: Int64, size: Int
     parent = np.asarray(prepared["stack_parent"]).astype(np.int64)
     last = np.asarray(prepared["stack_last"])
     known = node != NONE
-    own = np.zeros(len(parent), np.int64)
-    np.add.at(own, node[known], size[known])
+    own = summed(node[known], size[known], len(parent))
     blocks = np.bincount(node[known], minlength=len(parent))
     whole, count = (
         sums[last] - sums[:-1] for sums in (np.r_[0, np.cumsum(own)], np.r_[0, np.cumsum(blocks)])
     )
     kept = np.flatnonzero(whole >= max(1, int(own.sum() * SMALLEST_SHARE)))
     kept = heaviest_nodes(kept, whole, MOST_NODES)
-    place = np.full(len(parent) + 1, NONE, np.int64)
-    place[kept] = np.arange(len(kept))
+    place = places_of(kept, len(parent))
     dropped = np.flatnonzero((place[:-1] == NONE) & (whole > 0))
     above = place[parent[dropped]]
     names, name = np.unique(np.asarray(prepared["stack_name"])[kept], return_inverse=True)

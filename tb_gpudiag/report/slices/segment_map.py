@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, places_of, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -144,8 +144,7 @@ def slice_segments(prepared: Prepared, device: int | None, at_us: float | None) 
     inside[inside] &= blocks.address[inside] < rows.address[owner[inside]] + rows.bytes[owner[inside]]
     outside = int(blocks.requested[~inside].sum())
     blocks, owner = blocks.take(inside), owner[inside]
-    used = np.zeros(len(rows.address), np.int64)
-    np.add.at(used, owner, blocks.requested)
+    used = summed(owner, blocks.requested, len(rows.address))
     found = pb.SegmentMap(
         state="ready",
         progress=1.0,
@@ -175,8 +174,7 @@ def _segments_at(prepared: Prepared, index: int, at_ns: int) -> _Rows:
     edge = np.concatenate([address, address + size, moved, moved + np.abs(change)])
     sign = np.concatenate([np.ones_like(size), -np.ones_like(size), -np.sign(change), np.sign(change)])
     at, place = np.unique(edge, return_inverse=True)
-    step = np.zeros(len(at), np.int64)
-    np.add.at(step, place, sign)
+    step = summed(place, sign, len(at))
     covered = np.cumsum(step) > 0
     owner = np.searchsorted(address, at, side="right") - 1
     known = owner >= 0
@@ -294,8 +292,7 @@ def _add_nodes(found: pb.SegmentMap, prepared: Prepared, node: Int64) -> None:
         above = np.unique(parent[open_])
         open_ = above[(above != NONE) & ~used[above]]
     kept = np.flatnonzero(used[:-1])
-    place = np.full(len(parent) + 1, NONE, np.int64)
-    place[kept] = np.arange(len(kept))
+    place = places_of(kept, len(parent))
     names, name = np.unique(np.asarray(prepared["stack_name"])[kept], return_inverse=True)
     found.box_node.extend(place[node].tolist())
     found.node_parent.extend(place[parent[kept]].tolist())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.queue_depth import Queue
@@ -137,8 +137,7 @@ def _streams(stream: Int32, duration_ns: Int64) -> list[tuple[str, Bool]]:
     """Title of each lane, and mask of the work in it."""
     streams, own = np.unique(stream, return_inverse=True)
     time = np.bincount(own, duration_ns, len(streams))
-    shown = np.zeros(len(streams), np.bool_)
-    shown[np.argsort(-time, kind="stable")[:MOST_STREAMS]] = True
+    shown = mask_of(np.argsort(-time, kind="stable")[:MOST_STREAMS], len(streams))
     lanes = [(f"stream {streams[i]}", own == i) for i in np.flatnonzero(shown)]
     if not shown.all():
         lanes.append((f"{np.count_nonzero(~shown)} other streams", ~shown[own]))

@@ -4,9 +4,8 @@ kernel. The parts of a device and of a thread add up to the range."""
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, summed
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, clip, subtract, union
 from tb_gpudiag.report import report_pb2 as pb
@@ -54,8 +53,7 @@ def _self_ns(host: Boxes, inside_ns: Int64, prepared: Prepared) -> Int64:
     if not len(host):
         return inside_ns
     parent = prepared["span_parent"][host.number].astype(np.int64)
-    nested = np.zeros(len(prepared["span_parent"]), np.int64)
-    np.add.at(nested, parent[parent != NONE], inside_ns[parent != NONE])
+    nested = summed(parent[parent != NONE], inside_ns[parent != NONE], len(prepared["span_parent"]))
     return inside_ns - nested[host.number]
 
 
@@ -67,8 +65,7 @@ def _device(shown: Shown, chain: dict[str, int], work: Boxes, low: int, high: in
     cuts = slice(int(cut_low), int(cut_high))
     start = np.maximum(prepared["cut_start_ns"][cuts], low)
     idle_ns = np.maximum(np.minimum(prepared["cut_end_ns"][cuts], high) - start, 0)
-    by_cause = np.zeros(len(Cause), np.int64)
-    np.add.at(by_cause, prepared["cut_cause"][cuts], idle_ns)
+    by_cause = summed(prepared["cut_cause"][cuts], idle_ns, len(Cause))
     inside = max(0, min(high, chain["end_ns"]) - max(low, chain["start_ns"]))
     lanes = np.array([lane["device"] == chain["device"] for lane in shown.lanes], np.bool_)
     own = work.take(lanes[shown.lane_of_row[work.row]])
@@ -125,7 +122,7 @@ def _by_name(shown: Shown, boxes: Boxes, chosen: Bool, self_ns: Int64, total_ns:
     """Sum events by name, most time first."""
     names, group = np.unique(boxes.name[chosen], return_inverse=True)
     count = np.bincount(group, minlength=len(names))
-    own, total = (_sums(group, values[chosen], len(names)) for values in (self_ns, total_ns))
+    own, total = (summed(group, values[chosen], len(names)) for values in (self_ns, total_ns))
     order = np.argsort(-own, kind="stable")
     rows = [
         pb.NamedTime(
@@ -142,9 +139,3 @@ def _by_name(shown: Shown, boxes: Boxes, chosen: Bool, self_ns: Int64, total_ns:
         own_us, total_us = (value / NS_PER_US for value in sums)
         rows.append(pb.NamedTime(count=int(count[rest].sum()), self_us=own_us, total_us=total_us))
     return rows
-
-
-def _sums(group: npt.NDArray[np.intp], values: Int64, groups: int) -> Int64:
-    found = np.zeros(groups, np.int64)
-    np.add.at(found, group, values)
-    return found

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64, mask_of
 from tb_gpudiag.errors import LimitReached, UsageError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
@@ -68,8 +68,9 @@ def find_events(
     if search.kind == "module":
         names &= _names(shown, MODULE_PREFIX, False)
     levels = shown.levels
-    of_kind = np.zeros(256, np.bool_)
-    of_kind[[int(each) for each in KINDS[search.kind]] + [COLLECTIVE_KIND] * (search.kind == "any")] = True
+    of_kind = mask_of(
+        [int(each) for each in KINDS[search.kind]] + [COLLECTIVE_KIND] * (search.kind == "any"), 256
+    )
     of_name = np.zeros(len(prepared["text_first"]), np.bool_)
     of_name[len(Cause) : len(Cause) + len(names)] = names
     index = np.flatnonzero(of_name[levels.name] & of_kind[levels.kind] & shown.are_events)

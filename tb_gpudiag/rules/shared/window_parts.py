@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import summed
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
@@ -88,8 +89,7 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_
 
     Making random tensors on the host counts as data loading: that is what they stand for.
     """
-    refilling = np.zeros(len(Cause), np.int64)
-    np.add.at(refilling, lost.cause, lost.drained_ns)
+    refilling = summed(lost.cause, lost.drained_ns, len(Cause))
     idle = account.idle_ns[0] - refilling
 
     own_ns = lost.length_ns - lost.drained_ns

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Int64, UInt8, summed
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import union
@@ -110,8 +110,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(f"synchronizations leave the GPU idle {cost_share} of the step window")
     claim = union(lost.start_ns[chosen], lost.start_ns[chosen] + lost.drained_ns[chosen])
-    per_gap = np.zeros(len(gaps), np.int64)
-    np.add.at(per_gap, lost.gap[chosen], lost.drained_ns[chosen])
+    per_gap = summed(lost.gap[chosen], lost.drained_ns[chosen], len(gaps))
     drained = np.flatnonzero(per_gap)
     calls, blocked_ns = gaps.blocked_in[drained], gaps.blocked_ns[drained]
     kinds = _by_kind(sync_kinds(facts.host, facts.transfers, calls), per_gap[drained], blocked_ns)
@@ -175,8 +174,7 @@ def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evi
 
     tasks: ns of each host task.
     """
-    spent = np.zeros(len(Cause), np.int64)
-    np.add.at(spent, lost.cause, lost.drained_ns)
+    spent = summed(lost.cause, lost.drained_ns, len(Cause))
     parts = [
         (f"Idle during {CAUSES[cause.label].noun}", int(spent[cause]))
         for cause in Cause

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8, mask_of
 from tb_gpudiag.trace.counters import LONGEST_COUNTER_NAME, CounterSamples, CounterSeries
 from tb_gpudiag.trace.events import are_among
 from tb_gpudiag.trace.kineto import kineto
@@ -247,8 +247,7 @@ def _numbered(values: Int64, bound: int) -> tuple[Int64, Int64]:
     """Return the different values (0 to bound - 1), ascending, and the number of each value among them."""
     if bound > _MOST_NUMBERED:
         return np.unique(values, return_inverse=True)
-    used = np.zeros(bound, np.bool_)
-    used[values] = True
+    used = mask_of(values, bound)
     return np.flatnonzero(used), (np.cumsum(used) - 1)[values]
 
 

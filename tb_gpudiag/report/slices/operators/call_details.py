@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.intervals import heaviest
 from tb_gpudiag.report import report_pb2 as pb
@@ -83,8 +83,7 @@ def _kernel_row(data: CallData, group: str, key: int) -> _Row:
 def _inside(data: CallData, nodes: Int64) -> Bool:
     """Mask of the cells whose work was launched in the calls of these nodes."""
     number = len(data.prepared["call_parent"])
-    depth = np.zeros(number + 1, np.int64)
-    np.add.at(depth, nodes, 1)
+    depth = summed(nodes, 1, number + 1)
     np.add.at(depth, data.array("call_last")[nodes], -1)
     below = np.r_[np.cumsum(depth)[:number] > 0, False]  # one more, so that NONE is not below
     return below[data.array("cell_node")] & (data.weights.cell_count > 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, summed
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.vocabulary.marks import module_name
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
@@ -71,8 +71,7 @@ def modules_inside(data: CallData, values: Int64) -> Int64:
     values: of each node, counted for the module that it runs in."""
     module = data.array("call_module").astype(np.int64)
     known = module != NONE
-    own = np.zeros(len(values), np.int64)
-    np.add.at(own, module[known], values[known])
+    own = summed(module[known], values[known], len(values))
     is_module = module == np.arange(len(module))
     return np.where(is_module, data.below(own), 0)
 

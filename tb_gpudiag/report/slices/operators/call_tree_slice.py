@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, places_of, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_weights import CallData
@@ -42,8 +42,7 @@ def slice_call_tree(
     big |= (depth[some] == top) & (whole[some] > 0)  # threads are always shown
     big &= depth[some] - top < MOST_DEPTH
     kept = heaviest_nodes(some[big], whole, MOST_NODES)
-    place = np.full(len(parent) + 1, NONE, np.int64)
-    place[kept] = np.arange(len(kept))
+    place = places_of(kept, len(parent))
     above = np.where(kept == low, NONE, place[parent[kept]]) if root is not None else place[parent[kept]]
     left_out, left_out_ns = _left_out(parent, whole, some, place, len(kept))
     node = data.array("flame_node")[kept]
@@ -73,15 +72,12 @@ def _weights(data: CallData, weight: str) -> tuple[Int64, Int64, Int64]:
     flame = data.array("call_flame").astype(np.int64)
     parent, last = data.array("flame_parent").astype(np.int64), data.array("flame_last")
     number = len(parent)
-    calls = np.zeros(number, np.int64)
-    np.add.at(calls, flame, data.weights.calls)
-    time = np.zeros(number, np.int64)
-    np.add.at(time, flame, data.weights.run_ns if weight == "gpu" else data.weights.host_ns)
+    calls = summed(flame, data.weights.calls, number)
+    time = summed(flame, data.weights.run_ns if weight == "gpu" else data.weights.host_ns, number)
     if weight == "gpu":
         sums = np.r_[0, np.cumsum(time)]
         return time, sums[last] - sums[:-1], calls
-    inner = np.zeros(number, np.int64)
-    np.add.at(inner, parent[parent != NONE], time[parent != NONE])
+    inner = summed(parent[parent != NONE], time[parent != NONE], number)
     # A thread has the time of its outermost calls.
     threads = parent == NONE
     time[threads] = inner[threads]
@@ -93,8 +89,7 @@ def _left_out(parent: Int64, whole: Int64, some: Int64, place: Int64, number: in
     dropped = some[(place[some] == NONE) & (whole[some] > 0)]
     above = place[parent[dropped]]
     dropped, above = dropped[above != NONE], above[above != NONE]
-    time = np.zeros(number, np.int64)
-    np.add.at(time, above, whole[dropped])
+    time = summed(above, whole[dropped], number)
     return np.bincount(above, minlength=number), time
 
 

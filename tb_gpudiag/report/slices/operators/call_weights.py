@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, summed
 from tb_gpudiag.report.slices.operators.prepare_calls import TimeUnit
 from tb_gpudiag.report.slices.prepared import Prepared, Span, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
@@ -127,6 +127,5 @@ class CallData:
         if around == "call_caller":
             known &= self.array("call_category") != Category.PYTHON_FUNCTION
         host_ns = self.weights.host_ns
-        inner = np.zeros(len(host_ns), np.int64)
-        np.add.at(inner, around_[known], host_ns[known])
+        inner = summed(around_[known], host_ns[known], len(host_ns))
         return host_ns - inner

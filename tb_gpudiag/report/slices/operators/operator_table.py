@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, summed
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import (
     OUTSIDE,
@@ -164,8 +164,7 @@ def _own_work(data: CallData, kind: str) -> tuple[Int64, Int64]:
     of_node = owners.get(kind, data.array("call_owner").astype(np.int64))
     of_cell = np.where(cell_node == NONE, NONE, of_node[cell_node]) if number else cell_node
     known = of_node != NONE
-    gpu_self = np.zeros(number, np.int64)
-    np.add.at(gpu_self, of_node[known], weights.run_ns[known])
+    gpu_self = summed(of_node[known], weights.run_ns[known], number)
     return of_cell, gpu_self
 
 

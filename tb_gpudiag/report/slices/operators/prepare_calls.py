@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, summed
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.report.slices.operators.roofline_plot import prepare_roofline
@@ -108,8 +108,8 @@ def _nodes(tree: CallTree, facts: Facts, texts: TextTable) -> dict[str, npt.NDAr
         "call_owner": tree.nearest(operator).astype(np.int32),
         "call_python": tree.nearest(python).astype(np.int32),
         "call_count": np.bincount(tree.node, minlength=number),
-        "call_ns": _sums(tree.node, duration, number),
-        "call_run_ns": _sums(ran, events.duration_ns[facts.work.event[linked]], number),
+        "call_ns": summed(tree.node, duration, number),
+        "call_run_ns": summed(ran, events.duration_ns[facts.work.event[linked]], number),
     }
 
 
@@ -156,7 +156,7 @@ def _cells(facts: Facts, tree: CallTree, unit: TimeUnit, rate: Int64) -> dict[st
         "cell_family": np.where(kernel, family, Family.COPY).astype(np.uint8),
         "cell_arithmetic": np.where(kernel, arithmetic, Arithmetic.UNKNOWN).astype(np.uint8),
         "cell_count": np.bincount(cell, minlength=number),
-        "cell_ns": _sums(cell, duration, number),
+        "cell_ns": summed(cell, duration, number),
         "cell_least_ns": _extreme(np.minimum, cell, duration, number),
         "cell_most_ns": _extreme(np.maximum, cell, duration, number),
         # Weighted by time.
@@ -165,13 +165,6 @@ def _cells(facts: Facts, tree: CallTree, unit: TimeUnit, rate: Int64) -> dict[st
         "run_end": unit.units(events.end_ns[event]),
         "run_cell": cell.astype(np.int32),
     }
-
-
-def _sums(group: Int64, value_ns: Int64, number: int) -> Int64:
-    """Add up whole numbers exactly."""
-    found = np.zeros(number, np.int64)
-    np.add.at(found, group, value_ns)
-    return found
 
 
 def _extreme(choose: np.ufunc, group: Int64, value_ns: Int64, number: int) -> Int64:
