@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
 from tb_gpudiag.trace.devices import MOST_DEVICES, of_read_devices
 from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Thread
 from tb_gpudiag.trace.stray import reach, within
-from tb_gpudiag.trace.trace_parts import MESSAGE_SEPARATOR, TracePart
+from tb_gpudiag.trace.trace_parts import MESSAGE_SEPARATOR, NUMBERS, TracePart
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction
 
 REPAIRED_NOTE: Final = (
@@ -24,6 +24,19 @@ REPAIRED_NOTE: Final = (
 # Numbers in texts, short enough for 64 bits.
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _RANK: Final = re.compile(r"[0-9]{1,9}")
+
+# Columns of Events that are those of the parts, one after another.
+_PLAIN_COLUMNS: Final[Mapping[str, Any]] = {
+    "category": np.uint8,
+    "device": np.int32,
+    "stream": np.int32,
+    "bytes": np.int64,
+    "blocks_per_sm": np.float32,
+    "blocks": np.float32,
+    "warps_per_block": np.uint8,
+    "registers": np.uint8,
+    "shared_bytes": np.int32,
+}
 
 
 class Assembly:
@@ -149,13 +162,6 @@ class Assembly:
         kept: Bool,
     ) -> Events:
         spans = [p.spans for p in parts]
-        name, names = _texts([s.name for s in spans])
-        stack, stacks = _texts([s.call_stack for s in spans])
-        shape, shapes = _texts([s.shapes for s in spans])
-        kind, kinds = _texts([s.types for s in spans])
-        setting, settings = _texts([s.settings for s in spans])
-        stride, strides = _texts([s.strides for s in spans])
-        message, messages = _texts([s.messages for s in spans])
         thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
         duration_ns = _joined([s.duration_ns for s in spans], np.int64)
         begin = kept & _joined([s.phase_begin for s in spans], np.bool_)
@@ -165,50 +171,34 @@ class Assembly:
             keep = kept & self._pair(begin, end, thread, start_ns, duration_ns)
         order = np.argsort(start_ns, kind="stable")
         order = order[keep[order]]
-
-        def column(of: Callable[[Any], npt.NDArray[Any]], kind: Any) -> npt.NDArray[Any]:
-            return _joined([of(s) for s in spans], kind)[order]
-
-        call_stack, call_stacks = _without_empty(stack[order], stacks)
-        shape, shapes = _without_empty(shape[order], shapes)
-        kind, kinds = _without_empty(kind[order], kinds)
-        setting, settings = _without_empty(setting[order], settings)
-        stride, strides = _without_empty(stride[order], strides)
-        message, messages = _without_empty(message[order], messages)
+        name, names = _texts([s.name for s in spans])
+        codes: dict[str, npt.NDArray[Any]] = {}
+        texts: dict[str, list[str]] = {}
+        for column in ("call_stack", "shapes", "types", "settings", "strides", "messages"):
+            code, known = _texts([getattr(s, column) for s in spans])
+            codes[column], texts[column] = _without_empty(code[order], known)
+        plain = {
+            column: _joined([getattr(s, column) for s in spans], kind)[order]
+            for column, kind in _PLAIN_COLUMNS.items()
+        }
+        numbers = {column: _joined([s.numbers[column] for s in spans], np.int64)[order] for column in NUMBERS}
         return Events(
-            category=column(lambda s: s.category, np.uint8),
+            **plain,
+            **numbers,
             name=name[order],
             start_ns=start_ns[order],
             duration_ns=duration_ns[order],
             thread=thread[order],
-            correlation=column(lambda s: s.numbers["correlation"], np.int64),
-            external_id=column(lambda s: s.numbers["external_id"], np.int64),
-            device=column(lambda s: s.device, np.int32),
-            stream=column(lambda s: s.stream, np.int32),
-            bytes=column(lambda s: s.bytes, np.int64),
-            python_id=column(lambda s: s.numbers["python_id"], np.int64),
-            python_parent=column(lambda s: s.numbers["python_parent"], np.int64),
-            sequence=column(lambda s: s.numbers["sequence"], np.int64),
-            forward_thread=column(lambda s: s.numbers["forward_thread"], np.int64),
-            blocks_per_sm=column(lambda s: s.blocks_per_sm, np.float32),
-            blocks=column(lambda s: s.blocks, np.float32),
-            warps_per_block=column(lambda s: s.warps_per_block, np.uint8),
-            registers=column(lambda s: s.registers, np.uint8),
-            shared_bytes=column(lambda s: s.shared_bytes, np.int32),
-            call_stack=call_stack,
-            shapes=shape,
-            types=kind,
-            settings=setting,
-            strides=stride,
-            message=message,
+            message=codes.pop("messages"),
+            **codes,
             names=names,
             threads=threads,
-            call_stacks=call_stacks,
-            input_shapes=shapes,
-            input_types=kinds,
-            input_settings=settings,
-            input_strides=strides,
-            messages=[_message(text) for text in messages],
+            call_stacks=texts["call_stack"],
+            input_shapes=texts["shapes"],
+            input_types=texts["types"],
+            input_settings=texts["settings"],
+            input_strides=texts["strides"],
+            messages=[_message(text) for text in texts["messages"]],
         )
 
     def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:

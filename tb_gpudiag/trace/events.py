@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -104,44 +104,12 @@ class Events:
     @classmethod
     def blank(cls, count: int) -> Events:
         """Make events of which nothing is known. Their columns are filled in with dataclasses.replace."""
-        zeros64, none64 = np.zeros(count, np.int64), np.full(count, NONE, np.int64)
-        zeros8, none32 = np.zeros(count, np.uint8), np.full(count, NONE, np.int32)
+        zeros8, zeros64 = np.zeros(count, np.uint8), np.zeros(count, np.int64)
+        none32, none64 = np.full(count, NONE, np.int32), np.full(count, NONE, np.int64)
         nan = np.full(count, np.nan, np.float32)
-        return cls(
-            category=zeros8,
-            name=none32,
-            start_ns=zeros64,
-            duration_ns=zeros64,
-            thread=none32,
-            correlation=none64,
-            external_id=none64,
-            device=none32,
-            stream=none32,
-            bytes=none64,
-            python_id=none64,
-            python_parent=none64,
-            sequence=none64,
-            forward_thread=none64,
-            blocks_per_sm=nan,
-            blocks=nan,
-            warps_per_block=zeros8,
-            registers=zeros8,
-            shared_bytes=none32,
-            call_stack=none32,
-            shapes=none32,
-            types=none32,
-            settings=none32,
-            strides=none32,
-            message=none32,
-            names=[],
-            threads=[],
-            call_stacks=[],
-            input_shapes=[],
-            input_types=[],
-            input_settings=[],
-            input_strides=[],
-            messages=[],
-        )
+        of_type = {"UInt8": zeros8, "Int32": none32, "Int64": none64, "Float32": nan}
+        columns: dict[str, Any] = {each.name: of_type.get(str(each.type), []) for each in fields(cls)}
+        return cls(**{**columns, "start_ns": zeros64, "duration_ns": zeros64})
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -30,6 +30,9 @@ MOST_BYTES: Final = 1 << 50
 
 MESSAGE_SEPARATOR: Final = "\x1f"
 
+NUMBERS: Final = ("correlation", "external_id", "python_id", "python_parent", "sequence", "forward_thread")
+"""Columns of Events that are taken as they are in the file."""
+
 
 @dataclass(frozen=True)
 class SpanColumns:
@@ -45,7 +48,7 @@ class SpanColumns:
     device: Int32
     stream: Int32
     bytes: Int64
-    numbers: dict[str, Int64]  # columns that are taken as they are, by name
+    numbers: dict[str, Int64]  # by the names of NUMBERS
     blocks_per_sm: Float32
     blocks: Float32
     warps_per_block: UInt8

@@ -17,7 +17,7 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.sites import site_keys
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
-from tb_gpudiag.report.slices.prepared import pack_meta
+from tb_gpudiag.report.slices.prepared import joined, pack_meta
 from tb_gpudiag.report.slices.timeline_text import TextTable
 from tb_gpudiag.vocabulary.frames import LineKind
 
@@ -174,8 +174,8 @@ def prepare_histories(
         "memory_step_end_ns": steps.end_ns,
         "memory_groups": np.array(names, np.int64).reshape(-1, 5),
         **pack("memory_curve", curves),
-        **_joined("memory_allocations_first", _ALLOCATION_ARRAYS, allocations),
-        **_joined("memory_frees_first", _FREE_ARRAYS, frees),
+        **joined("memory_allocations_first", "memory", _ALLOCATION_ARRAYS, allocations),
+        **joined("memory_frees_first", "memory", _FREE_ARRAYS, frees),
     }
 
 
@@ -196,17 +196,3 @@ def _changes(time_ns: Int64, value: Int64) -> tuple[Int64, Int64]:
     """Only the points where the value changes."""
     changes = np.r_[True, value[1:] != value[:-1]]
     return time_ns[changes], value[changes]
-
-
-def _joined(
-    first: str, names: Sequence[str], devices: Sequence[tuple[npt.NDArray[Any], ...]]
-) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of all devices, one device after another, and where each device's begin."""
-    counts = [len(arrays[0]) for arrays in devices]
-    return {
-        first: np.cumsum([0, *counts], dtype=np.int64),
-        **{
-            f"memory_{name}": np.concatenate([np.zeros(0, np.int64), *(arrays[at] for arrays in devices)])
-            for at, name in enumerate(names)
-        },
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,20 @@ def pack_meta(meta: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
 def read_meta(prepared: Prepared, name: str) -> dict[str, Any]:
     """Read what `pack_meta` stored under this name."""
     return json.loads(bytes(prepared[name]))
+
+
+def joined(
+    first: str, prefix: str, names: Sequence[str], devices: Sequence[Sequence[npt.NDArray[Any]]]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of all devices, one device after another, and where those of each device begin."""
+    none = np.zeros(0, np.int64)
+    return {
+        first: np.cumsum([0, *(len(arrays[0]) for arrays in devices)], dtype=np.int64),
+        **{
+            f"{prefix}_{name}": np.concatenate([none, *(arrays[at] for arrays in devices)])
+            for at, name in enumerate(names)
+        },
+    }
 
 
 def requested_span(meta: Mapping[str, Any], start_us: float | None, end_us: float | None) -> Span:

@@ -18,7 +18,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
-from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, requested_span
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, joined, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
 from tb_gpudiag.trace.events import MemoryEvents, Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction
@@ -57,9 +57,14 @@ def prepare_segments(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     addresses = [_address(memory.address[device.allocations.event]) for device in devices]
     return {
         "map_address": np.concatenate([none, *addresses]),
-        **_joined("segment", _SEGMENT_ARRAYS, [_own_segments(segments, d.device) for d in devices]),
-        **_joined("move", _MOVE_ARRAYS, [_moves(memory, d.device) for d in devices]),
-        **_joined("earlier", _EARLIER_ARRAYS, [_earlier(memory, d) for d in devices]),
+        **joined(
+            "map_segment_first",
+            "map_segment",
+            _SEGMENT_ARRAYS,
+            [_own_segments(segments, d.device) for d in devices],
+        ),
+        **joined("map_move_first", "map_move", _MOVE_ARRAYS, [_moves(memory, d.device) for d in devices]),
+        **joined("map_earlier_first", "map_earlier", _EARLIER_ARRAYS, [_earlier(memory, d) for d in devices]),
     }
 
 
@@ -89,18 +94,6 @@ def _earlier(memory: MemoryEvents, device: DeviceMemory) -> list[Int64]:
     allocations = device.allocations
     event = device.curve.event[allocations.early_free]
     return [_address(memory.address[event]), allocations.early_free_bytes, memory.time_ns[event]]
-
-
-def _joined(name: str, parts: tuple[str, ...], devices: list[list[Int64]]) -> dict[str, npt.NDArray[Any]]:
-    none = np.zeros(0, np.int64)
-    counts = [len(columns[0]) for columns in devices]
-    return {
-        f"map_{name}_first": np.cumsum([0, *counts], dtype=np.int64),
-        **{
-            f"map_{name}_{part}": np.concatenate([none, *(columns[at] for columns in devices)])
-            for at, part in enumerate(parts)
-        },
-    }
 
 
 class _Rows(NamedTuple):

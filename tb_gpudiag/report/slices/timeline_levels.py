@@ -13,7 +13,8 @@ Boxes of a row never overlap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,40 +53,21 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.row)
 
+    @property
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """The columns, in their order."""
+        return tuple(getattr(self, column.name) for column in fields(self))
+
     def take(self, index: Int64 | Bool) -> Boxes:
-        return Boxes(
-            self.row[index],
-            self.start_ns[index],
-            self.duration_ns[index],
-            self.name[index],
-            self.kind[index],
-            self.number[index],
-            self.count[index],
-        )
+        return Boxes(*(column[index] for column in self.columns))
 
     @staticmethod
     def join(parts: list[Boxes]) -> Boxes:
         """Concatenate boxes."""
         if not parts:
-            empty = np.zeros(0, np.int32)
-            return Boxes(
-                empty,
-                np.zeros(0, np.int64),
-                np.zeros(0, np.int64),
-                empty,
-                np.zeros(0, np.uint8),
-                empty,
-                empty,
-            )
-        return Boxes(
-            np.concatenate([part.row for part in parts]),
-            np.concatenate([part.start_ns for part in parts]),
-            np.concatenate([part.duration_ns for part in parts]),
-            np.concatenate([part.name for part in parts]),
-            np.concatenate([part.kind for part in parts]),
-            np.concatenate([part.number for part in parts]),
-            np.concatenate([part.count for part in parts]),
-        )
+            none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
+            return Boxes(none32, none, none, none32, np.zeros(0, np.uint8), none32, none32)
+        return Boxes(*map(np.concatenate, zip(*(part.columns for part in parts), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -134,7 +116,7 @@ def build_levels(boxes: Boxes, rows: int) -> Levels:
     end = alive.start_ns + alive.duration_ns
     same_row = alive.row[1:] == alive.row[:-1]
     end[:-1] = np.where(same_row, np.minimum(end[:-1], alive.start_ns[1:]), end[:-1])
-    alive = _with_duration(alive, end - alive.start_ns)
+    alive = replace(alive, duration_ns=end - alive.start_ns)
     birth = np.zeros(len(alive), np.uint8)
     votes = alive.duration_ns
     low = int(alive.start_ns.min()) if len(alive) else 0
@@ -200,20 +182,10 @@ def _merge(members: Boxes, votes: Int64, group: Int64) -> tuple[Boxes, Int64]:
 
 
 def _replace(boxes: Boxes, where: Bool, others: Boxes) -> Boxes:
-    columns = []
-    for old, new in zip(_columns(boxes), _columns(others), strict=True):
-        column = old.copy()
+    columns = tuple(column.copy() for column in boxes.columns)
+    for column, new in zip(columns, others.columns, strict=True):
         column[where] = new
-        columns.append(column)
     return Boxes(*columns)
-
-
-def _columns(boxes: Boxes) -> tuple[npt.NDArray[np.generic], ...]:
-    return (boxes.row, boxes.start_ns, boxes.duration_ns, boxes.name, boxes.kind, boxes.number, boxes.count)
-
-
-def _with_duration(boxes: Boxes, duration_ns: Int64) -> Boxes:
-    return Boxes(boxes.row, boxes.start_ns, duration_ns, boxes.name, boxes.kind, boxes.number, boxes.count)
 
 
 def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Levels:

@@ -24,6 +24,7 @@ from tb_gpudiag.trace.trace_parts import (
     LONGEST_NS,
     MESSAGE_SEPARATOR,
     MOST_BYTES,
+    NUMBERS,
     MemoryColumns,
     SpanColumns,
     TracePart,
@@ -35,7 +36,6 @@ from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 from tb_gpudiag.vocabulary.shaped_operators import has_cost, has_settings, streamed_times
 
-_NUMBERS: Final = ("correlation", "external_id", "python_id", "python_parent", "sequence", "forward_thread")
 # A block has at most 1,024 threads.
 _MOST_WARPS: Final = 32
 # The shapes and settings of an operator's few inputs are shorter.
@@ -123,7 +123,7 @@ def _spans(
     pids = np.array([kineto.number_of(pid) for pid, _ in pairs], np.int32)
     tids = np.array([kineto.number_of(tid) for _, tid in pairs], np.int32)
     tids -= np.where(tids >= kineto.SYNC_TID_OFFSET, np.int32(kineto.SYNC_TID_OFFSET), np.int32(0))
-    numbers = {name: fields.numbers(name, rows) for name in _NUMBERS}
+    numbers = {name: fields.numbers(name, rows) for name in NUMBERS}
     syncs = category == Category.CUDA_SYNC
     for column, awaited in (("sequence", "awaited_record"), ("forward_thread", "awaited_stream")):
         numbers[column][syncs] = fields.numbers(awaited, rows[syncs])
