@@ -1,8 +1,9 @@
-"""Diagnoses recordings in a helper process, and sums them up in two lines for the log."""
+"""Diagnoses recordings in a helper process, and sums each up in a line for the log."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -53,8 +54,7 @@ def diagnose_recording(path: str, wanted: Mapping[str, Any]) -> HelperAnswer:
     """
     report, digest = digest_file(only_trace(path))
     report.trace.path = without_url_secrets(wanted["url"]) or report.trace.path
-    name = one_line(os.path.basename(path))
-    text = _two_lines(name, report.verdict.sentence, report.findings)
+    text = _line(report.verdict.sentence, report.findings, "diagnose", report.trace.path)
     steps = compared_steps(digest)
     events, with_record = wanted["events"], wanted["record"]
     record, figures = (record_of(report, steps), figures_of(report)) if with_record or events else (b"", {})
@@ -91,7 +91,8 @@ def diagnose_job(paths: Sequence[str]) -> HelperAnswer:
     if not jobs.reports:
         raise NothingToRead(jobs.notes[0] if jobs.notes else "no two files are ranks of one job")
     report = max(jobs.reports, key=lambda report: len(report.ranks))
-    text = _two_lines(heading(report), report.verdict.sentence, report.findings)
+    sentence = f"{heading(report)}: {report.verdict.sentence}"
+    text = _line(sentence, report.findings, "job", without_url_secrets(os.path.dirname(paths[0])))
     return HelperAnswer(True, text, _is_worth_a_look(report.findings))
 
 
@@ -99,12 +100,18 @@ def diagnose_job(paths: Sequence[str]) -> HelperAnswer:
 SECRETS: Final = "GD907"
 
 
-def _two_lines(name: str, sentence: str, findings: Sequence[pb.Finding]) -> str:
+# A path is part of a command, which must not be cut off.
+MOST_PATH: Final = 4096
+
+
+def _line(sentence: str, findings: Sequence[pb.Finding], command: str, path: str) -> str:
+    """The verdict, the first finding, and the command that shows the rest."""
+    more = f"More: gpudiag {command} {shlex.quote(one_line(path, MOST_PATH))}"
     # With plain spaces, because people search logs.
-    return f"{name}: {sentence}\n{_findings_line(findings)}".replace(NO_BREAK, " ")
+    return f"{sentence} {_findings(findings)} {more}".replace(NO_BREAK, " ")
 
 
-def _findings_line(all_findings: Sequence[pb.Finding]) -> str:
+def _findings(all_findings: Sequence[pb.Finding]) -> str:
     findings = without_hints(all_findings)
     if not findings:
         return "No rule found a problem."

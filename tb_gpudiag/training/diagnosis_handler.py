@@ -36,9 +36,10 @@ class DiagnosisHandler:
     """Handler for `torch.profiler.profile(on_trace_ready=...)`. It takes the arguments of torch's
     `tensorboard_trace_handler` and writes the same files.
 
-    A helper process of low priority diagnoses the recordings, one at a time. Each verdict is logged in two
-    lines (logger `tb_gpudiag.training`). If torch.distributed is initialized, rank 0 also logs the verdict of
-    the job when all ranks have written. Nothing is raised into the training loop: failures are logged.
+    A helper process of low priority diagnoses the recordings, one at a time. Each verdict is a line in the
+    log (logger `tb_gpudiag.training`), or on standard error where no log shows it. If torch.distributed is
+    initialized, rank 0 also logs the verdict of the job when all ranks have written. Nothing is raised into
+    the training loop: failures are logged.
 
     dir_name: a folder, or a URL of a store such as `s3://bucket/run`. Recordings for a store are written to a
     private temporary folder, diagnosed there, and uploaded by a process of low priority.
@@ -150,7 +151,7 @@ class DiagnosisHandler:
     def _settle(self, recording: WrittenRecording, answer: HelperAnswer) -> None:
         """Report a diagnosis. Runs on the thread of the queue."""
         self._let_go(recording, found=answer.found if answer.ok else None)
-        log_answer(answer)
+        log_answer(answer, of_first_rank=recording.rank == 0)
         if answer.note:
             logger.warning("gpudiag: %s", answer.note)
         if self._writer is not None and answer.record:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -223,7 +224,19 @@ class DiagnosisQueue:
         log_answer(answer)
 
 
-def log_answer(answer: HelperAnswer) -> None:
-    """Log a verdict: as a warning if there are findings."""
+def log_answer(answer: HelperAnswer, *, of_first_rank: bool = True) -> None:
+    """Log a verdict, as a warning if there are findings.
+
+    Trainings rarely set up logging, and Python hides information then: what no log shows goes to standard
+    error, from the first rank, and failures from each. Who gives gpudiag's logger a level gets what it lets
+    through.
+    """
     level = logging.INFO if answer.ok and not answer.found else logging.WARNING
-    logger.log(level, "gpudiag: %s", answer.text)
+    has_level = any(logging.getLogger(name).level for name in ("tb_gpudiag", logger.name))
+    if not (logger.isEnabledFor(level) if has_level else logger.manager.disable < level):
+        return
+    if logger.hasHandlers() and logger.isEnabledFor(level):
+        logger.log(level, "gpudiag: %s", answer.text)
+    elif of_first_rank or not answer.ok:
+        with contextlib.suppress(Exception):  # there is no standard error, or it is closed
+            sys.stderr.write(f"gpudiag: {answer.text}\n")

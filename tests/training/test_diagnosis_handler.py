@@ -8,6 +8,7 @@ import logging
 import os
 import pickle
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -70,7 +71,7 @@ def test_a_spawned_process_gets_a_handler_of_its_own(
 
 
 @pytest.mark.usefixtures("diagnosed_in_process")
-def test_each_recording_is_diagnosed_and_logged_in_two_lines(
+def test_each_recording_is_diagnosed_and_logged_in_one_line(
     tmp_path: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
 ) -> None:
     got, log = Diagnosed(), tmp_path / "log"
@@ -88,12 +89,12 @@ def test_each_recording_is_diagnosed_and_logged_in_two_lines(
     found = messages(caplog)
     assert len(found) == 2
     for name, message in zip(names, found, strict=True):
-        first, second = message.splitlines()
-        assert name in first
-        assert "data pipeline limits" in first
-        assert "\xa0" not in message
-        assert "GD101 input_pipeline" in second
-        assert "saves up to" in second
+        (line,) = message.splitlines()
+        assert line.endswith(f" More: gpudiag diagnose {shlex.quote(str(log / name))}")
+        assert "data pipeline limits" in line
+        assert "\xa0" not in line
+        assert "GD101 input_pipeline" in line
+        assert "saves up to" in line
 
 
 @pytest.mark.usefixtures("diagnosed_in_process")
