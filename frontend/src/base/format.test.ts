@@ -51,7 +51,7 @@ describe("Python writes the same", () => {
 
 it("prints parts that add up to the printed total", () => {
   const printed = (text: string) => Math.round(Number.parseFloat(text.replaceAll(",", "")) * 100);
-  const parts = [333_333.3, 333_333.3, 333_333.4, 1_234.567];
+  const parts = [133_333.3, 133_333.3, 133_333.4, 1_234.567];
   const total = parts.reduce((sum, part) => sum + part, 0);
   const shown = column(parts, total);
   expect(shown.parts.map(printed).reduce((sum, part) => sum + part, 0)).toBe(printed(shown.total));

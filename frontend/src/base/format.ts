@@ -86,7 +86,8 @@ export interface Column {
 }
 
 function columnUnit(largest_us: number): Unit & { readonly places: number } {
-  if (largest_us >= 100e6) return { name: "s", size: 1e6, places: 2 };
+  // As `time` does, from 1 s on: both stand on one card. A thousandth of the sum is still seen.
+  if (largest_us >= 0.9995e6) return { name: "s", size: 1e6, places: largest_us >= 100e6 ? 2 : 3 };
   if (largest_us >= 1e3) return { name: "ms", size: 1e3, places: 2 };
   return { name: "µs", size: 1, places: 1 };
 }

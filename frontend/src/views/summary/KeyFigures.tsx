@@ -1,4 +1,4 @@
-import { column, count, percent, plural, time } from "../../base/format";
+import { count, percent, plural, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
 import type { Against } from "../../state/base";
 import { deltaOf, shareDelta, type Delta } from "../../state/delta";
@@ -41,7 +41,7 @@ export function KeyFigures({ report, against }: Props) {
             delta={differs ? deltaOf(compared.candidate, compared.base, time) : null}
           />
         )}
-        <Fact name="Recording" value={column([], trace?.duration_us ?? 0).total} />
+        <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
       </dl>
       <p className="gd-muted">{gpus(report)}</p>
       {trace?.recorded && <RecordedLine recorded={trace.recorded} how={optionsOf(report)} />}
