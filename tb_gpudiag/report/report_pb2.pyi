@@ -2012,7 +2012,7 @@ class Promised(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ...) -> None: ...
 
 class RunRow(_message.Message):
-    __slots__ = ("id", "run", "kind", "worker", "ranks", "recordings", "time_s", "step_us", "low_step_us", "high_step_us", "busy_share", "account", "limiter", "sentence", "first_rule", "first_title", "saving_share", "memory_share", "change", "state", "error", "trace_id", "severity", "low_saving_share", "growth_bytes_per_step")
+    __slots__ = ("id", "run", "kind", "worker", "ranks", "recordings", "time_s", "step_us", "low_step_us", "high_step_us", "busy_share", "account", "limiter", "sentence", "first_rule", "first_title", "saving_share", "memory_share", "change", "state", "error", "trace_id", "severity", "low_saving_share", "growth_bytes_per_step", "work")
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -2038,6 +2038,7 @@ class RunRow(_message.Message):
     SEVERITY_FIELD_NUMBER: _ClassVar[int]
     LOW_SAVING_SHARE_FIELD_NUMBER: _ClassVar[int]
     GROWTH_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
     id: str
     run: str
     kind: TraceInfo.Kind
@@ -2063,7 +2064,8 @@ class RunRow(_message.Message):
     severity: int
     low_saving_share: float
     growth_bytes_per_step: float
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ..., low_saving_share: _Optional[float] = ..., growth_bytes_per_step: _Optional[float] = ...) -> None: ...
+    work: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ..., low_saving_share: _Optional[float] = ..., growth_bytes_per_step: _Optional[float] = ..., work: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RunTable(_message.Message):
     __slots__ = ("rows", "generation", "scanned", "total", "unchanged", "removed", "whole", "more", "folders")

@@ -93,7 +93,8 @@ def figures(value: float) -> str:
 def column_us(parts: Sequence[float], total: float) -> tuple[list[str], str]:
     """Format times that are shown under one another with their sum: one unit, and as printed they add up.
 
-    Each is rounded up or down so that the printed parts sum to the printed total (largest remainders go up).
+    Each is rounded up or down so that the printed parts sum to the printed total (largest remainders go up;
+    `< 0.01 ms` counts as 0).
     Where the parts do not add up to the total to begin with, each is simply rounded: nothing is hidden.
     """
     if not all(map(math.isfinite, [total, *parts])):
@@ -110,10 +111,12 @@ def column_us(parts: Sequence[float], total: float) -> tuple[list[str], str]:
         for i in by_remainder[:missing]:
             whole[i] += 1
 
-    def text(steps: int) -> str:
-        return f"{_decimal(steps / 10**decimals, decimals)}{NO_BREAK}{unit}"
+    def text(steps: int, exact: float) -> str:
+        something = steps == 0 and exact > 0
+        shown = _decimal((1 if something else steps) / 10**decimals, decimals)
+        return f"{'<' + NO_BREAK if something else ''}{shown}{NO_BREAK}{unit}"
 
-    return [text(steps) for steps in whole], text(wanted)
+    return [text(steps, part) for steps, part in zip(whole, parts, strict=True)], text(wanted, total)
 
 
 def nearest(value: float) -> int:

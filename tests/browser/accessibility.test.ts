@@ -21,6 +21,8 @@ const VIEWS: Readonly<Record<ViewName, readonly [run: string, shown: string]>> =
   recording: ["input_pipeline", "pre"],
 };
 
+const PHONE_PX = 390;
+
 const session = new Session("several");
 
 async function open(view: ViewName): Promise<Frame> {
@@ -48,12 +50,27 @@ for (const view of Object.keys(VIEWS) as ViewName[])
   it(`axe finds nothing in ${view}, light or dark, and no window is too narrow or too wide`, async () => {
     const frame = await open(view);
     expect(await violations(frame), "light").toEqual([]);
-    for (const width of [900, 2560, 1280]) {
+    for (const width of [PHONE_PX, 900, 2560, 1280]) {
       await session.page.setViewportSize({ width, height: 900 });
       await expect.poll(() => frame.evaluate(() => window.innerWidth)).toBe(width);
       await expect.poll(() => tooWide(frame), { message: `${width} pixels` }).toEqual([]);
+      if (width === PHONE_PX) expect(await violations(frame, "target-size"), "phone").toEqual([]);
     }
     await darken(session.page, frame);
     // The themes differ in colors only.
     expect(await violations(frame, "color-contrast", "link-in-text-block"), "dark").toEqual([]);
   });
+
+it("Compare without a base offers likely ones, on a phone, too", async () => {
+  const { id } = await session.entryOf("healthy");
+  await session.page.setViewportSize({ width: PHONE_PX, height: 844 });
+  const frame = await openAlone(session.page, session.tensorboard.url, { view: "compare", trace: id });
+  const likely = frame.getByRole("region", { name: "Compare with" });
+  // The same simulated job, recorded again.
+  const again = likely.getByRole("listitem").filter({ hasText: "again" });
+  await again.getByText("same input shapes").waitFor({ timeout: 55_000 });
+  expect(await violations(frame)).toEqual([]);
+  await expect.poll(() => tooWide(frame)).toEqual([]);
+  await again.getByRole("button").click();
+  await frame.getByRole("region", { name: "Verdict" }).waitFor({ timeout: 55_000 });
+});

@@ -11,7 +11,9 @@ const RUN = "input_pipeline";
 
 const session = new Session();
 
+/** "< 0.01 ms" counts as 0. */
 function milliseconds(text: string | null): number {
+  if (text?.startsWith("<")) return 0;
   return Math.round(Number.parseFloat((text ?? "").replaceAll(",", "")) * 100);
 }
 

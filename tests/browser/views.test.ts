@@ -123,6 +123,27 @@ it("shows the history of a run, and opens the recording that is clicked", async 
   );
 });
 
+it("compares a run that is dragged onto another with it, and two that are checked by keyboard", async () => {
+  const base = await session.entryOf("input_pipeline");
+  const candidate = await session.entryOf("healthy");
+  const compared = (hash: string) =>
+    hash.includes("view=compare") &&
+    hash.includes(`trace=${candidate.id}`) &&
+    hash.includes(`base=${base.id}`);
+  const frame = await openAlone(session.page, session.tensorboard.url, { view: "runs" });
+  const name = (run: string) => frame.getByRole("button", { name: run, exact: true });
+  await name("healthy").dragTo(name("input_pipeline"));
+  await session.untilHash(compared);
+  await session.page.goBack();
+  for (const run of ["input_pipeline", "healthy"]) {
+    await name(run).focus();
+    await session.page.keyboard.press("ArrowRight");
+    await session.page.keyboard.press("Space");
+  }
+  await frame.getByRole("button", { name: "Compare healthy with input_pipeline" }).press("Enter");
+  await session.untilHash(compared);
+});
+
 it("compares a recording with a pinned base, and swaps them", async () => {
   const base = await session.entryOf("input_pipeline");
   const candidate = await session.entryOf("healthy");

@@ -94,7 +94,7 @@ function columnUnit(largest_us: number): Unit & { readonly places: number } {
 
 /**
  * Format times that stand in a column above their sum: in one unit, so that the printed parts add up to the printed
- * total (those with the largest remainders are rounded up). If the exact parts do not add up to the total, each is
+ * total (those with the largest remainders are rounded up; "< 0.01 ms" counts as 0). If the exact parts do not add up to the total, each is
  * simply rounded: nothing is hidden.
  */
 export function column(parts_us: readonly number[], total_us: number): Column {
@@ -114,12 +114,15 @@ export function column(parts_us: readonly number[], total_us: number): Column {
       .slice(0, Math.max(0, missing))
       .map(({ at }) => at),
   );
-  const text = (steps: number) => `${decimal(steps / 10 ** places, places)}${GAP}${name}`;
+  const text = (steps: number, value: number) => {
+    const something = steps === 0 && value > 0 ? `<${GAP}` : "";
+    return `${something}${decimal((something ? 1 : steps) / 10 ** places, places)}${GAP}${name}`;
+  };
   return {
     parts: exact.map((value, at) =>
-      text(addsUp ? Math.floor(value) + (raised.has(at) ? 1 : 0) : nearest(value)),
+      text(addsUp ? Math.floor(value) + (raised.has(at) ? 1 : 0) : nearest(value), value),
     ),
-    total: text(wanted),
+    total: text(wanted, total_us),
   };
 }
 

@@ -15,6 +15,8 @@ export interface Row {
   readonly unit: string;
   readonly top: number;
   readonly height: number;
+  /** Height with the room below it: its label is as high. */
+  readonly space: number;
   /** Height of one nesting depth. */
   readonly step: number;
   readonly depths: number;
@@ -76,7 +78,10 @@ const MOST_PINNED_PX = 260;
 
 /** Show this many queues per GPU, the deepest ones. More would push the host threads out of sight. */
 const QUEUES_SHOWN = 2;
-const SPACE_PX = 5;
+const SPACE_PX = 6;
+
+/** A finger needs this much for a label, and for the button to show the outer frames below it. */
+const LABEL_PX = 24;
 
 /** An outer frame is alone at its depth and lasts for at least this share of the trace. */
 const OUTER_SHARE = 0.8;
@@ -96,10 +101,11 @@ export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows
   const further = furtherQueues(whole);
   let top = 0;
   let pinned = 0;
-  const push = (row: Omit<Row, "top" | "pinned">) => {
+  const push = (row: Omit<Row, "top" | "pinned" | "space">) => {
     const fits = choices.pinned.has(row.key) && pinned + row.height <= MOST_PINNED_PX;
-    rows.push({ ...row, top, pinned: fits });
-    top += row.height + SPACE_PX;
+    const space = spaceOf(row);
+    rows.push({ ...row, top, pinned: fits, space });
+    top += space;
     if (fits) pinned = top;
   };
   const all = [...whole.lanes.values()];
@@ -126,6 +132,10 @@ export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows
     push({ key: group, kind: "queues", title: more, device, unit: "", folded: !withQueues, ...plain });
   }
   return { rows, height: top, pinned, hidden: hidden.map(({ title }) => title) };
+}
+
+function spaceOf({ height, outer, folded }: Pick<Row, "height" | "outer" | "folded">): number {
+  return Math.max(height + SPACE_PX, (outer > 0 && !folded ? 2 : 1) * LABEL_PX);
 }
 
 interface FurtherQueues {

@@ -1,7 +1,7 @@
 // The traces to choose from, by run, worker and span.
 
 import { date } from "../base/format";
-import type { TraceEntry } from "../wire/report";
+import type { RunRow, TraceEntry } from "../wire/report";
 
 /** Traces grouped by name, in the server's order. */
 export type Named = ReadonlyMap<string, readonly TraceEntry[]>;
@@ -72,14 +72,28 @@ export interface LikelyBase {
   readonly why: string;
 }
 
+/** Of the costliest operators with their shapes, this share is in both runs of one job. A fix changes some. */
+const SAME_WORK = 0.5;
+
+/** Return the runs whose costliest operators have the same input shapes as those of `run`. */
+export function sameWork(rows: readonly RunRow[], run: string): ReadonlySet<string> {
+  const own = new Set(rows.find((row) => row.run === run)?.work);
+  const alike = rows.filter(({ run: name, work }) => {
+    const fewer = Math.min(own.size, work.length);
+    return name !== run && fewer > 0 && work.filter((code) => own.has(code)).length >= SAME_WORK * fewer;
+  });
+  return new Set(alike.map(({ run: name }) => name));
+}
+
 /**
  * Return what a recording is most likely to be compared with: the one before it, then runs of the same name but for its
- * last part, as "resnet" and "resnet_fixed", then the newest of other runs.
+ * last part, as "resnet" and "resnet_fixed", then runs with the same shapes, then the newest of other runs.
  */
 export function likelyBases(
   traces: readonly TraceEntry[],
   shown: TraceEntry,
   most: number,
+  alike: ReadonlySet<string> = new Set(),
 ): readonly LikelyBase[] {
   const readable = traces.filter(({ id, state }) => id !== shown.id && state !== "failed");
   const before = readable.filter(
@@ -89,16 +103,30 @@ export function likelyBases(
   const runs = new Set(readable.map(({ run }) => run));
   runs.delete(shown.run);
   const others = [...runs].map((run) => inRun(readable, run, shown.worker)).filter((found) => found !== null);
-  others.sort((a, b) => b.modified_s - a.modified_s);
-  const alike = others
-    .filter(({ run }) => isVariant(run, shown.run))
-    .sort((a, b) => Number(isNamedAfter(b.run, shown.run)) - Number(isNamedAfter(a.run, shown.run)));
   const previous = newest(before);
   return [
     ...(previous ? [{ base: previous, why: "the recording before this one" }] : []),
-    ...alike.map((base) => ({ base, why: "same name, but for its last part" })),
-    ...others.filter((base) => !alike.includes(base)).map((base) => ({ base, why: "" })),
+    ...others
+      .map((base) => ({
+        base,
+        why: whyAlike(base.run, shown.run, alike),
+        place: likeness(base.run, shown.run, alike),
+      }))
+      .sort((a, b) => a.place - b.place || b.base.modified_s - a.base.modified_s)
+      .map(({ base, why }) => ({ base, why })),
   ].slice(0, most);
+}
+
+/** The smaller, the likelier is one run to be compared with the other. */
+function likeness(run: string, shown: string, alike: ReadonlySet<string>): number {
+  if (isNamedAfter(run, shown)) return 0;
+  if (isVariant(run, shown)) return 1;
+  return alike.has(run) ? 2 : 3;
+}
+
+function whyAlike(run: string, shown: string, alike: ReadonlySet<string>): string {
+  const reasons = [isVariant(run, shown) && "almost the same name", alike.has(run) && "same input shapes"];
+  return reasons.filter(Boolean).join(", ");
 }
 
 /** A name without its last part, or without its number. */

@@ -1,7 +1,7 @@
 // The table of runs: its search and order, which stay while other views are open.
 
 import { create } from "zustand";
-import { percent, time } from "../base/format";
+import { percent, plural, time } from "../base/format";
 import { limiterWord } from "../base/limiters";
 import type { Order } from "../base/sorting";
 import type { CauseTime, RunRow, TraceEntry_State } from "../wire/report";
@@ -114,9 +114,14 @@ const STATES: Readonly<Record<TraceEntry_State, string>> = {
   ready: "",
 };
 
-/** "CUDA memory snapshot", "job · not analyzed yet". */
-export function aboutRun({ kind, state }: RunRow): string {
-  const parts = [kindText(kind), STATES[state]];
+/** "CUDA memory snapshot", "job · 8 ranks · 3 recordings · not analyzed yet". */
+export function aboutRun({ kind, state, ranks, recordings }: RunRow): string {
+  const parts = [
+    kindText(kind),
+    ranks > 1 ? plural(ranks, "rank") : "",
+    recordings > 1 ? plural(recordings, "recording") : "",
+    STATES[state],
+  ];
   return parts.filter((part) => part !== "").join(" · ");
 }
 

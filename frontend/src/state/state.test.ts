@@ -1,8 +1,18 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { plain } from "../base/format.testdata";
-import type { Device, Finding, HostSegment, Report, TraceEntry } from "../wire/report";
+import type { Device, Finding, HostSegment, Report, RunRow, TraceEntry } from "../wire/report";
 import { accountParts, stepsOf, window_us, windowParts } from "./account";
-import { inRun, insteadOf, likelyBases, matches, levels, newerThan, newest, spanLabel } from "./choose";
+import {
+  inRun,
+  insteadOf,
+  likelyBases,
+  matches,
+  levels,
+  newerThan,
+  newest,
+  sameWork,
+  spanLabel,
+} from "./choose";
 import { activitiesOf, longest } from "./gap";
 import { costText, findingKeys, groupedByReason } from "./findings";
 import { linkOf, usePage } from "./store";
@@ -81,6 +91,21 @@ describe("choosing", () => {
       likelyBases([...traces, shown, ...others], shown, most).map(({ base }) => base.id);
     expect(ids(8)).toEqual(["2", "8", "7"]);
     expect(ids(2)).toEqual(["2", "8"]);
+  });
+
+  it("offers runs with the same input shapes before other runs, and says so", () => {
+    const work = (run: string, codes: readonly number[]) => ({ run, work: codes }) as RunRow;
+    const rows = [work("a", [1, 2, 3, 4]), work("b", [1, 2, 9]), work("c", [1, 8, 9, 10]), work("d", [])];
+    const alike = sameWork(rows, "a");
+    expect([...alike]).toEqual(["b"]);
+    expect(sameWork(rows, "d").size).toBe(0);
+    const shown = entry("5", "a", "w0", 1);
+    const others = [entry("6", "b", "w0", 5), entry("7", "c", "w0", 30), entry("8", "a_old", "w0", 2)];
+    expect(likelyBases([shown, ...others], shown, 8, alike).map(({ base, why }) => [base.run, why])).toEqual([
+      ["a_old", "almost the same name"],
+      ["b", "same input shapes"],
+      ["c", ""],
+    ]);
   });
 
   it("lists each run once, and the workers and spans of the selected one", () => {

@@ -1612,6 +1612,8 @@ export interface RunRow {
   low_saving_share: number;
   /** fastest growth of memory among the findings */
   growth_bytes_per_step: number;
+  /** codes of the costliest operators with their input shapes: equal in runs of one job */
+  work: number[];
 }
 
 /** Response of `runs`: the table of runs, or what has changed in it. */

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
+from zlib import crc32
 
-from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, per_cause
+from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, per_cause, texts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.hints import without_hints
+
+# The costliest operators stay the same from a run to the next one, whatever was mended; a model has a few more.
+WORK_CODES: Final = 8
 
 
 def run_row(digest: Digest) -> pb.RunRow:
@@ -30,7 +35,19 @@ def run_row(digest: Digest) -> pb.RunRow:
         limiter=about.limiter,
         sentence=about.sentence,
         memory_share=memory_share(about.memory),
+        work=_work(digest),
     )
+
+
+def _work(digest: Digest) -> list[int]:
+    """Return codes of the costliest operators with their input shapes, none if no shapes were recorded."""
+    table = digest.kernels
+    spent: Counter[str] = Counter()
+    columns = (texts(table, "operator"), texts(table, "shapes"), numbers(table, "time_ns").tolist())
+    for operator, shapes, time_ns in zip(*columns, strict=True):
+        if operator and any(map(str.isdigit, shapes)):
+            spent[f"{operator} {shapes}"] += time_ns
+    return sorted(crc32(work.encode(errors="surrogatepass")) for work, _ in spent.most_common(WORK_CODES))
 
 
 def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
@@ -51,6 +68,7 @@ def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
         limiter=job.verdict.limiter,
         sentence=job.verdict.sentence,
         memory_share=max(row.memory_share for row in of_ranks),
+        work=slowest.work,
     )
 
 

@@ -1,7 +1,8 @@
 import { Button } from "@mantine/core";
-import { likelyBases } from "../../state/choose";
+import { likelyBases, sameWork } from "../../state/choose";
 import { traceLabel } from "../../state/comparison";
 import { hasEvents } from "../../state/kinds";
+import { useRuns } from "../../state/queries";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -17,10 +18,12 @@ interface Props {
 /** Recordings to compare with at one click. */
 export function LikelyBases({ traces, entry }: Props) {
   const pinBase = usePage((page) => page.pinBase);
+  const rows = useRuns().data?.rows;
   const likely = likelyBases(
     traces.filter(({ kind }) => hasEvents(kind)),
     entry,
     MOST,
+    sameWork(rows ?? [], entry.run),
   );
   if (likely.length === 0) return null;
   return (

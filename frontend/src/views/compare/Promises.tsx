@@ -12,32 +12,36 @@ export function Promises({ promised }: { promised: readonly Promised[] }) {
       title="Estimated and measured savings"
       aside={<span className="gd-muted">per step, for findings of the base that are gone</span>}
     >
-      <table className="gd-plain">
-        <thead>
-          <tr>
-            <th scope="col">Finding</th>
-            <th scope="col" className="gd-number">
-              Estimated
-            </th>
-            <th scope="col" className="gd-number">
-              Measured
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {promised.map(({ rule, name, low_us, high_us, real_us }, at) => (
-            <tr key={at}>
-              <th scope="row">
-                <ExplainButton rule={rule} /> {words(name)}
+      <div className="gd-wide-plain" role="group" aria-label="Estimated and measured savings" tabIndex={0}>
+        <table className="gd-plain">
+          <thead>
+            <tr>
+              <th scope="col">Finding</th>
+              <th scope="col" className="gd-number">
+                Estimated
               </th>
-              <td className="gd-number">
-                {low_us === high_us ? time(high_us) : `${time(low_us)} to ${time(high_us)}`}
-              </td>
-              <td className="gd-number">{real_us < 0 ? `${signedTime(-real_us)} slower` : time(real_us)}</td>
+              <th scope="col" className="gd-number">
+                Measured
+              </th>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {promised.map(({ rule, name, low_us, high_us, real_us }, at) => (
+              <tr key={at}>
+                <th scope="row">
+                  <ExplainButton rule={rule} /> {words(name)}
+                </th>
+                <td className="gd-number">
+                  {low_us === high_us ? time(high_us) : `${time(low_us)} to ${time(high_us)}`}
+                </td>
+                <td className="gd-number">
+                  {real_us < 0 ? `${signedTime(-real_us)} slower` : time(real_us)}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </Section>
   );
 }

@@ -2,6 +2,7 @@ import { memo, useLayoutEffect, useMemo, useRef, useState, type MouseEvent, type
 import { csv, titleOf, valueOf, type Unit } from "../../base/csv";
 import { nextOrder, ordered, type Order, type SortValue } from "../../base/sorting";
 import { CsvButton } from "./CsvButton";
+import { useDragging, type Dragged, type Dragging } from "./useDragging";
 import { useRoving } from "./useRoving";
 
 export interface Column<T> {
@@ -45,6 +46,8 @@ interface Props<T> {
   readonly onOpen?: (row: T) => void;
   /** Marks the row that is open. */
   readonly isOpen?: (row: T) => boolean;
+  /** What a row can be dropped on, and what happens then. Whatever it does, keys can do it, too. */
+  readonly dragging?: Dragging<T>;
   /** Where the table was scrolled to, and how to remember it. */
   readonly scroll?: { readonly top: number; readonly onScroll: (top: number) => void };
 }
@@ -63,6 +66,7 @@ const ROW_PX = 30;
 /** A table with sortable columns and any number of rows. Only those around the visible ones are rendered. */
 export function DataTable<T>(props: Props<T>) {
   const { label, columns: every, rows, rowKey, order, onOrder, onOpen, isOpen, scroll, saves } = props;
+  const dragged = useDragging(props.dragging);
   const { arranged = false, rowHeight = ROW_PX, maxHeight = "560px", minWidth } = props;
   const columns = useMemo(() => every.filter(({ saved }) => !saved), [every]);
   const by = every.find(({ id }) => id === order.by);
@@ -105,6 +109,7 @@ export function DataTable<T>(props: Props<T>) {
               height={rowHeight}
               onOpen={onOpen}
               open={isOpen?.(row) ?? false}
+              dragged={dragged}
             />
           ))}
           <Spacer rows={all.length - last} columns={columns.length} height={rowHeight} />
@@ -135,14 +140,16 @@ interface RowProps<T> {
   readonly height: number;
   readonly onOpen: ((row: T) => void) | undefined;
   readonly open: boolean;
+  readonly dragged: Dragged<T> | null;
 }
 
 /** Rows that stay in sight while the table scrolls are not rendered again. */
 const Row = memo(TableRow) as typeof TableRow;
 
-function TableRow<T>({ row, index, columns, height, onOpen, open }: RowProps<T>) {
+function TableRow<T>({ row, index, columns, height, onOpen, open, dragged }: RowProps<T>) {
   return (
     <tr
+      {...dragged?.target(row)}
       // The header is the first row.
       aria-rowindex={index + 2}
       className={onOpen && "gd-linked"}
@@ -151,7 +158,11 @@ function TableRow<T>({ row, index, columns, height, onOpen, open }: RowProps<T>)
       onClick={onOpen && opening(row, onOpen)}
     >
       {columns.map((column, at) => (
-        <td key={column.id} className={column.figures ? "gd-number" : undefined}>
+        <td
+          key={column.id}
+          className={column.figures ? "gd-number" : undefined}
+          {...(at === 0 && dragged?.source(row))}
+        >
           {at === 0 && onOpen ? (
             <button
               type="button"
@@ -175,7 +186,7 @@ function TableRow<T>({ row, index, columns, height, onOpen, open }: RowProps<T>)
 function opening<T>(row: T, open: (row: T) => void) {
   return (event: MouseEvent) => {
     const selecting = window.getSelection()?.isCollapsed === false;
-    if (!selecting && !(event.target as Element).closest("button, input")) open(row);
+    if (!selecting && !(event.target as Element).closest("button, input, label")) open(row);
   };
 }
 

@@ -22,7 +22,7 @@ function row(run: string, more: Partial<RunRow> = {}): RunRow {
     },
     ...{ first_rule: "", first_title: "", saving_share: 0, memory_share: 0, change: "", state: "ready" },
     ...{ error: undefined, trace_id: `${run}-trace`, severity: 0 },
-    ...{ low_saving_share: 0, growth_bytes_per_step: 0 },
+    ...{ low_saving_share: 0, growth_bytes_per_step: 0, work: [] },
     ...more,
   };
 }
@@ -93,7 +93,7 @@ it("lists the most urgent runs first: severity, what a fix saves for sure, growi
 
 it("leaves out the columns that say nothing about any run", async () => {
   await shown([row("a"), row("b")]);
-  for (const name of ["Ranks", "Recordings", "Memory grows", "Free memory", "Change since previous"])
+  for (const name of ["GPU busy", "First fix saves", "Memory", "Change since previous"])
     expect(screen.queryByRole("columnheader", { name })).toBeNull();
 });
 
@@ -104,6 +104,24 @@ it("compares two runs that are checked, the first as the base", async () => {
   fireEvent.click(screen.getByRole("checkbox", { name: "Compare after" }));
   fireEvent.click(screen.getByRole("button", { name: "Compare after with before" }));
   expect(usePage.getState()).toMatchObject({ tab: "compare", base: "before-trace", trace: "after-trace" });
+});
+
+it("compares a run that is dropped on another with it", async () => {
+  await shown([row("before"), row("after"), row("failed", { state: "failed" })]);
+  const dataTransfer = { setData: vi.fn() };
+  const cell = (name: string) => screen.getByText(name).closest("td") as HTMLElement;
+  expect(cell("failed").getAttribute("draggable")).toBeNull();
+  fireEvent.dragStart(cell("after"), { dataTransfer });
+  // Nothing happens on itself, and on what cannot be compared.
+  for (const name of ["after", "failed"]) fireEvent.drop(cell(name), { dataTransfer });
+  expect(usePage.getState().tab).toBeNull();
+  fireEvent.drop(cell("before"), { dataTransfer });
+  expect(usePage.getState()).toMatchObject({ tab: "compare", base: "before-trace", trace: "after-trace" });
+});
+
+it("says next to a run's name how many ranks and recordings it has", async () => {
+  await shown([row("many", { kind: "job", ranks: 8, recordings: 3 })]);
+  expect(screen.getByText("job · 8 ranks · 3 recordings")).toBeTruthy();
 });
 
 it("has one stop of Tab, and arrow keys among rows and columns", async () => {
@@ -156,7 +174,7 @@ it("opens the job of a run with several ranks, and the trace of another", async 
 it("says the state of each run", async () => {
   const error = { what: "the file is empty", where: "", remedy: "" };
   await shown([...ROWS, row("bad", { state: "failed", error }), row("busy", { state: "running" })]);
-  expect(screen.getByText("job")).toBeTruthy();
+  expect(screen.getByText("job · 8 ranks · 3 recordings")).toBeTruthy();
   expect(screen.getByText("not analyzed yet")).toBeTruthy();
   expect(screen.getByText("cannot be diagnosed")).toBeTruthy();
   expect(screen.getByText("being analyzed")).toBeTruthy();
@@ -204,7 +222,7 @@ it("analyzes new runs by itself, the newest first, until stopped", async () => {
 it("asks for the job when its first rank is analyzed, and shows no verdict until then", async () => {
   useRunsTable.setState({ analyzing: false });
   await shown([row("job", { kind: "job", state: "ranks", ranks: 8, step_us: 900 })]);
-  expect(screen.getByText("job · one rank analyzed")).toBeTruthy();
+  expect(screen.getByText("job · 8 ranks · one rank analyzed")).toBeTruthy();
   const requests: string[] = [];
   vi.stubGlobal("fetch", (url: string) => {
     requests.push(url);

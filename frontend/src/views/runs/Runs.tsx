@@ -14,13 +14,14 @@ import { DataTable, type Column } from "../parts/DataTable";
 import { Notice } from "../parts/Notice";
 import { Section } from "../parts/Section";
 import { Searching } from "../status/Searching";
-import { leastWidth, lineColumns, runColumns } from "./columns";
+import type { Dragging } from "../parts/useDragging";
+import { isComparable, leastWidth, lineColumns, runColumns } from "./columns";
 import { useAnalyses, type Analyses } from "./useAnalyses";
 
 const NONE: readonly RunRow[] = [];
 
 /** What a phone has room for. */
-const ON_PHONE: ReadonlySet<string> = new Set(["run", "severity", "limiter", "saving"]);
+const ON_PHONE: ReadonlySet<string> = new Set(["run", "severity", "limiter"]);
 
 /** Two lines of text. */
 const ROW_PX = 46;
@@ -47,14 +48,10 @@ export default function Runs() {
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
   const analyses = useAnalyses(data && !data.more ? data.rows : NONE, rows);
   const table = useOpenedRow();
+  const dragging = useCompareByDragging();
   const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
-  const base_us = useBaseFigures()?.step_us ?? 0;
-  const phone = useMediaQuery("(max-width: 640px)");
-  const columns = useMemo(() => {
-    const all = runColumns(base_us, data?.rows ?? []);
-    return phone ? all.filter(({ id }) => ON_PHONE.has(id)) : all;
-  }, [base_us, data, phone]);
+  const { columns, minWidth } = useColumns(data?.rows ?? NONE);
   const shown = useMemo(() => lineColumns(columns), [columns]);
   const lines = useMemo(
     () => arranged(rows, columns, order, byFolder ? folded : null),
@@ -133,7 +130,7 @@ export default function Runs() {
             }}
             rowHeight={ROW_PX}
             maxHeight="calc(100vh - 142px)"
-            minWidth={leastWidth(columns)}
+            minWidth={minWidth}
             scroll={{
               top,
               onScroll: (now) => {
@@ -148,10 +145,37 @@ export default function Runs() {
               }
             }}
             isOpen={(line) => !isFolder(line) && line.id === opened}
+            dragging={dragging}
           />
         </div>
       )}
     </Section>
+  );
+}
+
+function useColumns(rows: readonly RunRow[]) {
+  const base_us = useBaseFigures()?.step_us ?? 0;
+  const phone = useMediaQuery("(max-width: 640px)");
+  return useMemo(() => {
+    const all = runColumns(base_us, rows);
+    return phone
+      ? { columns: all.filter(({ id }) => ON_PHONE.has(id)), minWidth: 0 }
+      : { columns: all, minWidth: leastWidth(all) };
+  }, [base_us, rows, phone]);
+}
+
+/** A run that is dropped on another is compared with it. The two checkboxes do the same by keyboard. */
+function useCompareByDragging(): Dragging<Line> {
+  const compare = usePage((page) => page.compare);
+  return useMemo(
+    () => ({
+      can: (line) => !isFolder(line) && isComparable(line),
+      name: (line) => (isFolder(line) ? line.folder : runName(line.run)),
+      onDrop: (line, onto) => {
+        if (!isFolder(line) && !isFolder(onto)) compare(onto.trace_id, line.trace_id);
+      },
+    }),
+    [compare],
   );
 }
 

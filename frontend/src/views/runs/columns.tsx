@@ -1,4 +1,4 @@
-import { bytes, count, date, percent, plural, sentence, time } from "../../base/format";
+import { bytes, date, percent, plural, sentence, time } from "../../base/format";
 import { GLOSSARY, SEVERITIES } from "../../base/vocabulary";
 import { runName } from "../../state/choose";
 import { deltaOf } from "../../state/delta";
@@ -38,7 +38,7 @@ const COLUMNS: readonly RunColumn[] = [
     id: "severity",
     title: "Severity",
     about: "Of the worst finding. Equal ones are sorted by what the first fix saves for sure.",
-    width: 78,
+    width: 84,
     figures: true,
     value: severityOf,
     cell: (row) => <SeverityMark severity={severityOf(row)} />,
@@ -46,37 +46,28 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "compare",
     title: "Compare",
-    about: "Choose two runs to compare",
-    width: 78,
+    about: "Check two runs to compare them, the earlier one first, or drag one onto the other",
+    width: 76,
     unsorted: true,
     says: isComparable,
     value: () => "",
     cell: (row) => isComparable(row) && <CompareBox row={row} />,
   },
-  {
-    id: "ranks",
-    title: "Ranks",
-    width: 54,
-    figures: true,
-    says: ({ ranks }) => ranks > 1,
-    value: ({ ranks }) => ranks,
-    cell: ({ ranks }) => count(ranks),
-  },
+  // People read these next to the run's name. Files have them as columns.
+  { id: "ranks", title: "Ranks", saved: true, value: ({ ranks }) => ranks, cell: () => null },
   {
     id: "recordings",
     title: "Recordings",
-    width: 82,
-    figures: true,
-    says: ({ recordings }) => recordings > 1,
+    saved: true,
     value: ({ recordings }) => recordings,
-    cell: ({ recordings }) => count(recordings),
+    cell: () => null,
   },
   {
     id: "date",
     title: "Recorded",
     unit: "date",
     about: "When the newest recording was made",
-    width: 104,
+    width: 102,
     figures: true,
     value: ({ time_s }) => (time_s > FIRST_RECORDING_S ? time_s : NaN),
     cell: ({ time_s }) =>
@@ -109,7 +100,7 @@ const COLUMNS: readonly RunColumn[] = [
     fileTitle: "Not computing",
     unit: "share",
     about: "The step window by cause. Sorts by the share that is not computing.",
-    width: 122,
+    width: 116,
     value: lostShare,
     cell: (row) => <Account row={row} />,
   },
@@ -131,38 +122,31 @@ const COLUMNS: readonly RunColumn[] = [
     cell: (row) => <Gain row={row} />,
   },
   {
-    id: "growth",
-    title: "Memory grows",
-    unit: "bytes per step",
-    about: "How much more memory is allocated after each step: a leak, if it goes on",
-    width: 118,
+    id: "memory",
+    title: "Memory",
+    about:
+      "How much more is allocated after each step: a leak, if it goes on. Below it, the share of the GPU's memory that was never reserved.",
+    width: 134,
     figures: true,
-    says: ({ growth_bytes_per_step: growth }) => growth > 0,
+    fileTitle: "Memory grows",
+    unit: "bytes per step",
+    says: ({ growth_bytes_per_step: growth, memory_share }) => growth > 0 || memory_share > 0,
     value: ({ growth_bytes_per_step: growth }) => growth || NaN,
-    cell: ({ growth_bytes_per_step: growth }) =>
-      growth > 0 && (
-        <span className="gd-two">
-          <span>{bytes(growth)}</span>
-          <span>per step</span>
-        </span>
-      ),
+    cell: (row) => <Memory row={row} />,
   },
   {
-    id: "memory",
+    id: "free",
     title: "Free memory",
     unit: "share",
-    about: "The share of the GPU's memory that was never reserved",
-    width: 108,
-    figures: true,
-    says: ({ memory_share }) => memory_share > 0,
-    value: ({ memory_share }) => (memory_share > 0 ? 1 - memory_share : NaN),
-    cell: ({ memory_share }) => (memory_share > 0 ? percent(Math.max(0, 1 - memory_share)) : ""),
+    saved: true,
+    value: freeShare,
+    cell: () => null,
   },
   {
     id: "change",
     title: "Change since previous",
     about: "What changed between the two newest analyzed recordings of the same worker",
-    width: 148,
+    width: 130,
     says: ({ change }) => change !== "",
     value: ({ change }) => change,
     cell: ({ change, recordings }) => (recordings > 1 ? <span title={change}>{sentence(change)}</span> : ""),
@@ -188,11 +172,11 @@ export function runColumns(base_us: number, rows: readonly RunRow[]): readonly C
 }
 
 /** Room for a run's name, and for its limiter, in pixels. */
-const LEAST_TEXT = 160;
+const LEAST_TEXT = 148;
 
 /** The narrowest that the table can be without cutting off what is in it. */
 export function leastWidth(columns: readonly Column<RunRow>[]): number {
-  return columns.reduce((sum, { width = LEAST_TEXT }) => sum + width, 0);
+  return columns.reduce((sum, { width = LEAST_TEXT, saved }) => sum + (saved ? 0 : width), 0);
 }
 
 /** The columns for rows and for the folders that they are in. */
@@ -216,22 +200,23 @@ function folderCell(id: string, { folder, runs, severity, folded }: Folder) {
   );
 }
 
-function isComparable({ kind, state }: RunRow): boolean {
+export function isComparable({ kind, state }: RunRow): boolean {
   return kind === "trace" && state !== "failed";
 }
 
 function CompareBox({ row: { run, trace_id } }: { row: RunRow }) {
   const chosen = useRunsTable((table) => table.compared.includes(trace_id));
   return (
-    <input
-      type="checkbox"
-      className="gd-check"
-      aria-label={`Compare ${runName(run)}`}
-      checked={chosen}
-      onChange={() => {
-        chooseToCompare(trace_id);
-      }}
-    />
+    <label className="gd-check">
+      <input
+        type="checkbox"
+        aria-label={`Compare ${runName(run)}`}
+        checked={chosen}
+        onChange={() => {
+          chooseToCompare(trace_id);
+        }}
+      />
+    </label>
   );
 }
 
@@ -260,6 +245,22 @@ function Gain({ row }: { row: RunRow }) {
     <span className="gd-two">
       <span>{gain.share}</span>
       {gain.after && <span>{gain.after}</span>}
+    </span>
+  );
+}
+
+/** NaN: not known. */
+function freeShare({ memory_share }: RunRow): number {
+  return memory_share > 0 ? Math.max(0, 1 - memory_share) : NaN;
+}
+
+function Memory({ row }: { row: RunRow }) {
+  const { growth_bytes_per_step: growth } = row;
+  const free = freeShare(row);
+  return (
+    <span className="gd-two">
+      {growth > 0 && <span>+{bytes(growth)} per step</span>}
+      {!Number.isNaN(free) && <span>{percent(free)} free</span>}
     </span>
   );
 }

@@ -139,7 +139,9 @@ function Legend({ device, against }: { device: Device; against: Against | null }
               data-part="other"
               title={summed.map(({ name, us }) => `${cause(name).word}: ${time(us)}`).join("\n")}
             >
-              <th scope="row">{plural(summed.length, "other cause")}</th>
+              <th scope="row" className="gd-rest-of-causes">
+                {plural(summed.length, "other cause")}
+              </th>
               <td>{times.parts.at(-1)}</td>
               <td>{percent(other_us, device.window_us)}</td>
             </tr>

@@ -42,7 +42,7 @@ interface LabelProps {
 
 function Label({ row, lanes, top, all }: LabelProps) {
   const { toggle } = lanes;
-  const style = { top: HEAD_PX + top, height: row.height };
+  const style = { top: HEAD_PX + top, height: row.space };
   const queues = row.kind === "queues";
   const foldable = queues || (row.kind === "thread" && row.depths > 1);
   return (
