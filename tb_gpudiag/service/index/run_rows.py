@@ -11,7 +11,7 @@ from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, per_cause, te
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.hints import without_hints
 
-# The costliest operators stay the same from a run to the next one, whatever was mended; a model has a few more.
+# The costliest operators stay the same from a run to the next one, whatever was mended.
 WORK_CODES: Final = 8
 
 
