@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,12 @@ from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.index.roots import Root
+from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import TraceBuilder
 from tests.service.helpers import eventually, hasten, write_trace
+from tests.service.in_process import InProcess
 from tests.simulator.jobs import DistributedJob, JobFault, simulate_job
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.slow]  # each test analyzes several traces
@@ -54,6 +57,14 @@ def answer(ask: Callable[[], bytes | Pending]) -> str:
         return found if isinstance(found, bytes) else None
 
     return gzip.decompress(eventually(ready)).decode()
+
+
+def state_of(served: Service, trace: str) -> pb.ReportState.State | None:
+    """Return the state of a diagnosis; None before there is a report. The report is there before the rest."""
+    found = served.report(trace)
+    return (
+        from_json(gzip.decompress(found).decode(), pb.ReportState).state if isinstance(found, bytes) else None
+    )
 
 
 def test_two_traces_are_compared(service: Callable[[], Service], tmp_path: Path) -> None:
@@ -184,6 +195,26 @@ def test_a_damaged_digest_is_made_again(
         return found if isinstance(found, bytes) else None
 
     assert eventually(ready)
+
+
+def test_the_digest_of_a_diagnosed_trace_needs_no_process(
+    service: Callable[[], Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "log" / "a", "w_1", 600, 1)
+    write(tmp_path / "log" / "b", "w_1", 300, 2)
+    served = service()
+    one, other = served.traces().traces
+    eventually(lambda: {state_of(served, entry.id) for entry in (one, other)} == {pb.ReportState.ready})
+    kinds: list[str] = []
+
+    class Counted(InProcess):
+        def messages(self, request: dict[str, Any], within_s: float | None = None) -> Iterator[ChildMessage]:
+            kinds.append(request["task"]["kind"])
+            return super().messages(request, within_s)
+
+    monkeypatch.setattr(analysis_queue, "Child", Counted)
+    answer(lambda: served.compare(one.id, other.id))
+    assert kinds == ["compare"]
 
 
 def test_unknown_traces_and_runs(service: Callable[[], Service], tmp_path: Path) -> None:

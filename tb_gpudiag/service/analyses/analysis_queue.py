@@ -17,7 +17,7 @@ from typing import Literal
 
 from tb_gpudiag.errors import Defect, GpudiagError, NoAnswer, ProcessFailed, Unreadable
 from tb_gpudiag.service.analyses.pending import Pending
-from tb_gpudiag.service.analyses.task import Task
+from tb_gpudiag.service.analyses.task import Task, copied_digest
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.claims import WAITING as WAITING_FOR_OTHERS
@@ -241,7 +241,7 @@ class AnalysisQueue:
         analysis.child.close()
 
     def _run(self, analysis: _Analysis) -> None:
-        """Run an analysis in its process until that ends. Runs on a thread of its own."""
+        """Run an analysis until its process ends. Runs on a thread of its own."""
         analysis.drafts = self._cache.drafts()
         task = replace(
             analysis.task,
@@ -249,6 +249,19 @@ class AnalysisQueue:
             memory_limit_bytes=self._settings.memory_limit_bytes,
             shared=str(self._settings.shared_directory or ""),
         )
+        copied = copied_digest(task.diagnosis, task.drafts) if task.diagnosis else None
+        draft, failure = (str(copied), None) if copied else self._answer(analysis, task)
+        entry = self._keep_result(analysis, draft)
+        with self._changed:
+            if analysis.stopped is None and entry is not None:
+                self._finish(analysis)
+            else:
+                self._fail(analysis, analysis.stopped or failure or _lost(draft))
+        if analysis.stopped is None and analysis.state == "failed":
+            _log_last_output(analysis)
+
+    def _answer(self, analysis: _Analysis, task: Task) -> tuple[str, GpudiagError | None]:
+        """Have the process do the task. Return the draft with the result, and why there is none."""
         draft = ""
         failure: GpudiagError | None = None
         try:
@@ -268,14 +281,7 @@ class AnalysisQueue:
             analysis.crashes += analysis.stopped is None
             failure = _crash(ended, task.file.path)
         analysis.child.stop()
-        entry = self._keep_result(analysis, draft)
-        with self._changed:
-            if analysis.stopped is None and entry is not None:
-                self._finish(analysis)
-            else:
-                self._fail(analysis, analysis.stopped or failure or _lost(draft))
-        if analysis.stopped is None and analysis.state == "failed":
-            _log_last_output(analysis)
+        return draft, failure
 
     def _note_progress(self, analysis: _Analysis, share: float, stage: str) -> None:
         with self._changed:

@@ -17,7 +17,7 @@ from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.service.analyses.task import EntryContent
+from tb_gpudiag.service.analyses.task import DIGEST, EntryContent
 from tb_gpudiag.service.caches.cache_entry import Unpacked
 from tb_gpudiag.service.index.run_rows import run_row
 from tb_gpudiag.trace.files.find import TraceFile
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from tb_gpudiag.report.diagnosis import Progress
 
 # What reads traces takes a while to import: whoever finds all results does without.
-
-DIGEST: Final = "digest"
-"""Name of the array of a diagnosis's entry that is its digest."""
 
 # Far more than any report has.
 _MOST_REPORT_BYTES: Final = 1 << 30

@@ -6,10 +6,13 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tb_gpudiag.errors import ProcessFailed
+from tb_gpudiag.errors import CorruptEntry, ProcessFailed
 from tb_gpudiag.trace.files.file_names import TraceFile
+
+DIGEST: Final = "digest"
+"""Name of the array of a diagnosis's entry that is its digest."""
 
 
 class DigestSource(NamedTuple):
@@ -72,6 +75,23 @@ class EntryContent(NamedTuple):
     content: bytes
     arrays: Mapping[str, Any]
     summary: Mapping[str, str]
+
+
+def copied_digest(diagnosis: str, drafts: tuple[str, ...]) -> Path | None:
+    """Copy the digest that is in the cache entry of a diagnosis. It is small, so this needs no process.
+
+    Return the draft; None if the digest cannot be read or written.
+    """
+    from tb_gpudiag.service.caches.cache_entry import entry_at  # needs numpy
+
+    entry = entry_at(diagnosis)
+    if entry is None:
+        return None
+    summary = {name: value for name, value in entry.summary.items() if name not in ("key", "trace")}
+    try:
+        return save(EntryContent(entry.content(DIGEST), {}, summary), drafts)
+    except (CorruptEntry, OSError, ProcessFailed):
+        return None
 
 
 def save(result: EntryContent, drafts: tuple[str, ...]) -> Path:

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, DIGEST, ONLY_DIGEST, zipped
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST, zipped
 from tb_gpudiag.service.analyses.obtain import obtain
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
-from tb_gpudiag.service.caches.cache_entry import entry_at
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
@@ -48,8 +46,7 @@ def analyze(
         progress(EARLY_SHARE, EARLY_STAGE)
         return found.entry
     if task.kind == "digest":
-        there = _digest_in(task.diagnosis) if task.diagnosis else None
-        return there or obtain(task.file, ONLY_DIGEST, shared, progress, share_later=True).entry
+        return obtain(task.file, ONLY_DIGEST, shared, progress, share_later=True).entry
     from tb_gpudiag.service.analyses import joint_tasks  # a diagnosis of one trace needs nothing of jobs/
 
     return joint_tasks.do(task, progress)
@@ -58,15 +55,3 @@ def analyze(
 def early_state(report: pb.Report) -> pb.ReportState:
     """Return what the page gets while only the report is known."""
     return pb.ReportState(state="running", progress=EARLY_SHARE, stage=EARLY_STAGE, report=report)
-
-
-def _digest_in(diagnosis: str) -> EntryContent | None:
-    """Return the digest that is in the cache entry of a diagnosis; None if it cannot be read."""
-    entry = entry_at(diagnosis)
-    if entry is None:
-        return None
-    summary = {name: value for name, value in entry.summary.items() if name not in ("key", "trace")}
-    try:
-        return EntryContent(entry.content(DIGEST), {}, summary)
-    except (CorruptEntry, OSError):
-        return None
