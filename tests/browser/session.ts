@@ -26,6 +26,13 @@ async function forget(page: Page): Promise<void> {
   await page.setViewportSize(VIEWPORT);
 }
 
+/** A log directory of the tests of one file. */
+export interface Filled {
+  readonly fill: (logdir: string) => void;
+  /** Runs that are analyzed before TensorBoard starts. */
+  readonly analyzed: readonly string[];
+}
+
 export class Session {
   #served: Served | undefined;
   #watched: Watched | undefined;
@@ -35,14 +42,15 @@ export class Session {
    *
    * They use a shared TensorBoard (see shared.ts), or with a function that fills a log directory one of their own.
    */
-  constructor(on: "shared" | "several" | ((logdir: string) => void) = "shared") {
+  constructor(on: "shared" | "several" | ((logdir: string) => void) | Filled = "shared") {
     const logdir = typeof on === "string" ? undefined : makeFolder();
+    const filled = typeof on === "function" ? { fill: on, analyzed: [] } : on;
     let own: TensorBoard | undefined;
     beforeAll(async () => {
-      if (typeof on === "string") this.#served = servedAt(inject(on));
+      if (typeof filled === "string") this.#served = servedAt(inject(filled));
       else if (logdir) {
-        on(logdir);
-        this.#served = own = await startTensorBoard(logdir);
+        filled.fill(logdir);
+        this.#served = own = await startTensorBoard(logdir, filled);
       }
       this.#watched = await openPage(await sharedContext());
     });

@@ -38,16 +38,34 @@ export function copyRuns(from: string, logdir: string, ...runs: string[]): void 
   for (const run of runs) cpSync(join(from, run), join(logdir, run), { recursive: true });
 }
 
-/** Write the traces of a job whose ranks were recorded together. */
-export function simulateJob(logdir: string, run: string, ranks: number): void {
+/** Write the traces of a job whose ranks were recorded together. One may spend 12 ms of each step in Python. */
+export function simulateJob(logdir: string, run: string, ranks: number, slow?: number): void {
   const script = `
 import sys
 from pathlib import Path
-from tests.simulator.jobs import DistributedJob, simulate_job
+from tests.simulator.jobs import DistributedJob, JobFault, simulate_job
 
-simulate_job(DistributedJob("ddp", ranks=int(sys.argv[2]), steps=2), seed=0).write(Path(sys.argv[1]))
+folder, ranks, *slow = sys.argv[1:]
+fault = JobFault("python", tuple(map(int, slow)), amount=12) if slow else None
+steps = 5 if slow else 2
+simulate_job(DistributedJob("ddp", ranks=int(ranks), steps=steps, fault=fault), seed=0).write(Path(folder))
 `;
-  execFileSync(PYTHON, ["-c", script, join(logdir, run), String(ranks)], { cwd: PROJECT });
+  const given = [join(logdir, run), ranks, ...(slow === undefined ? [] : [slow])].map(String);
+  execFileSync(PYTHON, ["-c", script, ...given], { cwd: PROJECT });
+}
+
+/** Write a trace of about this size, by repeating a smaller one. */
+export function writeLarge(logdir: string, run: string, size_mib: number): void {
+  const script = `
+import sys
+from pathlib import Path
+from tests.benchmarks.traces import large_trace
+
+folder = Path(sys.argv[1])
+folder.mkdir(parents=True)
+large_trace(folder, int(sys.argv[2]) << 20)
+`;
+  execFileSync(PYTHON, ["-c", script, join(logdir, run), String(size_mib)], { cwd: PROJECT });
 }
 
 /** Write the trace of one run as several recordings of another, a minute apart. */
@@ -143,6 +161,7 @@ function analyze(logdir: string, cache: string, runs: readonly string[]): void {
   const script = `
 import sys
 from pathlib import Path
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
@@ -156,6 +175,9 @@ with analyses_in_process():
     for trace in service.traces().traces:
         if trace.run in runs:
             eventually(lambda: isinstance(service.report(trace.id), bytes))
+    # A report is there before the timeline.
+    ready = (pb.TraceEntry.ready, pb.TraceEntry.failed)
+    eventually(lambda: all(trace.state in ready for trace in service.traces().traces if trace.run in runs))
     service.close()
 `;
   execFileSync(PYTHON, ["-c", script, logdir, cache, ...runs], { cwd: PROJECT });

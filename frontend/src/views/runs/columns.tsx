@@ -259,7 +259,7 @@ function Memory({ row }: { row: RunRow }) {
   const free = freeShare(row);
   return (
     <span className="gd-two">
-      {growth > 0 && <span>+{bytes(growth)} per step</span>}
+      {growth > 0 && <span>+{bytes(growth)}/step</span>}
       {!Number.isNaN(free) && <span>{percent(free)} free</span>}
     </span>
   );

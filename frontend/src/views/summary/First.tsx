@@ -23,8 +23,13 @@ import { PlaceName } from "../parts/PlaceName";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 import { ExplainButton } from "../rule/ExplainButton";
 
+interface Props {
+  readonly report: Report;
+  readonly hasMemoryView: boolean;
+}
+
 /** What to fix first: where, how, and what it brings. */
-export function First({ report }: { report: Report }) {
+export function First({ report, hasMemoryView }: Props) {
   const finding = toFix(report);
   const openFinding = usePage((page) => page.openFinding);
   if (!finding) return <Healthy report={report} />;
@@ -39,6 +44,7 @@ export function First({ report }: { report: Report }) {
         </h2>
         <span className="gd-buttons">
           <ShowOnTimeline of={finding} />
+          {hasMemoryView && <ShowMemory of={finding} report={report} />}
           <ExplainButton rule={finding.rule} />
         </span>
       </div>
@@ -71,6 +77,24 @@ export function First({ report }: { report: Report }) {
         Evidence, all places and code
       </Button>
     </div>
+  );
+}
+
+/** The way to the curve and the lines of a finding about memory. */
+function ShowMemory({ of, report }: { of: Finding; report: Report }) {
+  const showMemoryOf = usePage((page) => page.showMemoryOf);
+  const { memory_device: device } = of;
+  if (!costsMemory(of) || !report.memory.some((memory) => memory.device === device)) return null;
+  return (
+    <button
+      type="button"
+      className="gd-link"
+      onClick={() => {
+        showMemoryOf(device);
+      }}
+    >
+      Show the memory
+    </button>
   );
 }
 

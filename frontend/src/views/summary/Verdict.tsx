@@ -1,6 +1,6 @@
 import { limiterWord } from "../../base/limiters";
 import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
-import { kindText } from "../../state/kinds";
+import { kindText, onlyRecord } from "../../state/kinds";
 import { TraceInfo_Status, type TraceInfo } from "../../wire/report";
 import type { ReportProps } from "../parts/reportProps";
 import { First } from "./First";
@@ -24,7 +24,7 @@ export function Verdict({ report, entry }: ReportProps) {
         <JobLink entry={entry} />
       </div>
       <p>{verdict?.sentence}</p>
-      <First report={report} />
+      <First report={report} hasMemoryView={!onlyRecord(entry.kind)} />
     </section>
   );
 }
