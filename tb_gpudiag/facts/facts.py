@@ -65,8 +65,7 @@ from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.overhead import in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, count_awaited, stream_waits
-from tb_gpudiag.facts.waiting.training_mode import training_mode
-from tb_gpudiag.facts.waiting.without_gradients import without_gradients
+from tb_gpudiag.facts.waiting.training_mode import training_mode, without_gradients
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL

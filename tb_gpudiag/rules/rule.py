@@ -17,7 +17,6 @@ from tb_gpudiag.vocabulary.recorded import FileKind
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
 
-
 Claimed = Mapping[int, Intervals]
 """device -> the time that findings of earlier rules have claimed."""
 
@@ -94,7 +93,7 @@ class AnyRule:
 
     @property
     def page(self) -> str:
-        """The rule's page: Markdown with the headings of PAGE_HEADINGS, without the names of fix_code.py."""
+        """The rule's page: Markdown with the headings of PAGE_HEADINGS, without names of code blocks."""
         text = (resources.files(self.package) / f"{self.name}.md").read_text(encoding="utf-8")
         return re.sub(r"^(```\w+) \w+$", r"\1", text, flags=re.MULTILINE)
 
@@ -121,11 +120,14 @@ class Rule(AnyRule):
         return f"tb_gpudiag.rules.{self.family}"
 
 
-PAGE_HEADINGS = (
-    "What it means",
-    "How it is measured",
-    "Threshold",
-    "When not to act",
-    "Fix",
-    "Known limits",
-)
+PAGE_HEADINGS = ("What it means", "How it is measured", "Threshold", "When not to act", "Fix", "Known limits")
+
+# A named block of code on a rule's page: the code of its fixes stands there alone.
+_BLOCK = re.compile(r"^```\w+ (\w+)\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+
+
+def fix_code(module: str) -> dict[str, str]:
+    """Return the named blocks of code, such as "```python workers", on the page next to a rule's module."""
+    package, _, name = module.rpartition(".")
+    page = (resources.files(package) / f"{name}.md").read_text(encoding="utf-8")
+    return dict(_BLOCK.findall(page))

@@ -16,7 +16,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int32, Int64
 from tb_gpudiag.trace.events import Counter
-from tb_gpudiag.trace.stray import within
+from tb_gpudiag.trace.kept_rows import within
 
 MOST_COUNTERS: Final = 64
 """A trace keeps this many, those with most samples. Monitors write about ten per GPU."""
@@ -78,7 +78,7 @@ class CounterCollector:
     def finish(
         self, first_ns: int, bounds: tuple[int, int], devices: Callable[[], Mapping[str, int]]
     ) -> tuple[list[Counter], list[str]]:
-        """Return the counters and notes. first_ns: the earliest event. bounds: see stray.reach. devices:
+        """Return the counters and notes. first_ns: the earliest event. bounds: see kept_rows.reach. devices:
         returns the GPU by pid."""
         if not self._parts:
             return [], []

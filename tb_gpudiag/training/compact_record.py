@@ -7,7 +7,7 @@ from typing import Final
 
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.busiest import busiest
+from tb_gpudiag.report.essentials import busiest
 
 MOST_BYTES: Final = 15 << 10
 """TensorBoard keeps all records of a run in memory. With its metadata, a record stays below 16 KB."""

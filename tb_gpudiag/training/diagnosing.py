@@ -15,7 +15,7 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
-from tb_gpudiag.report.hints import without_hints
+from tb_gpudiag.report.essentials import without_hints
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import settings_from

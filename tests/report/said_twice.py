@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.hints import without_hints
+from tb_gpudiag.report.essentials import without_hints
 from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS
 from tb_gpudiag.rules.run import LEAST_SEEN

@@ -11,8 +11,7 @@ import pytest
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, AnyRule, Rule
+from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, AnyRule, Rule, fix_code
 from tests.conftest import REPOSITORY
 
 EVERY_ID = Path(__file__).parent / "ids.txt"

@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from tb_gpudiag.trace.devices import MOST_DEVICES
+from tb_gpudiag.trace.kept_rows import MOST_DEVICES
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.trace.support import document, read_bytes, span

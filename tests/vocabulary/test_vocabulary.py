@@ -19,7 +19,6 @@ FUNCTIONS = frozenset(
 
 NOT_ABOUT_NAMES = {
     "facts/kernels/peaks.py": "product names of GPUs, with what their makers state",
-    "rules/fix_code.py": "blocks of code on the rules' pages",
     "rules/rule.py": "blocks of code on the rules' pages",
 }
 """Modules of facts/ and rules/ whose patterns are not about names of calls, operators, frames or kernels."""

@@ -143,7 +143,7 @@ export function gainOfRow(row: RunRow): { share: string; after: string } | null 
   };
 }
 
-/** From the most urgent row to the least: tb_gpudiag/report/urgency.py is its twin. */
+/** From the most urgent row to the least: tb_gpudiag/report/essentials.py has its twin. */
 function byUrgency(a: RunRow, b: RunRow): number {
   const keys = ["severity", "low_saving_share", "growth_bytes_per_step", "saving_share", "time_s"] as const;
   return keys.map((key) => b[key] - a[key]).find((difference) => difference !== 0) ?? 0;

@@ -13,7 +13,7 @@ from tb_gpudiag.digest.building.parts import lists, table
 from tb_gpudiag.digest.digest import MEMORY, SITES, STEPS, TABLES, WORK, About, Digest, MemoryPeaks
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.busiest import busiest
+from tb_gpudiag.report.essentials import busiest
 
 _NS_PER_US: Final = 1_000
 

@@ -1,4 +1,5 @@
-"""Layers that behave differently in training, and did so here: BatchNorm and dropout."""
+"""What runs as in training, and what does not: layers that behave differently in training (BatchNorm and
+dropout), and operators while gradients are switched off, beside the training."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
-from tb_gpudiag.vocabulary import kernel_names, operators
+from tb_gpudiag.vocabulary import kernel_names, marks, operators
+from tb_gpudiag.vocabulary.recorded import Category
 
 _TRAINING = 5  # place of `training` among the inputs of aten::batch_norm
 
@@ -40,3 +42,24 @@ def _is_true(settings: str) -> bool:
         return str(json.loads(settings)[_TRAINING]) == "True"
     except (ValueError, IndexError, TypeError, KeyError, RecursionError):
         return False
+
+
+def without_gradients(host: Host) -> Bool:
+    """Mask of the events in such operators, shape (n,): not those of the backward pass, the optimizer, the
+    loader and collectives.
+
+    While gradients are on, the profiler notes autograd's sequence number with each operator that autograd
+    sees. An operator without one, in which there is none either, ran while they were off, unless it only
+    makes a tensor.
+    """
+    events, tree = host.events, host.tree
+    operator = events.category == Category.CPU_OP
+    numbered = operator & (events.sequence != NONE)
+    forward = numbered & (events.forward_thread <= 0) & ~host.in_backward
+    on_thread = np.isin(events.thread, np.unique(events.thread[forward]))
+    found = tree.outermost_of(operator) & on_thread & ~numbered & ~tree.any_below(numbered)
+    for pattern in (operators.BACKWARD_NODE, operators.COLLECTIVE, operators.MAKES_TENSOR):
+        found &= ~match(events, pattern)
+    optimizer = match(events, marks.OPTIMIZER_STEP) | match(events, marks.ZERO_GRAD)
+    found &= ~(host.in_backward | host.loader | tree.under(optimizer & (tree.depth >= 0)))
+    return tree.under(found)

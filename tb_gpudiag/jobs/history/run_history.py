@@ -11,7 +11,7 @@ from tb_gpudiag.jobs.history.changes import describe_change, find_changes
 from tb_gpudiag.jobs.history.drift import MemoryGrowth, find_growth
 from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, find_series
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.hints import without_hints
+from tb_gpudiag.report.essentials import without_hints
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, size_bytes, time_us
 
 SCHEMA_VERSION: Final = 1

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from tb_gpudiag.jobs.part_words import part_noun
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, numbers_text
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.urgency import urgency
+from tb_gpudiag.report.essentials import urgency
 from tb_gpudiag.report.views.compose import any_rule, report_view
 from tb_gpudiag.report.views.document import (
     Cell,

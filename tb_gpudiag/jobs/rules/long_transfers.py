@@ -11,7 +11,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.wording.format import share, size_bytes
 from tb_gpudiag.wording.quantity import duration, mean, size
 

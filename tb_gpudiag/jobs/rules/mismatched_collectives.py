@@ -18,7 +18,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_text,
 )
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.wording.format import count, in_quotes, size_bytes
 from tb_gpudiag.wording.quantity import number
 

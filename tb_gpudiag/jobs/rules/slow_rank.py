@@ -29,7 +29,7 @@ from tb_gpudiag.rules.answer import (
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.wording.format import count, figures, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 

@@ -12,7 +12,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.wording.format import count, share, size_bytes
 from tb_gpudiag.wording.quantity import duration, number, size
 

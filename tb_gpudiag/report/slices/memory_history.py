@@ -17,8 +17,7 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.sites import site_keys
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
-from tb_gpudiag.report.slices.prepared import joined, pack_meta
-from tb_gpudiag.report.slices.timeline_text import TextTable
+from tb_gpudiag.report.slices.prepared import TextTable, joined, pack_meta
 from tb_gpudiag.vocabulary.frames import LineKind
 
 # Distinct pairs of operator and line, most bytes first. All others share a group without a name. A large

@@ -20,8 +20,8 @@ from tb_gpudiag.report.slices.prepared import (
     read_meta,
     requested_span,
     step_marks,
+    text_at,
 )
-from tb_gpudiag.report.slices.timeline_text import text_at
 from tb_gpudiag.vocabulary.frames import LineKind
 
 MOST_SITES = 50

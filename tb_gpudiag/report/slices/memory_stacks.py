@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import NONE, Int64, mask_of, places_of
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
-from tb_gpudiag.report.slices.timeline_text import TextTable
+from tb_gpudiag.report.slices.prepared import TextTable
 from tb_gpudiag.vocabulary.marks import merged_name
 from tb_gpudiag.vocabulary.recorded import Category
 

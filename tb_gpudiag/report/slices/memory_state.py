@@ -10,9 +10,14 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import slice_curve, unpack
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.memory_slice import site_of
-from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, requested_span
-from tb_gpudiag.report.slices.timeline_text import text_at
-from tb_gpudiag.report.slices.tree_nodes import heaviest_nodes
+from tb_gpudiag.report.slices.prepared import (
+    NS_PER_US,
+    Prepared,
+    heaviest_nodes,
+    read_meta,
+    requested_span,
+    text_at,
+)
 
 MOST_NODES = 4_000
 MOST_BLOCKS = 50

@@ -1,17 +1,21 @@
-"""Arrays that are prepared once for a trace, kept on disk, and read by every slice."""
+"""Arrays that are prepared once for a trace, kept on disk, and read by every slice.
+
+A string table is two of them: all strings in UTF-8, one after another, and where each begins. Like all others
+they can be mapped into memory, so only strings that are shown are read.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import Int64, UInt8
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import CurveSlice
-from tb_gpudiag.report.slices.timeline_text import text_at
 
 NS_PER_US = 1000
 
@@ -90,3 +94,52 @@ def curve_message(curve: CurveSlice) -> pb.Curve:
     return pb.Curve(
         time_us=(curve.time_ns / NS_PER_US).tolist(), low=curve.low.tolist(), high=curve.high.tolist()
     )
+
+
+def heaviest_nodes(nodes: Int64, weight: Int64, most: int) -> Int64:
+    """Return the `most` heaviest of some nodes, ascending.
+
+    nodes: ascending indices, parents before their children. weight: of each node with all that is below it.
+    No node is heavier than its parent, and of equal ones the first counts: what is returned has the parents
+    of what it has.
+    """
+    if len(nodes) <= most:
+        return nodes
+    order = np.argsort(-weight[nodes], kind="stable")
+    return np.sort(nodes[order[:most]])
+
+
+# Mangled C++ names have up to thousands of characters. Longer ones are cut off.
+LONGEST = 300
+
+
+class TextTable:
+    """Collects strings and stores each once."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._texts = [_shortened(text) for text in texts]
+        self._index: dict[str, int] = {}
+
+    def add(self, text: str, longest: int = LONGEST) -> int:
+        """Return the index of this text, cut off at `longest` characters."""
+        text = _shortened(text, longest)
+        index = self._index.get(text)
+        if index is None:
+            index = self._index[text] = len(self._texts)
+            self._texts.append(text)
+        return index
+
+    def arrays(self) -> tuple[UInt8, Int64]:
+        """Return the bytes of all strings, and where each begins, shape (strings + 1,)."""
+        encoded = [text.encode("utf-8", "replace") for text in self._texts]
+        first = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        return np.frombuffer(b"".join(encoded), np.uint8), first
+
+
+def text_at(text: npt.NDArray[np.uint8], first: npt.NDArray[np.int64], index: int) -> str:
+    """Return a string of the table."""
+    return bytes(text[int(first[index]) : int(first[index + 1])]).decode("utf-8", "replace")
+
+
+def _shortened(text: str, longest: int = LONGEST) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -18,8 +18,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
-from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, joined, read_meta, requested_span
-from tb_gpudiag.report.slices.timeline_text import text_at
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, joined, read_meta, requested_span, text_at
 from tb_gpudiag.trace.events import MemoryEvents, Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction
 

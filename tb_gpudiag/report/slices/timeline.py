@@ -19,11 +19,13 @@ from tb_gpudiag.report.slices.prepared import (
     NS_PER_US,
     Prepared,
     Span,
+    TextTable,
     curve_message,
     pack_meta,
     read_meta,
     requested_span,
     step_marks,
+    text_at,
 )
 from tb_gpudiag.report.slices.timeline_chains import prepare_chains
 from tb_gpudiag.report.slices.timeline_events import prepare_events
@@ -39,7 +41,6 @@ from tb_gpudiag.report.slices.timeline_lanes import (
 )
 from tb_gpudiag.report.slices.timeline_levels import Boxes, build_levels, slice_levels
 from tb_gpudiag.report.slices.timeline_shown import LEVEL_ARRAYS, LEVEL_FIGURES, read_levels
-from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
 
 # What a screen shows and a browser draws at once. Beyond, the fullest rows lose detail.
 MOST_BOXES = 20_000
@@ -54,7 +55,7 @@ CURVES = ("queue", "counter")
 def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     """Return everything that slices and gap chains need, as plain arrays by name.
 
-    `meta` is a small JSON text; `text` and `text_first` are the table of all strings (timeline_text.py);
+    `meta` is a small JSON text; `text` and `text_first` are the table of all strings (prepared.py);
     `level_…` are Levels; `queue_…` and `counter_…` the curves (curves.pack); `step_…` the steps. For the
     others see timeline_chains.py and timeline_events.py.
     """

@@ -24,9 +24,8 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, TextTable, read_meta, text_at
 from tb_gpudiag.report.slices.timeline_lanes import name_index, thread_title
-from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
 from tb_gpudiag.trace.events import Events
 
 # A gap of a second in a launch-bound job has thousands of segments. The largest of them explain it.

@@ -15,9 +15,8 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import expand
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, text_at
 from tb_gpudiag.report.slices.timeline_levels import Boxes, Levels, segment_ranges
-from tb_gpudiag.report.slices.timeline_text import text_at
 
 LEVEL_ARRAYS = ("key", "birth", "duration_ns", "name", "kind", "number", "count", "first")
 LEVEL_FIGURES = ("rows", "last", "origin_ns", "stride", "shift")

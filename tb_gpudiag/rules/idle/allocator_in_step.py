@@ -9,8 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL

@@ -20,8 +20,7 @@ from tb_gpudiag.facts.waiting.compilation import (
     compiled_functions,
 )
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
 from tb_gpudiag.wording.format import in_quotes, one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number

@@ -9,8 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.stream_waits import Awaited
 from tb_gpudiag.facts.waiting.sync_sites import waits_in
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.wording.format import in_quotes, share

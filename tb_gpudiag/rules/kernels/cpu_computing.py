@@ -6,8 +6,7 @@ from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import cpu_time
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.vocabulary.operators import MULTIPLIES

@@ -9,8 +9,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, coverage, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, alone, occupancy
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number, share_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import BelowRoofline, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import why_slow
 from tb_gpudiag.wording.format import in_quotes, share

@@ -6,8 +6,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved, why_slow
 from tb_gpudiag.vocabulary.kernel_families import Family

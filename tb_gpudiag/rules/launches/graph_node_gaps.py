@@ -11,8 +11,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.graph_nodes import NodeGap, NodeGaps
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import in_quotes, share

@@ -11,8 +11,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_costs import Hotspot
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
     LEAST_REMOVED,
     LaunchAdvice,

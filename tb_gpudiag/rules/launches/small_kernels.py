@@ -13,8 +13,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.answer import NO_GPU, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
     COMPILE_URL,
     LaunchAdvice,

@@ -8,8 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity, place_at
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
+from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.needed_memory import needs_evidence, needs_sentence
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH

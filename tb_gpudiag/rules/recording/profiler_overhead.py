@@ -7,8 +7,7 @@ from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.rules.shared.slowed_recording import MEASURE, slowed_sentence

@@ -6,8 +6,7 @@ from tb_gpudiag.facts.core.graphs import WholeGraphs
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import longest
 from tb_gpudiag.rules.shared.recording_advice import NSYS_URL, record_again
 from tb_gpudiag.wording.format import count

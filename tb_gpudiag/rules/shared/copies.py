@@ -13,8 +13,7 @@ from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.replay.replay import Beside
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Evidence
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed
+from tb_gpudiag.rules.rule import Claimed, fix_code
 from tb_gpudiag.wording.quantity import bandwidth
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.waiting.overhead import SMALL_NS
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
 from tb_gpudiag.wording.format import time_ns

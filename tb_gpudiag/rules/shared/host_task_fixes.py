@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Fix
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 
 _CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
 

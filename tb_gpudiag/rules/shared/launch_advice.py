@@ -17,7 +17,7 @@ from tb_gpudiag.facts.launching.ddp_copies import DdpCopies
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import Lost
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import count, share

@@ -18,7 +18,7 @@ from tb_gpudiag.rules.answer import (
     Severity,
     place_at,
 )
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, GRAPH, Explained, causes_of, loss_of
 from tb_gpudiag.rules.shared.leak_holder import (
     call_of_holder,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.fix_code import fix_code
+from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY, RANDOM
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 

@@ -14,8 +14,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.sync_sites import operators_around
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Rule, with_claims
+from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Rule, fix_code, with_claims
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, longest, lost_time, places
 from tb_gpudiag.wording.format import count, share

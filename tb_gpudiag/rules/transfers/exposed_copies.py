@@ -9,8 +9,7 @@ from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer
-from tb_gpudiag.rules.fix_code import fix_code
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.copies import beside, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.wording.format import share

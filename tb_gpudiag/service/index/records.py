@@ -21,7 +21,7 @@ from tensorboard.data.provider import RunTagFilter
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.busiest import busiest
+from tb_gpudiag.report.essentials import busiest
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.index.run_rows import memory_share, row_with
 from tb_gpudiag.trace.files.find import TraceFile

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, per_cause, texts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.hints import without_hints
+from tb_gpudiag.report.essentials import without_hints
 
 # The costliest operators stay the same from a run to the next one, whatever was mended.
 WORK_CODES: Final = 8

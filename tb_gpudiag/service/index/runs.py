@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.urgency import URGENCY
+from tb_gpudiag.report.essentials import URGENCY
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.index.listing import ListChanges, Listing
 from tb_gpudiag.service.index.log_index import TraceEntry

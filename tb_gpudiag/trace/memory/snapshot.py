@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.errors import NotATrace
-from tb_gpudiag.trace.devices import MOST_DEVICES
 from tb_gpudiag.trace.events import MemoryEvents, Metadata, Segments, Trace
 from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kept_rows import MOST_DEVICES, note_of, reach, settled
+from tb_gpudiag.trace.kept_rows import within as within_times
 from tb_gpudiag.trace.memory.snapshot_history import (
     AllocatorHistory,
     PlainEntries,
@@ -34,8 +35,6 @@ from tb_gpudiag.trace.memory.snapshot_pickle import check_containers, load_plain
 from tb_gpudiag.trace.memory.snapshot_segments import read_segments
 from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
 from tb_gpudiag.trace.memory.snapshot_tables import MISSING, NotTables, read_tables
-from tb_gpudiag.trace.stray import note_of, reach, settled
-from tb_gpudiag.trace.stray import within as within_times
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction
 
 _ALLOCATE, _FREE, _GROW, _SHRINK, _ = (int(action) for action in MemoryAction)
@@ -179,7 +178,7 @@ def _check_repetition(data: bytes, segments: list[Any], entries: int, path: str)
 def _without_strays(
     histories: list[AllocatorHistory], marked: list[Mark], notes: list[str]
 ) -> tuple[list[AllocatorHistory], list[Mark]]:
-    """Settle times far from all others (see stray.py), and make the times of each history never decrease."""
+    """Settle stray times (see kept_rows.py), and make the times of each history never decrease."""
     mark_ns = np.array([time_us for _, _, time_us in marked], np.int64) * 1000
     bounds = reach(mark_ns, *(history.time_us * 1000 for history in histories))
     marks_near = within_times(mark_ns, *bounds)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import Int32, Int64
-from tb_gpudiag.trace.devices import MOST_DEVICES
 from tb_gpudiag.trace.events import Segments
+from tb_gpudiag.trace.kept_rows import MOST_DEVICES
 from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
 from tb_gpudiag.trace.trace_parts import MOST_BYTES
 

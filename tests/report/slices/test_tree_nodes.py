@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.report.slices.tree_nodes import heaviest_nodes
+from tb_gpudiag.report.slices.prepared import heaviest_nodes
 
 
 def test_few_nodes_are_all_there() -> None:

@@ -8,8 +8,7 @@ from tb_gpudiag.arrays import NONE, Int64, places_of, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_weights import CallData
-from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
-from tb_gpudiag.report.slices.tree_nodes import heaviest_nodes
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, heaviest_nodes
 
 MOST_NODES = 4_000
 """More than a screen shows: it has some thousand pixels a row, and most rows have few nodes."""

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Int64, summed
 from tb_gpudiag.report.slices.operators.prepare_calls import TimeUnit
-from tb_gpudiag.report.slices.prepared import Prepared, Span, read_meta, requested_span
-from tb_gpudiag.report.slices.timeline_text import text_at
+from tb_gpudiag.report.slices.prepared import Prepared, Span, read_meta, requested_span, text_at
 from tb_gpudiag.vocabulary.marks import merged_name
 from tb_gpudiag.vocabulary.recorded import Category
 

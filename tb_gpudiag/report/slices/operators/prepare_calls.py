@@ -21,9 +21,8 @@ from tb_gpudiag.arrays import NONE, Int64, summed
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.report.slices.operators.roofline_plot import prepare_roofline
-from tb_gpudiag.report.slices.prepared import pack_meta
+from tb_gpudiag.report.slices.prepared import TextTable, pack_meta
 from tb_gpudiag.report.slices.timeline_lanes import name_index, thread_title
-from tb_gpudiag.report.slices.timeline_text import TextTable
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import read_names
 from tb_gpudiag.vocabulary.recorded import Category

@@ -1,7 +1,8 @@
-"""Timestamps so far from all others that they are not times of the recording.
+"""Which rows of a trace are kept: those at times of the recording, on devices that are read.
 
 CUPTI writes 0 for a time that it does not have. Next to real timestamps, that is decades earlier: one such
-event would stretch the recording over all of them.
+event would stretch the recording over all of them. And facts are computed device by device: a file that names
+thousands of devices would take minutes, and no process has so many.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 
 # All events this close to the median time of the trace are kept. Recordings take seconds to minutes, rarely
 # hours. Kineto counts time from a date that changes every three months, so 0 is nearly always further away.
@@ -61,3 +62,24 @@ def note_of(stray: int) -> str:
         if stray > 1
         else "one timestamp far from all others was replaced by that of the entry before it"
     )
+
+
+# A node has up to 16 GPUs.
+MOST_DEVICES: Final = 64
+
+
+def of_read_devices(device: Int32) -> tuple[Bool, int]:
+    """Return a mask of the rows to keep, shape (n,), and how many devices the others are on.
+
+    The devices with most rows are kept. Rows without a device (NONE) are kept.
+    """
+    if not len(device) or (device.min() >= NONE and device.max() < MOST_DEVICES):
+        return np.ones(len(device), np.bool_), 0
+    ids, own, rows = np.unique(device, return_inverse=True, return_counts=True)
+    if len(ids) <= MOST_DEVICES:
+        return np.ones(len(device), np.bool_), 0
+    kept = mask_of(np.argsort(-np.where(ids == NONE, 0, rows), kind="stable")[:MOST_DEVICES], len(ids))
+    left_out = int((~kept & (ids != NONE)).sum())
+    kept |= ids == NONE
+    mask: Bool = kept[own]
+    return mask, left_out
