@@ -17,11 +17,8 @@ _SHOWN = 300
 
 
 def export_reports(paths: Sequence[str]) -> tuple[list[str], list[GpudiagError]]:
-    """Export each report that has no export yet, next to it. Return the paths to read, and what went wrong.
-
-    Raises:
-        UsageError: nsys is not on the PATH.
-    """
+    """Export each report that has no export yet, next to it. Return the paths to read, and what went
+    wrong. Raises UsageError: nsys is not on the PATH."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise UsageError(

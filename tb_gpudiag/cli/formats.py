@@ -39,9 +39,7 @@ def write(
     content: what an HTML file needs to be interactive, as for html.document_html.
     more: writes each format of this command alone.
     on_one_screen: text is what fits one screen.
-
-    Raises:
-        Unreadable: the file cannot be written.
+    Raises Unreadable: the file cannot be written.
     """
     if parsed.format == "text" and parsed.output is None and sys.stdout.isatty():
         from rich.console import Console

@@ -26,9 +26,7 @@ def find_files(
     """Return the trace files below the paths, each once, in the order of the paths, and what went wrong.
 
     may_be_none: paths that need not have traces.
-
-    Raises:
-        NothingToRead: there are traces, but none of this run.
+    Raises NothingToRead: there are traces, but none of this run.
     """
     errors: list[GpudiagError] = []
     files: dict[str, TraceFile] = {}
@@ -68,9 +66,7 @@ def read_digests(
     """Return the digests below the paths, read from digest files and made of traces, and what went wrong.
 
     options: those of add_engine_options. keep: returns the part of a digest to keep in memory.
-
-    Raises:
-        NothingToRead: there are traces, but none of this run.
+    Raises NothingToRead: there are traces, but none of this run.
     """
     digests, errors, with_digests = _digest_files(paths, keep)
     traces = [path for path in paths if not path.endswith(SUFFIX)]

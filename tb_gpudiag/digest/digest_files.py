@@ -73,9 +73,7 @@ def find_digests(root: str) -> list[str]:
     """Return the paths of the digest files below a directory, sorted; of a digest file, its own path.
 
     Links that lead outside are left out, as by find_traces.
-
-    Raises:
-        Unreadable: a remote store cannot be listed.
+    Raises Unreadable: a remote store cannot be listed.
     """
     if root.endswith(SUFFIX):
         return [root]

@@ -13,22 +13,16 @@ from tb_gpudiag.trace.files.find import TraceFile, find_traces
 
 
 def digest_file(file: TraceFile, progress: Progress | None = None) -> tuple[pb.Report, Digest]:
-    """Read and diagnose one trace file; return its Report and its Digest.
-
-    Raises:
-        TraceError: the file cannot be read.
-    """
+    """Read and diagnose one trace file; return its Report and its Digest. Raises TraceError: the file
+    cannot be read."""
     facts = read_facts(file, progress)
     report = build_report(facts, file)
     return report, build_digest(facts, report, file)
 
 
 def digests_at(path: str) -> list[Digest]:
-    """Return the digests at a path: read from its digest files, and made of its traces one by one.
-
-    Raises:
-        TraceError: a file cannot be read.
-    """
+    """Return the digests at a path: read from its digest files, and made of its traces one by one. Raises
+    TraceError: a file cannot be read."""
     digests = [read_digest(name) for name in find_digests(path)]
     if path.endswith(SUFFIX):
         return digests

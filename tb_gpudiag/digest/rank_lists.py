@@ -31,11 +31,7 @@ def to_text(ranks: Sequence[int]) -> str:
 # The ranks of a job list the same groups: they share one tuple.
 @lru_cache(maxsize=4096)
 def from_text(text: str) -> tuple[int, ...]:
-    """Return the ranks that `to_text` wrote, ascending.
-
-    Raises:
-        ValueError: no list of ranks is written so.
-    """
+    """Return the ranks that `to_text` wrote, ascending. Raises ValueError: no list of ranks is written so."""
     found: list[int] = []
     for run in text.split():
         span, _, step = run.partition(":")

@@ -19,21 +19,14 @@ _READING_SHARE = 0.7
 
 
 def diagnose_file(file: TraceFile, progress: Progress | None = None) -> pb.Report:
-    """Read and diagnose one trace file.
-
-    Raises:
-        TraceError: the file cannot be read.
-    """
+    """Read and diagnose one trace file. Raises TraceError: the file cannot be read."""
 
     return build_report(read_facts(file, progress), file)
 
 
 def read_facts(file: TraceFile, progress: Progress | None = None) -> Facts:
-    """Read a trace file and return its facts, which are computed when they are used.
-
-    Raises:
-        TraceError: the file cannot be read.
-    """
+    """Read a trace file and return its facts, which are computed when they are used. Raises TraceError:
+    the file cannot be read."""
 
     def reading(share: float, stage: str) -> None:
         if progress is not None:

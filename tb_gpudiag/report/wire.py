@@ -32,11 +32,8 @@ def to_dict(message: Message) -> dict[str, Any]:
 
 
 def to_json(message: Message) -> str:
-    """Return the message as one line of JSON.
-
-    Raises:
-        ValueError: a number is not finite, which JSON cannot express.
-    """
+    """Return the message as one line of JSON. Raises ValueError: a number is not finite, which JSON cannot
+    express."""
     try:
         return dump(to_dict(message))
     except ValueError:
@@ -85,11 +82,8 @@ def dump(data: Any) -> str:
 
 
 def from_json(text: str, kind: type[M]) -> M:
-    """Read what `to_json` wrote. Fields of a newer version are ignored.
-
-    Raises:
-        ParseError: the text is not such a message.
-    """
+    """Read what `to_json` wrote. Fields of a newer version are ignored. Raises ParseError: the text is not
+    such a message."""
     return json_format.Parse(text, kind(), ignore_unknown_fields=True)
 
 

@@ -109,10 +109,7 @@ class Service:
 
     def report(self, id_: str) -> bytes | Pending:
         """Return the ReportState as gzipped JSON, or queue the analysis. It may be of one that still runs.
-
-        Raises:
-            UnknownTrace: there is no such trace (any more).
-        """
+        Raises UnknownTrace: there is no such trace (any more)."""
         record = self._entry(id_).record
         if record is not None:
             return record.answer
@@ -151,11 +148,8 @@ class Service:
         return found
 
     def job(self, id_: str) -> bytes | Pending:
-        """Return the JobState of the job that this trace is a rank of, as gzipped JSON.
-
-        Raises:
-            UnknownTrace: there is no such trace (any more).
-        """
+        """Return the JobState of the job that this trace is a rank of, as gzipped JSON. Raises
+        UnknownTrace: there is no such trace (any more)."""
         entry = self._entry(id_)
         if entry.record is not None:
             return Pending("failed", error=_no_trace(entry))
@@ -164,11 +158,8 @@ class Service:
         return _content(found)
 
     def history(self, run: str) -> bytes | Pending:
-        """Return the HistoryState of a run, as gzipped JSON.
-
-        Raises:
-            UnknownTrace: there is no such run (any more).
-        """
+        """Return the HistoryState of a run, as gzipped JSON. Raises UnknownTrace: there is no such run
+        (any more)."""
         found = recordings_of(self._entries(), run)
         if not found:
             raise GoneTrace(run)
@@ -177,11 +168,8 @@ class Service:
         return _content(self._reductions.ask("history", [traces], records))
 
     def compare(self, base: str, candidate: str) -> bytes | Pending:
-        """Return the ComparisonState of two traces, as gzipped JSON.
-
-        Raises:
-            UnknownTrace: one of them is not there (any more).
-        """
+        """Return the ComparisonState of two traces, as gzipped JSON. Raises UnknownTrace: one of them is
+        not there (any more)."""
         entries = [self._entry(base), self._entry(candidate)]
         for entry in entries:
             if entry.record is not None:

@@ -48,9 +48,7 @@ def diagnose_recording(path: str, wanted: Mapping[str, Any]) -> HelperAnswer:
     wanted: report, record: whether to return them.
         url: where the recording is uploaded, for the report; "" if it stays.
         events, step: the event file to append the record to, "" for none; and its step there.
-
-    Raises:
-        TraceError: the file cannot be read.
+    Raises TraceError: the file cannot be read.
     """
     report, digest = digest_file(only_trace(path))
     report.trace.path = without_url_secrets(wanted["url"]) or report.trace.path

@@ -44,11 +44,8 @@ def write_with(writer: Any, record: bytes, figures: Mapping[str, float], step: i
 
 
 def append_to(path: str, record: bytes, figures: Mapping[str, float], step: int) -> None:
-    """Append to an event file of our own, which is created if it is missing.
-
-    Raises:
-        OSError: the file cannot be written. It still ends with a whole event.
-    """
+    """Append to an event file of our own, which is created if it is missing. Raises OSError: the file
+    cannot be written. It still ends with a whole event."""
     from tensorboard.compat.proto.event_pb2 import Event
 
     os.makedirs(os.path.dirname(path), exist_ok=True)

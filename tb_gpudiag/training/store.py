@@ -57,11 +57,8 @@ def answer(request: dict[str, Any], _reply: Reply) -> ChildMessage:
 
 
 def do(request: dict[str, Any]) -> str:
-    """Do what the request asks with the file at `url`, and return the text of the answer.
-
-    Raises:
-        GpudiagError: the store refuses, or does not answer, or the file cannot be read.
-    """
+    """Do what the request asks with the file at `url`, and return the text of the answer. Raises
+    GpudiagError: the store refuses, or does not answer, or the file cannot be read."""
     from tb_gpudiag.trace.files.source import unreadable
 
     url = request["url"]

@@ -80,11 +80,8 @@ def prepare_memory(facts: Facts) -> dict[str, npt.NDArray[Any]]:
 
 
 def device_index(meta: Mapping[str, Any], device: int | None) -> int:
-    """Return the place of a device in memory_meta; None is the first one.
-
-    Raises:
-        UsageError: the trace has no memory of this device.
-    """
+    """Return the place of a device in memory_meta; None is the first one. Raises UsageError: the trace has
+    no memory of this device."""
     devices: list[int] = meta["devices"]
     if not devices or (device is not None and device not in devices):
         raise UsageError("The trace has no memory of this device.", where="device")

@@ -31,12 +31,8 @@ MOST_SITES = 50
 def slice_memory(
     prepared: Prepared, device: int | None, start_us: float | None, end_us: float | None, width: int
 ) -> pb.MemorySlice:
-    """Return a range of one device's memory for `width` pixels. None is the first device, or the recording's
-    start or end.
-
-    Raises:
-        UsageError: the trace has no memory of this device.
-    """
+    """Return a range of one device's memory for `width` pixels. None is the first device, or the
+    recording's start or end. Raises UsageError: the trace has no memory of this device."""
     meta = read_meta(prepared, "memory_meta")
     index = device_index(meta, device)
     span = requested_span(meta, start_us, end_us)

@@ -27,11 +27,8 @@ SMALLEST_SHARE = 0.0005
 
 
 def slice_memory_state(prepared: Prepared, device: int | None, at_us: float | None) -> pb.MemoryState:
-    """Return the state of one device at a time; None is the first device, or the recording's end.
-
-    Raises:
-        UsageError: the trace has no memory of this device, or does not say what was freed.
-    """
+    """Return the state of one device at a time; None is the first device, or the recording's end. Raises
+    UsageError: the trace has no memory of this device, or does not say what was freed."""
     meta = read_meta(prepared, "memory_meta")
     index = device_index(meta, device)
     if not meta["paired"][index]:

@@ -120,10 +120,7 @@ class _Blocks(NamedTuple):
 
 def slice_segments(prepared: Prepared, device: int | None, at_us: float | None) -> pb.SegmentMap:
     """Return the segments of one device at a time; None is the first device, or the recording's end.
-
-    Raises:
-        UsageError: the file has no memory of this device, or no segments.
-    """
+    Raises UsageError: the file has no memory of this device, or no segments."""
     meta = read_meta(prepared, "memory_meta")
     index = device_index(meta, device)
     if "map_address" not in prepared:

@@ -164,9 +164,7 @@ def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
 
     The host's segments are in time order. If there are very many, the shortest are summed by cause at the
     end, so that all segments add up to the gap.
-
-    Raises:
-        UsageError: the trace has no such gap.
+    Raises UsageError: the trace has no such gap.
     """
     chains = read_meta(prepared, "meta")["chains"]
     place = next((chain for chain in chains if chain["device"] == device), None)

@@ -96,11 +96,7 @@ def event_at(
     prepared: Prepared, lane: int, depth: int, start_us: float, previous: bool = False
 ) -> pb.EventDetails:
     """Return the event of a lane that runs at a time, else the next one in its row. previous: the last one
-    that begins before this time.
-
-    Raises:
-        UsageError: there is none.
-    """
+    that begins before this time. Raises UsageError: there is none."""
     shown = Shown(prepared)
     known = 0 <= lane < len(shown.lanes) and shown.lanes[lane]["kind"] in ("stream", "thread")
     if not known or not 0 <= depth < shown.lanes[lane]["rows"]:
@@ -120,11 +116,8 @@ def event_details(
     start_us: float | None = None,
     previous: bool = False,
 ) -> pb.EventDetails:
-    """Return an event with its stack, arguments and links: the one with this number, else that of event_at.
-
-    Raises:
-        UsageError: there is no such event.
-    """
+    """Return an event with its stack, arguments and links: the one with this number, else that of
+    event_at. Raises UsageError: there is no such event."""
     if number is not None:
         return _details(Shown(prepared), number)
     if lane is None or depth is None or start_us is None:

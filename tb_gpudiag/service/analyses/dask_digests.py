@@ -21,9 +21,7 @@ def digest_on_cluster(files: Sequence[TraceFile], address: str) -> Iterator[Dige
     """Diagnose the files on a cluster and yield their digests, in the order in which they are done.
 
     If the scheduler is lost, each remaining file gets an error.
-
-    Raises:
-        UsageError: dask is not installed, or the scheduler does not answer.
+    Raises UsageError: dask is not installed, or the scheduler does not answer.
     """
     try:
         dask: Any = importlib.import_module("dask.distributed")

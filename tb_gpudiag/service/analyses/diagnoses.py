@@ -96,11 +96,7 @@ class ResultKind(Generic[R]):
 
 
 def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnosis:
-    """Read and diagnose a trace.
-
-    Raises:
-        TraceError: the file cannot be read.
-    """
+    """Read and diagnose a trace. Raises TraceError: the file cannot be read."""
     from tb_gpudiag.digest.building.build_digest import build_digest
     from tb_gpudiag.report.building.build import build_report
     from tb_gpudiag.report.diagnosis import read_facts

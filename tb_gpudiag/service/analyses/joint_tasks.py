@@ -26,11 +26,7 @@ from tb_gpudiag.wording.format import count
 
 
 def do(task: Task, progress: Progress) -> EntryContent:
-    """Do the task.
-
-    Raises:
-        ProcessFailed: a digest is gone.
-    """
+    """Do the task. Raises ProcessFailed: a digest is gone."""
     return _KINDS[task.kind](task, progress)
 
 

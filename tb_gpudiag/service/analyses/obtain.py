@@ -46,9 +46,7 @@ def obtain(
     shared: the shared cache; None if results are not shared.
     marked: set the result's marks even if results are not shared.
     share_later: the caller puts the result into the shared cache.
-
-    Raises:
-        TraceError: the file cannot be read.
+    Raises TraceError: the file cannot be read.
     """
     claim = claim_of(kind.name, file, shared)
     found = known_or_claimed(partial(known, file, kind, shared), claim, progress)

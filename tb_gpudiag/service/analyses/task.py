@@ -95,11 +95,8 @@ def copied_digest(diagnosis: str, drafts: tuple[str, ...]) -> Path | None:
 
 
 def save(result: EntryContent, drafts: tuple[str, ...]) -> Path:
-    """Write the entry to the first draft that can be created, and return that draft.
-
-    Raises:
-        ProcessFailed: none can be created.
-    """
+    """Write the entry to the first draft that can be created, and return that draft. Raises ProcessFailed:
+    none can be created."""
     from tb_gpudiag.service.caches.cache_entry import write_entry  # needs numpy
 
     reason = "there is no directory to write to"

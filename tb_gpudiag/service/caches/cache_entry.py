@@ -139,11 +139,8 @@ class Unpacked:
 def write_entry(
     path: Path, report_gz: bytes, arrays: Mapping[str, npt.NDArray[Any]], summary: Mapping[str, str]
 ) -> None:
-    """Create the file and write the entry.
-
-    Raises:
-        OSError: the disk is full, permission is denied, or the file exists.
-    """
+    """Create the file and write the entry. Raises OSError: the disk is full, permission is denied, or the
+    file exists."""
     with os.fdopen(create_private(path), "wb") as file:
         write_to(file, report_gz, arrays, summary)
 

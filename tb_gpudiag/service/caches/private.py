@@ -42,20 +42,14 @@ def open_file(path: Path, *, of_others: bool = False) -> IO[bytes]:
 
 
 def create_private(path: Path) -> int:
-    """Create a file that only this user can read and write, and return its descriptor.
-
-    Raises:
-        OSError: it exists or cannot be created.
-    """
+    """Create a file that only this user can read and write, and return its descriptor. Raises OSError: it
+    exists or cannot be created."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY, 0o600)
 
 
 def why_not_private(directory: Path) -> str:
-    """Return why others may have written to this directory; empty if they cannot have.
-
-    Raises:
-        OSError: the directory does not exist or cannot be examined.
-    """
+    """Return why others may have written to this directory; empty if they cannot have. Raises OSError: the
+    directory does not exist or cannot be examined."""
     status = os.stat(directory)
     if not stat.S_ISDIR(status.st_mode):
         return f"{directory} is not a directory"

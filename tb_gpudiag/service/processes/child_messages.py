@@ -47,11 +47,8 @@ class ChildMessage:
 
 
 def take(received: bytearray) -> ChildMessage | None:
-    """Remove the first message from what was received; None if it is not complete yet.
-
-    Raises:
-        ValueError: the other side sent no message.
-    """
+    """Remove the first message from what was received; None if it is not complete yet. Raises ValueError:
+    the other side sent no message."""
     if len(received) < _HEAD.size:
         return None
     kind, field_bytes, content_bytes = _HEAD.unpack_from(received)

@@ -36,9 +36,7 @@ class Cutter:
         """Return a slice of the entry at this path, as gzipped JSON.
 
         kind, arguments: of SLICES.
-
-        Raises:
-            GpudiagError: it cannot be cut.
+        Raises GpudiagError: it cannot be cut.
         """
         try:
             found = SLICES[kind].build(self._arrays(Path(path)), arguments)

@@ -31,11 +31,8 @@ class _Row(NamedTuple):
 def slice_call_details(
     prepared: Prepared, table: str, group: str, key: float, start_us: float | None, end_us: float | None
 ) -> pb.CallDetails:
-    """Return the details of the row with this key. table: a kind of calls, or `kernel`.
-
-    Raises:
-        UsageError: there is no such row.
-    """
+    """Return the details of the row with this key. table: a kind of calls, or `kernel`. Raises UsageError:
+    there is no such row."""
     data = CallData(prepared, start_us, end_us)
     kernels = table == "kernel"
     row = _kernel_row(data, group, int(key)) if kernels else _call_row(data, table, group, int(key))

@@ -22,11 +22,8 @@ SMALLEST_SHARE = 0.0005
 def slice_call_tree(
     prepared: Prepared, weight: str, root: float | None, start_us: float | None, end_us: float | None
 ) -> pb.CallTree:
-    """Return the tree below the node `root`, None for all threads. Host time, or time of launched GPU work.
-
-    Raises:
-        UsageError: there is no such node.
-    """
+    """Return the tree below the node `root`, None for all threads. Host time, or time of launched GPU
+    work. Raises UsageError: there is no such node."""
     data = CallData(prepared, start_us, end_us)
     parent = data.array("flame_parent").astype(np.int64)
     last, depth = data.array("flame_last"), data.array("flame_depth")
