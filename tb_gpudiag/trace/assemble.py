@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +13,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
 from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Thread
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, of_read_devices, reach, within
-from tb_gpudiag.trace.trace_parts import MESSAGE_SEPARATOR, NUMBERS, TracePart
+from tb_gpudiag.trace.trace_parts import FIGURES, MESSAGE_SEPARATOR, NUMBERS, TEXTS, TracePart
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction
 
 REPAIRED_NOTE: Final = (
@@ -23,19 +22,6 @@ REPAIRED_NOTE: Final = (
 # Numbers in texts, short enough for 64 bits.
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _RANK: Final = re.compile(r"[0-9]{1,9}")
-
-# Columns of Events that are those of the parts, one after another.
-_PLAIN_COLUMNS: Final[Mapping[str, Any]] = {
-    "category": np.uint8,
-    "device": np.int32,
-    "stream": np.int32,
-    "bytes": np.int64,
-    "blocks_per_sm": np.float32,
-    "blocks": np.float32,
-    "warps_per_block": np.uint8,
-    "registers": np.uint8,
-    "shared_bytes": np.int32,
-}
 
 
 class Assembly:
@@ -173,17 +159,16 @@ class Assembly:
         name, names = _texts([s.name for s in spans])
         codes: dict[str, npt.NDArray[Any]] = {}
         texts: dict[str, list[str]] = {}
-        for column in ("call_stack", "shapes", "types", "settings", "strides", "messages"):
+        for column in TEXTS:
             code, known = _texts([getattr(s, column) for s in spans])
             codes[column], texts[column] = _without_empty(code[order], known)
-        plain = {
-            column: _joined([getattr(s, column) for s in spans], kind)[order]
-            for column, kind in _PLAIN_COLUMNS.items()
+        figures = {
+            **{column: ([getattr(s, column) for s in spans], kind) for column, (kind, _) in FIGURES.items()},
+            **{column: ([s.numbers[column] for s in spans], np.int64) for column in NUMBERS},
         }
-        numbers = {column: _joined([s.numbers[column] for s in spans], np.int64)[order] for column in NUMBERS}
         return Events(
-            **plain,
-            **numbers,
+            **{column: _joined(arrays, kind)[order] for column, (arrays, kind) in figures.items()},
+            category=_joined([s.category for s in spans], np.uint8)[order],
             name=name[order],
             start_ns=start_ns[order],
             duration_ns=duration_ns[order],

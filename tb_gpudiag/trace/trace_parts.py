@@ -6,14 +6,15 @@ file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tb_gpudiag.arrays import Bool, Float32, Int32, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
 from tb_gpudiag.trace.counters import CounterSamples
 
 # Timestamps outside these are not times: as nanoseconds since 1970, they are the years 1938 and 2096. Between
@@ -32,6 +33,21 @@ MESSAGE_SEPARATOR: Final = "\x1f"
 
 NUMBERS: Final = ("correlation", "external_id", "python_id", "python_parent", "sequence", "forward_thread")
 """Columns of Events that are taken as they are in the file."""
+
+FIGURES: Final[Mapping[str, tuple[Any, float]]] = {
+    "device": (np.int32, NONE),
+    "stream": (np.int32, NONE),
+    "bytes": (np.int64, NONE),
+    "blocks_per_sm": (np.float32, np.nan),
+    "blocks": (np.float32, np.nan),
+    "warps_per_block": (np.uint8, 0),
+    "registers": (np.uint8, 0),
+    "shared_bytes": (np.int32, NONE),
+}
+"""Other columns of numbers: the type of each, and what stands for a missing number."""
+
+TEXTS: Final = ("call_stack", "shapes", "types", "settings", "strides", "messages")
+"""Columns of texts that most events do not have."""
 
 
 @dataclass(frozen=True)

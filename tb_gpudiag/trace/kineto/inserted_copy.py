@@ -14,7 +14,7 @@ from typing import Final
 from tb_gpudiag.trace.files.copying import Write
 from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.files.source import Source
-from tb_gpudiag.trace.kineto.pieces import BETWEEN, Salvaged, broken_end, ends_array, salvage
+from tb_gpudiag.trace.kineto.pieces import Salvaged, by_brackets, salvage
 from tb_gpudiag.trace.kineto.plain import is_json
 from tb_gpudiag.trace.kineto.repair import repaired
 from tb_gpudiag.trace.kineto.structure import elements
@@ -160,29 +160,6 @@ def _mend_events(stream: Stream, out: _Elements, limits: Limits, keep: Keep | No
 
 
 def _by_structure(text: bytes, limits: Limits, *, final: bool) -> Salvaged | None:
-    """Return the elements of a text that are all JSON; None if they are not. See settle.Settler."""
-    found = elements(text)
-    if found.array_end >= 0:
-        may_wait = not final and len(text) <= limits.max_element_bytes
-        settled = _ended(text, found.array_end, may_wait=may_wait)
-    else:
-        settled = _open(text, found.last_end, final=final)
-    return settled if settled is not None and is_json(b"[" + settled.accepted + b"]") else None
-
-
-def _ended(text: bytes, end: int, *, may_wait: bool) -> Salvaged | None:
-    """Return the elements before the end of the array, by its brackets; none if more text has to show it."""
-    if not ends_array(text, end):
-        if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
-            return None  # more events follow: a stray bracket
-        if may_wait:
-            return Salvaged(b"", 0, text, 0, None)
-    return Salvaged(text[:end], 0, b"", 0, text[end + 1 :])
-
-
-def _open(text: bytes, last_end: int, *, final: bool) -> Salvaged | None:
-    """Return the whole elements of a text after which the array continues."""
-    leftover = text[last_end:]
-    if final and (BETWEEN.search(leftover) or broken_end(leftover) >= 0):
-        return None
-    return Salvaged(text[:last_end], 0, leftover, 0, None)
+    """Return the elements of a text that are all JSON; None if they are not."""
+    found = by_brackets(text, elements(text), limits, final=final)
+    return found if found is not None and is_json(b"[" + found.accepted + b"]") else None

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import Int32, Int64
+from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto.plain import is_json
-from tb_gpudiag.trace.kineto.structure import Marks, segmented
+from tb_gpudiag.trace.kineto.structure import Elements, Marks, segmented
 
 _SPACE: Final = b" \t\r\n"
 # A value that is not an event, if it is simple enough for an expression, and the comma after it.
@@ -74,6 +75,28 @@ def salvage(text: bytes, final: bool) -> Salvaged:
         max_depth=pieces.max_depth,
         rest=rest,
     )
+
+
+def by_brackets(text: bytes, found: Elements, limits: Limits, *, final: bool) -> Salvaged | None:
+    """Take the whole elements of `text`, which starts between two, by its brackets. They need not be JSON.
+
+    Return None if the brackets cannot be right. `final`: nothing follows the text in the file.
+    """
+    end = found.array_end
+    if end >= 0:
+        if not ends_array(text, end):
+            if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
+                return None  # more events follow: a stray bracket
+            if not final and len(text) <= limits.max_element_bytes:
+                return Salvaged(b"", 0, text, 0, None)  # more text shows whether events follow
+        return Salvaged(text[:end], 0, b"", found.depth, text[end + 1 :])
+    leftover = text[found.last_end :].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
+    # An unbalanced quote or bracket may have swallowed events. The depth inside it means nothing.
+    swallows = BETWEEN.search(leftover) is not None or broken_end(leftover) >= 0
+    if swallows and final:
+        return None
+    depth = found.depth if swallows else max(found.depth, found.open_depth)
+    return Salvaged(text[: found.last_end], 0, leftover, depth, None)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Final
 
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto.parser import Parser
-from tb_gpudiag.trace.kineto.pieces import BETWEEN, broken_end, ends_array, salvage
+from tb_gpudiag.trace.kineto.pieces import Salvaged, by_brackets, salvage
 from tb_gpudiag.trace.kineto.repair import repaired
-from tb_gpudiag.trace.kineto.structure import Elements, elements
+from tb_gpudiag.trace.kineto.structure import elements
 from tb_gpudiag.trace.kineto.top import too_deep
 from tb_gpudiag.trace.trace_parts import TracePart
 
@@ -66,53 +66,21 @@ class Settler:
 
     def _by_structure(self, text: bytes, final: bool) -> Settled | None:
         """Settle text whose whole elements are all JSON; return None if they are not."""
-        found = elements(text)
-        if found.array_end >= 0:
-            return self._ended_array(text, found, final)
-        return self._open_array(text, found, final)
-
-    def _ended_array(self, text: bytes, found: Elements, final: bool) -> Settled | None:
-        """Settle text that ends the array, by its brackets."""
-        end = found.array_end
-        if not ends_array(text, end):
-            if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
-                return None  # more events follow: a stray bracket
-            if not final and len(text) <= self.limits.max_element_bytes:
-                return Settled(None, leftover=text)  # more text shows whether events follow
-        part = self._parsed(text[:end], found)
-        return None if part is None else Settled(part, ended=True, rest=text[end + 1 :])
-
-    def _open_array(self, text: bytes, found: Elements, final: bool) -> Settled | None:
-        """Settle text after which the array continues."""
-        part = self._parsed(text[: found.last_end], found)
-        if part is None:
-            return None
-        leftover = text[found.last_end :].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
-        if BETWEEN.search(leftover) or broken_end(leftover) >= 0:
-            # An unbalanced quote or bracket may have swallowed events. The depth inside it means nothing.
-            return None if final else Settled(part, leftover=leftover)
-        self._check_depth(found.open_depth)
-        return Settled(part, leftover=leftover)
-
-    def _parsed(self, whole_elements: bytes, found: Elements) -> TracePart | None:
-        """Parse elements; return None if they are not JSON."""
-        part = self._parser.parse(b"[" + whole_elements.rstrip(_SPACE + b",") + b"]")
-        if part is not None:
-            self._check_depth(found.depth)
-        return part
-
-    def _check_depth(self, depth: int) -> None:
-        if depth > self.limits.max_depth:
-            raise too_deep(self.path, self.limits)
+        split = by_brackets(text, elements(text), self.limits, final=final)
+        settled = None if split is None else self._settled(split, split.max_depth)
+        return None if settled is None or settled.part is None else settled
 
     def _by_pieces(self, text: bytes, final: bool) -> Settled:
         """Settle text in which some elements are not JSON."""
         salvaged = salvage(text, final)
-        self._check_depth(salvaged.max_depth)
-        return Settled(
-            self._parsed(salvaged.accepted, elements(salvaged.accepted)),
-            salvaged.malformed,
-            leftover=salvaged.leftover,
-            ended=salvaged.rest is not None,
-            rest=salvaged.rest or b"",
-        )
+        if salvaged.max_depth > self.limits.max_depth:
+            raise too_deep(self.path, self.limits)
+        return self._settled(salvaged, elements(salvaged.accepted).depth)
+
+    def _settled(self, found: Salvaged, depth: int) -> Settled:
+        """Parse the elements that were found. `part` is None if they are not JSON."""
+        part = self._parser.parse(b"[" + found.accepted.rstrip(_SPACE + b",") + b"]")
+        if part is not None and depth > self.limits.max_depth:
+            raise too_deep(self.path, self.limits)
+        ended, rest = found.rest is not None, found.rest or b""
+        return Settled(part, found.malformed, leftover=found.leftover, ended=ended, rest=rest)

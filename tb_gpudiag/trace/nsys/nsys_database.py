@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sqlite3
@@ -145,7 +146,7 @@ class Database:
         shown = [
             f"substr(CAST({_quoted(t)} AS TEXT), 1, {LONGEST_NAME})" if t in has else "NULL" for t in texts
         ]
-        try:
+        with self._guarded():
             cursor = self._connection.execute(f"SELECT {', '.join(values)}{source}")
             # Numbers and texts of the same rows: apart, both become arrays without a loop.
             beside = [self._connection.execute(f"SELECT {text}{source}") for text in shown]
@@ -161,8 +162,6 @@ class Database:
                         for text, column in zip(texts, found, strict=True)
                     },
                 )
-        except Exception as error:
-            raise self._failure(error) from error
 
     def _count(self, rows: int) -> None:
         self.rows_read += rows
@@ -186,7 +185,7 @@ class Database:
         if not self.has(table, "value"):
             return
         value = "CAST(value AS BLOB)"
-        try:
+        with self._guarded():
             query = (
                 f"SELECT substr({value}, 1, {_LONGEST_SETTING}) FROM {table} WHERE instr({value}, x'3d') > 0"
             )
@@ -194,8 +193,6 @@ class Database:
             while rows := cursor.fetchmany(_IDS_AT_ONCE):
                 for (setting,) in rows:
                     yield setting
-        except Exception as error:
-            raise self._failure(error) from error
 
     def strings(self, ids: Int64) -> dict[int, str]:
         """Return the texts with these ids in the table of strings. Unknown ids are left out."""
@@ -203,7 +200,7 @@ class Database:
             return {}
         found: dict[int, str] = {}
         wanted = np.unique(ids[ids != MISSING]).tolist()
-        try:
+        with self._guarded():
             for at in range(0, len(wanted), _IDS_AT_ONCE):
                 some = ", ".join(map(str, wanted[at : at + _IDS_AT_ONCE]))
                 found.update(
@@ -213,9 +210,14 @@ class Database:
                         f"WHERE id IN ({some})"
                     )
                 )
+        return found
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             raise self._failure(error) from error
-        return found
 
     def _failure(self, error: Exception) -> Exception:
         """Return the error to raise instead."""

@@ -15,8 +15,11 @@ from tb_gpudiag.trace.counters import CounterSamples
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 from tb_gpudiag.trace.trace_parts import (
     EARLIEST_NS,
+    FIGURES,
     LATEST_NS,
     LONGEST_NS,
+    NUMBERS,
+    TEXTS,
     MemoryColumns,
     SpanColumns,
     TracePart,
@@ -123,10 +126,7 @@ def part(
 
     keep = pa.array(good)
     empty = one_text("", rows)
-    texts = {
-        key: (texts or {}).get(key, empty).filter(keep)
-        for key in ("call_stack", "shapes", "types", "settings", "strides", "messages")
-    }
+    texts = {key: (texts or {}).get(key, empty).filter(keep) for key in TEXTS}
     spans = SpanColumns(
         phase_end=np.zeros(good.sum(), np.bool_),
         phase_begin=np.zeros(good.sum(), np.bool_),
@@ -137,25 +137,8 @@ def part(
         thread=threads[0][good],
         start_ns=start[good],
         duration_ns=np.where(timed & ~negative, duration, 0)[good],
-        device=column("device", NONE, np.int32),
-        stream=column("stream", NONE, np.int32),
-        bytes=column("bytes", NONE, np.int64),
-        numbers={
-            key: column(key, NONE, np.int64)
-            for key in (
-                "correlation",
-                "external_id",
-                "python_id",
-                "python_parent",
-                "sequence",
-                "forward_thread",
-            )
-        },
-        blocks_per_sm=column("blocks_per_sm", np.nan, np.float32),
-        blocks=column("blocks", np.nan, np.float32),
-        warps_per_block=column("warps_per_block", 0, np.uint8),
-        registers=column("registers", 0, np.uint8),
-        shared_bytes=column("shared_bytes", NONE, np.int32),
+        numbers={key: column(key, NONE, np.int64) for key in NUMBERS},
+        **{key: column(key, missing, kind) for key, (kind, missing) in FIGURES.items()},
         **texts,
     )
     return TracePart(
@@ -188,18 +171,9 @@ def host_part(
 
 
 def _no_memory() -> MemoryColumns:
-    none, small_none = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    return MemoryColumns(
-        none,
-        none,
-        np.zeros(0, np.uint64),
-        small_none,
-        small_none,
-        none,
-        none,
-        small_none,
-        np.zeros(0, np.bool_),
-    )
+    none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    addresses, failed = none.astype(np.uint64), none.astype(np.bool_)
+    return MemoryColumns(none, none, addresses, none32, none32, none, none, none32, failed)
 
 
 def memory_part(memory: MemoryColumns, threads: list[tuple[str, str]]) -> TracePart:
