@@ -104,12 +104,7 @@ OPERATORS: Final = pa.schema(
 outside of any operator."""
 
 MEMORY: Final = pa.schema(
-    [
-        ("device", _TEXT),
-        ("time_ns", _NUMBER),
-        ("floor_bytes", _NUMBER),
-        ("warm_up", pa.bool_()),
-    ]
+    [("device", _TEXT), ("time_ns", _NUMBER), ("floor_bytes", _NUMBER), ("warm_up", pa.bool_())]
 )
 """Lowest allocated memory of each step or time window, by device."""
 

@@ -64,11 +64,7 @@ def annotate(
             write = stack.enter_context(packing(write, _GZIP_LEVEL))
         found = CredentialFilter()
         copy_with_events(
-            path,
-            tracks(report, prepared),
-            lambda piece: write(found.feed(piece)),
-            mend=mend,
-            folder=folder,
+            path, tracks(report, prepared), lambda piece: write(found.feed(piece)), mend=mend, folder=folder
         )
         write(found.end())
     return found.found.total()

@@ -118,12 +118,7 @@ def _again(excerpt: bytes, finding: pb.Finding | None) -> str:
 
 
 def _about(
-    report: pb.Report,
-    finding: pb.Finding | None,
-    begin_us: float,
-    end_us: float,
-    left_out: int,
-    again: str,
+    report: pb.Report, finding: pb.Finding | None, begin_us: float, end_us: float, left_out: int, again: str
 ) -> str:
     about = "the trace, which has no findings" if finding is None else f"{finding.rule} {finding.title}"
     lines = [

@@ -12,12 +12,7 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Float64, Int32, Int64, UInt8, mask_of
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
-from tb_gpudiag.vocabulary.recorded import (
-    Category,
-    Credential,
-    FileKind,
-    Recorder,
-)
+from tb_gpudiag.vocabulary.recorded import Category, Credential, FileKind, Recorder
 
 
 class Message(NamedTuple):

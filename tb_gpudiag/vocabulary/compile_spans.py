@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.vocabulary.patterns import PATH, any_of
 
-_DYNAMO = (
-    r".*\(dynamo_timed\)",
-    PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): .*",
-)
+_DYNAMO = (r".*\(dynamo_timed\)", PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): .*")
 _TRITON = (PATH + r"triton/compiler/compiler\.py\(\d+\): compile",)
 _AUTOTUNE = (
     PATH + r"triton/runtime/autotuner\.py\(\d+\): _bench",

@@ -142,11 +142,7 @@ _FORMS: Final = (
         "discord.com discordapp.com",
         _SLASH + b"api" + _SLASH + b"webhooks" + _SLASH + b"[0-9]{15,22}" + _SLASH + b"[A-Za-z0-9_-]{40,}",
     ),
-    _form(
-        "Discord token",
-        _DISCORD_STARTS,
-        rb"[A-Za-z0-9]{20,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
-    ),
+    _form("Discord token", _DISCORD_STARTS, rb"[A-Za-z0-9]{20,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"),
     _form("Telegram token", ":AA", rb"(?<=[0-9]{8}:AA)[A-Za-z0-9_-]{32,}", inside=True),
     _form("Teams webhook", "webhook.office.com", _SLASH + rb"webhookb2" + _SLASH + _PATH + rb"{60,}"),
     _form("Zapier webhook", "hooks.zapier.com", _SLASH + rb"hooks" + _SLASH + _PATH + rb"{12,}"),
@@ -176,11 +172,7 @@ _FORMS: Final = (
     _form("42 secret", "s-s4t2ud- s-s4t2af-", _HEX + rb"{64}"),
     # of any
     _form("JSON web token", "eyJ", _WORD + rb"{8,}\.eyJ" + _PATH + rb"{8,}\." + _PATH + rb"{8,}={0,2}"),
-    _form(
-        "JSON web token",
-        "eyJ eyA",
-        _WORD + rb"{15,}\.ey" + _PATH + rb"{17,}\.",
-    ),
+    _form("JSON web token", "eyJ eyA", _WORD + rb"{15,}\.ey" + _PATH + rb"{17,}\."),
     _form("JSON web token", "ZXlK", _BASE64 + rb"{100,}={0,2}"),
     _Form("authorization header", (b"Bearer ", b"bearer "), rb"([A-Za-z0-9_.~+/-]{16,}={0,2})"),
     _form("private key", "-----BEGIN", rb"[A-Z0-9_ -]{0,60}PRIVATE KEY(?: BLOCK)?-----", inside=True),

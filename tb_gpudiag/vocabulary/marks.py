@@ -36,10 +36,7 @@ COMPILED_REGION = any_of(r"Torch-Compiled Region: (?P<function>.*\d+)/(?P<before
 
 # Marks and operators around code that torch.compile wrote, as it runs, forward and backward.
 COMPILED_CODE = any_of(
-    r"Torch-Compiled Region.*",
-    r"## Call CompiledFxGraph .*",
-    r"CompiledFunction(Backward)?",
-    flags=re.S,
+    r"Torch-Compiled Region.*", r"## Call CompiledFxGraph .*", r"CompiledFunction(Backward)?", flags=re.S
 )
 
 

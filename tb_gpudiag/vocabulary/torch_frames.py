@@ -102,9 +102,7 @@ OPTIMIZER_FRAME = any_of(
 )
 ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)
 BACKWARD_FRAME = any_of(
-    *_ENGINE_WAIT,
-    r".*\(\d+\): torch::autograd::(Engine|generated|python::PythonEngine)::.*",
-    flags=re.S,
+    *_ENGINE_WAIT, r".*\(\d+\): torch::autograd::(Engine|generated|python::PythonEngine)::.*", flags=re.S
 )
 PARAMETER_FRAME = any_of(
     _MODULES + r"module\.py\(\d+\): (to|cuda|half|float|double|bfloat16|_apply|(_?load_|_load_from_)\w*)",
@@ -116,9 +114,7 @@ PARAMETER_FRAME = any_of(
     flags=re.S,
 )
 FORWARD_FRAME = any_of(
-    r"nn\.Module: .*",
-    _MODULES + r"\w+\.py\(\d+\): (forward|_call_impl|_wrapped_call_impl)",
-    flags=re.S,
+    r"nn\.Module: .*", _MODULES + r"\w+\.py\(\d+\): (forward|_call_impl|_wrapped_call_impl)", flags=re.S
 )
 # Calls a module's forward() and, around it, the hooks.
 MODULE_CALL = any_of(

@@ -43,9 +43,7 @@ COLUMNS = table(
     Term("kernels", "Kernels", "Number of kernels."),
     Term("kernel_time", "Time", "Sum of the kernels' durations."),
     Term(
-        "kernel_share",
-        "Share of step window",
-        "Share of the step window in which at least one of them ran.",
+        "kernel_share", "Share of step window", "Share of the step window in which at least one of them ran."
     ),
     Term(
         "tensor_cores",

@@ -96,12 +96,7 @@ def time_by_cause(time: Intervals, cause: UInt8, start: Int64, end: Int64) -> In
     return spent
 
 
-def repaint(
-    spans: CauseSpans,
-    time: Intervals,
-    cause: Cause,
-    some: Bool | None = None,
-) -> CauseSpans:
+def repaint(spans: CauseSpans, time: Intervals, cause: Cause, some: Bool | None = None) -> CauseSpans:
     """Change the cause of the time in these intervals. The result is in order of time.
 
     some: mask of the spans that may change, shape (p,); by default those whose host is on its way to a

@@ -40,10 +40,7 @@ _FRAMES = (
     (LoadPart.RECEIVE, torch_frames.LOADER_RECEIVE),
 )
 # Without frames, operators identify these two; with frames, items may use the same operators.
-_OPERATORS = (
-    (LoadPart.COLLATE, operators.COLLATE),
-    (LoadPart.PIN, operators.PIN),
-)
+_OPERATORS = ((LoadPart.COLLATE, operators.COLLATE), (LoadPart.PIN, operators.PIN))
 
 
 def loader_kind(host: Host) -> str:

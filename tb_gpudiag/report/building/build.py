@@ -98,11 +98,6 @@ def _sync_sites(facts: Facts, device: DeviceFacts | None) -> list[pb.SyncSite]:
     if device is None:
         return []
     sites = sync_sites(
-        facts.host,
-        facts.transfers,
-        facts.host_time.blocking,
-        device.time,
-        facts.window,
-        facts.host_window,
+        facts.host, facts.transfers, facts.host_time.blocking, device.time, facts.window, facts.host_window
     )
     return sync_site_messages(sites, facts.host)

@@ -81,9 +81,7 @@ def step_marks(prepared: Prepared, span: Span, prefix: str = "") -> list[pb.Step
     shown = shown[:: len(shown) // MOST_STEP_MARKS + 1]
     return [
         pb.StepMark(
-            name=text_at(text, text_first, name[i]),
-            start_us=start[i] / NS_PER_US,
-            end_us=end[i] / NS_PER_US,
+            name=text_at(text, text_first, name[i]), start_us=start[i] / NS_PER_US, end_us=end[i] / NS_PER_US
         )
         for i in shown
     ]

@@ -185,10 +185,6 @@ SLICES: Mapping[str, SliceKind] = {
         tuple({"weight": weight} for weight in WEIGHTS),
     ),
     "roofline": SliceKind(
-        pb.RooflinePlot,
-        "tb_gpudiag.report.slices.operators.roofline_plot",
-        "slice_roofline",
-        (),
-        ({},),
+        pb.RooflinePlot, "tb_gpudiag.report.slices.operators.roofline_plot", "slice_roofline", (), ({},)
     ),
 }

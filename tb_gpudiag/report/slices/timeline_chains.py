@@ -39,12 +39,7 @@ LONGEST_STACK = 8000
 
 
 def prepare_chains(
-    devices: Sequence[DeviceFacts],
-    host: Host,
-    work: Work,
-    main_thread: int,
-    window: Window,
-    texts: TextTable,
+    devices: Sequence[DeviceFacts], host: Host, work: Work, main_thread: int, window: Window, texts: TextTable
 ) -> tuple[dict[str, npt.NDArray[Any]], list[dict[str, Any]]]:
     """Return the arrays, and where each device's gaps are and over what time.
 

@@ -45,11 +45,7 @@ KINDS = {
 
 
 def find_events(
-    prepared: Prepared,
-    search: Search,
-    limit: int,
-    first: int | None = None,
-    near_us: float | None = None,
+    prepared: Prepared, search: Search, limit: int, first: int | None = None, near_us: float | None = None
 ) -> pb.Matches:
     """Return `limit` matches from the one with index `first`, else those around a time.
 

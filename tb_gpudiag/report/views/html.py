@@ -80,11 +80,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals |= {
-        "WINDOW": WINDOW,
-        "WHOLE": WHOLE,
-        "css_variables": _css_variables,
-    }
+    environment.globals |= {"WINDOW": WINDOW, "WHOLE": WHOLE, "css_variables": _css_variables}
     return environment.get_template("page.html.j2")
 
 

@@ -76,11 +76,7 @@ def document_text(document: Document, width: int = PLAIN_WIDTH, *, on_one_screen
     """A document as plain text, without colors."""
     out = io.StringIO()
     console = Console(
-        file=out,
-        width=max(width, _NARROWEST),
-        color_system=None,
-        force_terminal=False,
-        legacy_windows=False,
+        file=out, width=max(width, _NARROWEST), color_system=None, force_terminal=False, legacy_windows=False
     )
     print_document(document, console, on_one_screen=on_one_screen)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
@@ -234,11 +230,7 @@ def _table(section: Table) -> RichTable:
     for column, header in zip(section.columns, _headers(section), strict=True):
         number = column.kind is Kind.NUMBER
         shown.add_column(
-            header,
-            justify="right" if number else "left",
-            no_wrap=number,
-            header_style="dim",
-            overflow="fold",
+            header, justify="right" if number else "left", no_wrap=number, header_style="dim", overflow="fold"
         )
     for row in section.rows:
         shown.add_row(*(_prose(str(cell)) for cell in row))

@@ -13,13 +13,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
-from tb_gpudiag.facts.waiting.loading import (
-    Batches,
-    LoadPart,
-    load_part,
-    load_parts,
-    loader_kind,
-)
+from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, load_part, load_parts, loader_kind
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix

@@ -184,13 +184,7 @@ def _runs_the_same_longer(uneven: _Uneven) -> bool:
 
 
 def _finding(
-    uneven: _Uneven,
-    only: list[tuple[str, int]],
-    host: Host,
-    lost: Lost,
-    job: JobKind,
-    *,
-    inferred: bool,
+    uneven: _Uneven, only: list[tuple[str, int]], host: Host, lost: Lost, job: JobKind, *, inferred: bool
 ) -> Finding:
     """only: (name, ns) of what only slow steps ran."""
     times, length_ns = uneven.steps.times, uneven.length_ns

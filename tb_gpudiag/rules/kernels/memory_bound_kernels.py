@@ -27,13 +27,7 @@ LEAST_SHARE = 0.10
 SHORTEST_NS = 5_000
 
 # These do a few operations per element that they read or write. A GPU could do a hundred.
-BOUND_BY_MEMORY = (
-    Family.ELEMENTWISE,
-    Family.REDUCTION,
-    Family.NORMALIZATION,
-    Family.SOFTMAX,
-    Family.COPY,
-)
+BOUND_BY_MEMORY = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALIZATION, Family.SOFTMAX, Family.COPY)
 
 # Fusing ends where a compiled graph ends.
 

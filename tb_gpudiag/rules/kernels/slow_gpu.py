@@ -60,8 +60,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "a laptop on battery), share its time with another process, or read data that is not in its memory. "
         "On Windows, what does not fit there spills into the host's memory.",
         Fix(
-            "Look at the GPU's clocks, power and memory while the job runs.",
-            CODE["amd" if amd else "clocks"],
+            "Look at the GPU's clocks, power and memory while the job runs.", CODE["amd" if amd else "clocks"]
         ),
         "Beyond half the roofline's rate",
     )

@@ -146,10 +146,7 @@ def write_entry(
 
 
 def write_to(
-    file: IO[bytes],
-    report_gz: bytes,
-    arrays: Mapping[str, npt.NDArray[Any]],
-    summary: Mapping[str, str],
+    file: IO[bytes], report_gz: bytes, arrays: Mapping[str, npt.NDArray[Any]], summary: Mapping[str, str]
 ) -> None:
     """Write the entry. Raises OSError."""
     contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}

@@ -139,10 +139,7 @@ class Overview:
         self._sharing.look_for({key: snapshot.entries[ids[key][0]].file for key in missing})
 
     def _update_runs(
-        self,
-        snapshot: Snapshot,
-        runs: dict[str, list[TraceEntry]],
-        jobs: Mapping[str, Mapping[str, str]],
+        self, snapshot: Snapshot, runs: dict[str, list[TraceEntry]], jobs: Mapping[str, Mapping[str, str]]
     ) -> None:
         """Take over the runs of a scan, and the jobs that were found. The lock is held."""
         kept = snapshot.entries.keys() - {e.id for run in self._runs.changed_in(runs) for e in runs[run]}

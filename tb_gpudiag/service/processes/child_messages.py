@@ -67,12 +67,7 @@ def take(received: bytearray) -> ChildMessage | None:
 
 def of_error(error: GpudiagError) -> ChildMessage:
     """Return the message that sends an error."""
-    fields = {
-        "error": type(error).__name__,
-        "what": error.what,
-        "where": error.where,
-        "remedy": error.remedy,
-    }
+    fields = {"error": type(error).__name__, "what": error.what, "where": error.where, "remedy": error.remedy}
     return ChildMessage(fields, kind=MessageKind.ERROR)
 
 

@@ -191,9 +191,7 @@ class Source:
         first = file.read(_SHORT_READ_BYTES)
         if not first:
             raise EmptyFile(
-                "the file is empty",
-                where=self.path,
-                remedy="if it is still being written, try again later",
+                "the file is empty", where=self.path, remedy="if it is still being written, try again later"
             )
         self.is_packed = first[:2] == GZIP_MAGIC
         blocks = self._unpacked(file, first) if self.is_packed else self._plain(file, first)

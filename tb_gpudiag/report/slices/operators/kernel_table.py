@@ -17,11 +17,7 @@ _OPERATORS = 3
 
 
 def slice_kernels(
-    prepared: Prepared,
-    group: str,
-    wanted: WantedRows,
-    start_us: float | None,
-    end_us: float | None,
+    prepared: Prepared, group: str, wanted: WantedRows, start_us: float | None, end_us: float | None
 ) -> pb.KernelTable:
     """Return rows of GPU work, the largest first."""
     data = CallData(prepared, start_us, end_us)

@@ -100,11 +100,7 @@ def _code(shown: list[pb.Finding], number: int) -> str:
     return own
 
 
-PLAN_COLUMNS = (
-    Column("Fix"),
-    numbers("saves"),
-    numbers("window_after"),
-)
+PLAN_COLUMNS = (Column("Fix"), numbers("saves"), numbers("window_after"))
 
 
 def plan(report: pb.Report) -> Table:

@@ -43,10 +43,7 @@ def _spot(frame: Frame, where: pb.Place) -> str:
 
 
 def _ranges(where: pb.Place) -> list[str]:
-    return [
-        f"module {where.module}" if where.module else "",
-        f"range {where.range}" if where.range else "",
-    ]
+    return [f"module {where.module}" if where.module else "", f"range {where.range}" if where.range else ""]
 
 
 def _short(frame: Frame) -> Frame:
