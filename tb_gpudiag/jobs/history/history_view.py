@@ -10,7 +10,8 @@ import numpy as np
 
 from tb_gpudiag.jobs.history.change_points import LEAST_SIDE
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
+from tb_gpudiag.report.views.document import Document, ReportView, Section, lines
+from tb_gpudiag.report.views.tables import Column, Kind, Table, table
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration, size
