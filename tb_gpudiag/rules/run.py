@@ -14,11 +14,10 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Savi
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule, Claimed, Rule, with_claims
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
-from tb_gpudiag.rules.shared.capture_recorded import capture_ns
+from tb_gpudiag.rules.shared.odd_recordings import ABOUT_HOST_SPEED, capture_ns, without_promise
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
 from tb_gpudiag.rules.shared.server_recording import for_server, of_one_step, one_replayed_step
-from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED, without_promise
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 
 # Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs

@@ -12,19 +12,23 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.shared.capture_recorded import capture_sentence
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
-from tb_gpudiag.rules.shared.first_fix import first_fix_sentence
 from tb_gpudiag.rules.shared.leak import leak_sentences
-from tb_gpudiag.rules.shared.left_out import leads, left_out_sentences
 from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, unseen
-from tb_gpudiag.rules.shared.no_gpu_activity import MOSTLY_LOADING, loading_limits, no_gpu_sentence
+from tb_gpudiag.rules.shared.odd_recordings import (
+    MEASURE,
+    MOSTLY_LOADING,
+    capture_sentence,
+    loading_limits,
+    no_gpu_sentence,
+    slowed_sentence,
+)
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
 from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
-from tb_gpudiag.rules.shared.slowed_recording import MEASURE, slowed_sentence
+from tb_gpudiag.rules.shared.verdict_sentences import first_fix_sentence, leads, left_out_sentences
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.vocabulary.recorded import FileKind

@@ -10,7 +10,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.vocabulary import gpu_copies
+from tb_gpudiag.vocabulary import gpu_names
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -47,9 +47,9 @@ def find_transfers(work: Work) -> Transfers:
         launch,
         np.where(launch == NONE, 0, events.duration_ns[launch]),
         events.bytes[event],
-        match_some(events, gpu_copies.PAGEABLE, event),
-        match_some(events, gpu_copies.TO_DEVICE, event),
-        match_some(events, gpu_copies.TO_HOST, event),
+        match_some(events, gpu_names.PAGEABLE, event),
+        match_some(events, gpu_names.TO_DEVICE, event),
+        match_some(events, gpu_names.TO_HOST, event),
     )
 
 

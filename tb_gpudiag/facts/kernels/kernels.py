@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, long
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import gpu_copies, operators
+from tb_gpudiag.vocabulary import gpu_names, operators
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import LAYOUT_KERNEL, read_names
 from tb_gpudiag.vocabulary.recorded import Category
@@ -156,7 +156,7 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
     events = host.events
     operator = kernels.operators(host)
     found = np.full(len(operator), NONE, np.int64)
-    here = kernels.is_kernel | match_some(events, gpu_copies.ON_DEVICE, kernels.event)
+    here = kernels.is_kernel | match_some(events, gpu_names.ON_DEVICE, kernels.event)
     here &= (operator != NONE) & match_some(events, operators.DATA_MOVER, operator)
     if here.any():
         found[here] = moves_of(host, operator[here])

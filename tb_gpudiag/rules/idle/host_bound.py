@@ -15,7 +15,7 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import FEWER_OPERATORS, dispatch_finding, in_overhead, python_finding
-from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix, oversubscribed_sentence
 from tb_gpudiag.rules.shared.launch_advice import (
     LEAST_REMOVED,
     LaunchAdvice,
@@ -35,7 +35,6 @@ from tb_gpudiag.rules.shared.lost_time import (
     removing,
     unseen,
 )
-from tb_gpudiag.rules.shared.oversubscribed import oversubscribed_sentence
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step

@@ -16,9 +16,13 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, load_part, load_parts, loader_kind
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
+from tb_gpudiag.rules.shared.host_task_fixes import (
+    HOST_TASK_FIXES,
+    PIPELINE_FIX,
+    host_task_fix,
+    oversubscribed_sentence,
+)
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
-from tb_gpudiag.rules.shared.oversubscribed import oversubscribed_sentence
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR

@@ -9,9 +9,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.capture_recorded import capture_ns
 from tb_gpudiag.rules.shared.lost_time import lost_time
-from tb_gpudiag.rules.shared.no_gpu_activity import gpu_name, loading_limits, no_gpu_sentence
+from tb_gpudiag.rules.shared.odd_recordings import capture_ns, gpu_name, loading_limits, no_gpu_sentence
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import duration, number

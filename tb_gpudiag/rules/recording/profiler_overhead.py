@@ -9,8 +9,8 @@ from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.rules.shared.odd_recordings import MEASURE, slowed_sentence
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
-from tb_gpudiag.rules.shared.slowed_recording import MEASURE, slowed_sentence
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDING_FOR_FIGURES
 from tb_gpudiag.wording.quantity import duration, share_of

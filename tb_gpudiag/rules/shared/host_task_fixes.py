@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
+from tb_gpudiag.facts.waiting.interruptions import Interruptions
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Fix
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.wording.format import count, time_ns
 
 _CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
 
@@ -135,3 +137,13 @@ def host_task_fix(task: HostTask, job: JobKind) -> Fix:
     if task in _WITHOUT_LOADER and not job.loader and not once:
         return _WITHOUT_LOADER[task]
     return HOST_TASK_FIXES[task].fix
+
+
+def oversubscribed_sentence(found: Interruptions) -> str:
+    """Say that the CPU has too few cores for the job's threads; "" if nothing shows it."""
+    if not found.several:
+        return ""
+    return (
+        f"The CPU may be oversubscribed: {count(found.stalls, 'operator')} that usually take "
+        f"{time_ns(found.usual_ns)} took {time_ns(found.stall_ns)}, as if another thread had the core."
+    )

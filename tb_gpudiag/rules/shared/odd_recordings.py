@@ -1,0 +1,99 @@
+"""Recordings that say less about the job than they seem to, each in a sentence: of the capture of a graph,
+slowed by the recorder itself, without GPU activity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tb_gpudiag.facts.core.intervals import clip
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.gpu_use import GpuUse
+from tb_gpudiag.facts.waiting.lost_lead import LostLead
+from tb_gpudiag.rules.answer import Finding
+from tb_gpudiag.wording.format import count, in_quotes, share, time_ns
+
+# If most of the recording is a capture, it says nothing about steps.
+MOST_CAPTURED = 0.5
+
+
+def capture_ns(facts: Facts) -> int:
+    """How much of the recording captured graphs; 0 if that is not most of it, or goes on in later steps."""
+    window = facts.recorded_window
+    found = clip(facts.captures.times, window.start_ns, window.end_ns).total
+    return found if found >= max(1, MOST_CAPTURED * window.duration_ns) and not facts.captures.recur else 0
+
+
+def capture_sentence(facts: Facts) -> str:
+    """Say what such a recording is; "" for others."""
+    found = capture_ns(facts)
+    if not found:
+        return ""
+    launches = count(len(facts.captures.launches), "launch was", "launches were")
+    of_recording = share(found, facts.recorded_window.duration_ns)
+    return (
+        f"This is the capture of a CUDA or HIP graph, {of_recording} of the recording: {launches} put into a "
+        "graph, and none of them is meant to run. Nothing here shows how fast the job is."
+    )
+
+
+ABOUT_HOST_SPEED = frozenset({"GD102", "GD201", "GD202"})
+"""Rules about the host's own work between and in launches, which recording makes slower."""
+
+MEASURE = (
+    "Measure the step time without the profiler first: it may be much shorter than the "
+    "recorded one, and then the host is not what limits the job."
+)
+
+
+def slowed_sentence(lead: LostLead) -> str:
+    """Say what shows that the recording slows the host."""
+    return (
+        "The recording itself probably slows the host: when it began, the host was "
+        f"{time_ns(lead.lead_ns)} ahead of the GPU, and in later steps the GPU waits for it "
+        f"{share(lead.starved_share)} of the time."
+    )
+
+
+def without_promise(finding: Finding) -> Finding:
+    """Return a finding about the host's own work that promises no saving."""
+    return replace(
+        finding,
+        summary=f"{finding.summary} The recording itself probably slows the host (GD908): what a fix saves "
+        "without the profiler is not known.",
+        saving=None,
+        removable=None,
+        sure=False,
+    )
+
+
+# Where nothing is known of the GPU, loading for this share of the main thread's time is worth a sentence. It
+# limits the job if the host does not wait for the GPU.
+MOSTLY_LOADING = 0.5
+
+# Of a name that the file states.
+_LONGEST_NAME = 60
+
+
+def no_gpu_sentence(use: GpuUse) -> str:
+    """Say in one sentence whether the job used a GPU."""
+    if use.counted:
+        return "The recording has counters of the kernels and not their times."
+    if use.launches:
+        return "The trace has launch calls but no GPU activity."
+    if use.certain:
+        return f"The job used {'a GPU of Apple' if use.apple else 'a GPU'}, whose activity was not recorded."
+    if use.possible:
+        return f"No GPU activity was recorded, and it is not known whether the job used {gpu_name(use)}."
+    if use.listed:
+        return f"The job ran on the CPU: nothing was moved to {gpu_name(use)}."
+    return "No GPU activity was recorded."
+
+
+def loading_limits(use: GpuUse, loading: float) -> bool:
+    """Whether loading limits the job, whatever the GPU does. loading: its share of the main thread's time."""
+    return use.keeps_up and loading >= MOSTLY_LOADING
+
+
+def gpu_name(use: GpuUse) -> str:
+    """The GPU that the trace lists, as part of a sentence."""
+    return f"the machine's GPU ({in_quotes(use.listed[0], _LONGEST_NAME)})" if use.listed else "a GPU"

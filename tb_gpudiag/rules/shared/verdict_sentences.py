@@ -1,0 +1,87 @@
+"""Sentences beside the verdict: what the step window leaves out of the recording, and what to fix first where
+that is not what limits the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tb_gpudiag.facts.core.steady import Steady
+from tb_gpudiag.rules.answer import Saving, Severity
+from tb_gpudiag.rules.outcome import RuleFinding
+from tb_gpudiag.rules.rule import AnyRule
+from tb_gpudiag.wording.format import share, time_ns
+
+# A shorter part is not worth a sentence.
+LEAST_SHARE = 0.10
+
+# If more than half as much is left out of the step window as is in it, that is the first thing to know.
+LEADS_SHARE = 0.5
+
+
+def leads(steady: Steady) -> bool:
+    """Return whether what is left out comes before the verdict."""
+    return steady.before_ns + steady.after_ns >= LEADS_SHARE * steady.window.duration_ns
+
+
+def left_out_sentences(steady: Steady, *, inferred: bool) -> list[str]:
+    """What the step window leaves out of the recording, and why, where it is worth a sentence: the verdict is
+    about the rest."""
+    worth_ns = LEAST_SHARE * steady.window.duration_ns
+    parts = (("first", steady.before_ns), ("last", steady.after_ns))
+    said = " and ".join(f"the {which} {time_ns(ns)}" for which, ns in parts if ns >= worth_ns)
+    if not said:
+        return []
+    reasons = (
+        (steady.first_run_ns, "first-run work ({} idle)"),
+        (steady.unrecorded_ns, "the GPU may have been running work from before the recording ({})"),
+        (steady.earlier_ns, "the GPU was still running work from before these steps ({})"),
+    )
+    all_ns = steady.before_ns + steady.after_ns
+    told = [text.format(time_ns(ns)) for ns, text in reasons if ns >= LEAST_SHARE * all_ns]
+    rest = "they are outside of the inferred steps" if inferred else "steps that took longer than the others"
+    if not len(steady.steps):
+        rest = "they come before the GPU's first work"
+    reason = (", and ".join(told) or rest).removesuffix(f" ({time_ns(all_ns)})")
+    return [f"{said[0].upper()}{said[1:]} of the recording are left out: {reason}."]
+
+
+_HOST = frozenset({"launch", "python", "compile"})
+
+# The limiters that a finding is about.
+_ABOUT = {
+    "GD101": frozenset({"input"}),
+    "GD102": _HOST | {"input"},  # making random tensors counts as data loading
+    "GD103": frozenset({"memory"}),
+    "GD104": _HOST,
+    "GD201": _HOST,
+    "GD202": _HOST,
+    "GD203": frozenset({"launch"}),
+    "GD301": frozenset({"sync"}),
+    "GD302": frozenset({"copy", "sync"}),
+    "GD303": frozenset({"copy"}),
+    "GD304": frozenset({"copy"}),
+    "GD601": frozenset({"communication"}),
+}
+
+# These verdicts name no cause that a finding could differ from.
+_NO_CAUSE = frozenset({"compute", "mixed", "unknown", "initialization"})
+
+
+def first_fix_sentence(limiter: str, ranked: Sequence[RuleFinding], window_ns: int) -> str:
+    """Say why the first finding about time is about something else than the limiter; "" if it is not.
+
+    ranked: all findings, in their order.
+    """
+    for found in ranked:
+        saving = found.finding.saving
+        if found.severity > Severity.INFO and found.finding.cost_ns and saving is not None and saving.high_ns:
+            same = limiter in _NO_CAUSE or limiter in _ABOUT.get(found.rule.id, ())
+            return "" if same else _comes_first(found.rule, saving, window_ns)
+    return ""
+
+
+def _comes_first(rule: AnyRule, saving: Saving, window_ns: int) -> str:
+    saved = f"surely saves {share(saving.low_ns, window_ns)}"
+    if not saving.low_ns:
+        saved = f"may save up to {share(saving.high_ns, window_ns)}"
+    return f"{rule.title} ({rule.id}) comes first: fixing it {saved} of the time."
