@@ -11,7 +11,7 @@ import numpy as np
 from tb_gpudiag.jobs.history.change_points import LEAST_SIDE
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Document, ReportView, Section, lines
-from tb_gpudiag.report.views.tables import Column, Kind, Table, table
+from tb_gpudiag.report.views.tables import Column, ColumnOf, Kind, Table, table, table_of
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration, size
@@ -100,18 +100,14 @@ def _figures(points: Sequence[pb.HistoryPoint]) -> str:
 
 def _sites(history: pb.History) -> Table:
     """Return a table of the allocation sites of growing memory."""
-    rows = [
-        (drift.device, site.operator, size(site.bytes_per_step, "per step"), site.place.function)
-        for drift in history.drifts
-        for site in drift.sites[:_SITES_SHOWN]
+    columns: list[ColumnOf[tuple[str, pb.MemorySite]]] = [
+        (Column("Memory of"), lambda row: row[0]),
+        (Column("Allocated by", Kind.CODE), lambda row: row[1].operator),
+        (Column("Grows by", Kind.NUMBER), lambda row: size(row[1].bytes_per_step, "per step")),
+        (Column("At", Kind.CODE), lambda row: row[1].place.function),
     ]
-    columns = (
-        Column("Memory of"),
-        Column("Allocated by", Kind.CODE),
-        Column("Grows by", Kind.NUMBER),
-        Column("At", Kind.CODE),
-    )
-    return table("sites", "Growing allocations of the last recording", columns, rows)
+    shown = [(drift.device, site) for drift in history.drifts for site in drift.sites[:_SITES_SHOWN]]
+    return table_of("sites", "Growing allocations of the last recording", shown, columns)
 
 
 def _points(history: pb.History) -> Table:
@@ -123,35 +119,28 @@ def _points(history: pb.History) -> Table:
             *changed,
         }
     )
-    rows = [
+    columns: list[ColumnOf[tuple[int, pb.HistoryPoint]]] = [
+        (Column("#", Kind.NUMBER), lambda row: str(row[0] + 1)),
+        (Column("Recorded (UTC)"), lambda row: _time(row[1].time_s) or row[1].span),
+        (Column("Step", Kind.NUMBER), lambda row: duration(row[1].step_us * 1e3) if row[1].step_us else ""),
         (
-            str(number + 1),
-            _time(points[number].time_s) or points[number].span,
-            duration(points[number].step_us * 1e3) if points[number].step_us else "",
-            share(points[number].busy_share) if points[number].device_name else "",
-            size(points[number].floor_bytes) if points[number].floor_bytes else "",
-            size(points[number].peak_bytes) if points[number].peak_bytes else "",
-            limiter_word(
-                pb.Verdict.Limiter.Name(points[number].limiter), on_gpu=bool(points[number].device_name)
+            Column("GPU busy", Kind.NUMBER),
+            lambda row: share(row[1].busy_share) if row[1].device_name else "",
+        ),
+        (Column("Floor", Kind.NUMBER), lambda row: size(row[1].floor_bytes) if row[1].floor_bytes else ""),
+        (Column("Peak", Kind.NUMBER), lambda row: size(row[1].peak_bytes) if row[1].peak_bytes else ""),
+        (
+            Column("Limited by"),
+            lambda row: limiter_word(
+                pb.Verdict.Limiter.Name(row[1].limiter), on_gpu=bool(row[1].device_name)
             ),
-            points[number].title,
-        )
-        for number in shown
+        ),
+        (Column("First finding"), lambda row: row[1].title),
     ]
-    columns = (
-        Column("#", Kind.NUMBER),
-        Column("Recorded (UTC)"),
-        Column("Step", Kind.NUMBER),
-        Column("GPU busy", Kind.NUMBER),
-        Column("Floor", Kind.NUMBER),
-        Column("Peak", Kind.NUMBER),
-        Column("Limited by"),
-        Column("First finding"),
-    )
     title = (
         "Recordings" if len(shown) == len(points) else f"{len(shown)} of {count(len(points), 'recording')}"
     )
-    return table("points", title, columns, rows)
+    return table_of("points", title, [(number, points[number]) for number in shown], columns)
 
 
 def _time(seconds: float) -> str:

@@ -16,7 +16,7 @@ from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
 from tb_gpudiag.report.views.sections.trace_header import heading as trace_name
 from tb_gpudiag.report.views.sections.trace_header import limiter as trace_limiter
-from tb_gpudiag.report.views.tables import Cell, Column, Kind, Table, table
+from tb_gpudiag.report.views.tables import Cell, Column, ColumnOf, Kind, Table, table, table_of
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
@@ -173,71 +173,51 @@ def _about(report: pb.JobReport) -> str:
     return " · ".join(part for part in parts if part)
 
 
-_RANK_COLUMNS: Final = (
-    Column("Rank", Kind.NUMBER),
-    Column("Host"),
-    Column("Step", Kind.NUMBER),
-    Column("Busy", Kind.NUMBER),
-    Column("Waiting", Kind.NUMBER),
-    Column("Transfer", Kind.NUMBER),
-    Column("Exposed", Kind.NUMBER),
-    Column("Last in", Kind.NUMBER),
-    Column("Clock", Kind.NUMBER),
-    Column("Limited by itself"),
-)
-
-
 def _ranks(report: pb.JobReport) -> Table:
     shown = sorted(report.ranks, key=lambda rank: -rank.last_in)[:RANKS_SHOWN]
     more = len(report.ranks) > len(shown)
     title = f"Ranks that were last most often, {len(shown)} of {len(report.ranks):,}" if more else "Ranks"
-    rows: list[tuple[Cell, ...]] = [
+    columns: list[ColumnOf[pb.JobRank]] = [
+        (Column("Rank", Kind.NUMBER), lambda rank: str(rank.rank)),
+        (Column("Host"), lambda rank: rank.host),
+        (Column("Step", Kind.NUMBER), lambda rank: duration(rank.step_us * 1e3)),
         (
-            str(rank.rank),
-            rank.host,
-            duration(rank.step_us * 1e3),
-            share(rank.busy_us, rank.window_us) if rank.busy_us else "",
-            duration(rank.waiting_us * 1e3),
-            duration(rank.transfer_us * 1e3),
-            duration(rank.exposed_communication_us * 1e3),
-            number(rank.last_in),
-            duration(rank.clock_offset_us * 1e3) if rank.clock_offset_us else "",
-            limiter_word(pb.Verdict.Limiter.Name(rank.limiter), on_gpu=bool(rank.device_name)),
-        )
-        for rank in sorted(shown, key=lambda rank: rank.rank)
+            Column("Busy", Kind.NUMBER),
+            lambda rank: share(rank.busy_us, rank.window_us) if rank.busy_us else "",
+        ),
+        (Column("Waiting", Kind.NUMBER), lambda rank: duration(rank.waiting_us * 1e3)),
+        (Column("Transfer", Kind.NUMBER), lambda rank: duration(rank.transfer_us * 1e3)),
+        (Column("Exposed", Kind.NUMBER), lambda rank: duration(rank.exposed_communication_us * 1e3)),
+        (Column("Last in", Kind.NUMBER), lambda rank: number(rank.last_in)),
+        (
+            Column("Clock", Kind.NUMBER),
+            lambda rank: duration(rank.clock_offset_us * 1e3) if rank.clock_offset_us else "",
+        ),
+        (
+            Column("Limited by itself"),
+            lambda rank: limiter_word(pb.Verdict.Limiter.Name(rank.limiter), on_gpu=bool(rank.device_name)),
+        ),
     ]
-    return table("ranks", title, _RANK_COLUMNS, rows)
-
-
-_COLLECTIVE_COLUMNS: Final = (
-    Column("Number", Kind.NUMBER),
-    Column("Collective"),
-    Column("Group", Kind.CODE),
-    Column("Size", Kind.NUMBER),
-    Column("Arrivals differ by", Kind.NUMBER),
-    Column("Transfer", Kind.NUMBER),
-    Column("Last rank", Kind.NUMBER),
-    Column("Why it was late"),
-    Column("At", Kind.CODE),
-)
+    return table_of("ranks", title, sorted(shown, key=lambda rank: rank.rank), columns)
 
 
 def _collectives(report: pb.JobReport) -> Table:
-    rows: list[tuple[Cell, ...]] = [
+    columns: list[ColumnOf[pb.JobCollective]] = [
+        (Column("Number", Kind.NUMBER), lambda one: str(one.index)),
         (
-            str(one.index),
-            " ".join(filter(None, [collective_text(one.kind), one.annotation])),
-            one.group,
-            size(one.bytes) if one.bytes else "",
-            duration(one.skew_us * 1e3),
-            duration(one.transfer_us * 1e3),
-            str(one.last_rank),
-            _why(one),
-            full_place(one.place) if one.HasField("place") else "",
-        )
-        for one in report.collectives.worst[:COLLECTIVES_SHOWN]
+            Column("Collective"),
+            lambda one: " ".join(filter(None, [collective_text(one.kind), one.annotation])),
+        ),
+        (Column("Group", Kind.CODE), lambda one: one.group),
+        (Column("Size", Kind.NUMBER), lambda one: size(one.bytes) if one.bytes else ""),
+        (Column("Arrivals differ by", Kind.NUMBER), lambda one: duration(one.skew_us * 1e3)),
+        (Column("Transfer", Kind.NUMBER), lambda one: duration(one.transfer_us * 1e3)),
+        (Column("Last rank", Kind.NUMBER), lambda one: str(one.last_rank)),
+        (Column("Why it was late"), _why),
+        (Column("At", Kind.CODE), lambda one: full_place(one.place) if one.HasField("place") else ""),
     ]
-    return table("collectives", "Collectives with most waiting", _COLLECTIVE_COLUMNS, rows)
+    shown = report.collectives.worst[:COLLECTIVES_SHOWN]
+    return table_of("collectives", "Collectives with most waiting", shown, columns)
 
 
 def _why(one: pb.JobCollective) -> str:
@@ -249,58 +229,39 @@ def _why(one: pb.JobCollective) -> str:
     return f"{time_us(one.why_us)} more {what}"
 
 
-_STEP_COLUMNS: Final = (
-    Column("Step"),
-    Column("Duration", Kind.NUMBER),
-    Column("Slowest rank", Kind.NUMBER),
-    Column("Longest wait", Kind.NUMBER),
-    Column("Waiting, mean", Kind.NUMBER),
-)
-
-
 def _steps(report: pb.JobReport) -> Table:
-    rows: list[tuple[Cell, ...]] = [
+    columns: list[ColumnOf[pb.JobStep]] = [
+        (Column("Step"), lambda step: step.name),
+        (Column("Duration", Kind.NUMBER), lambda step: duration(step.duration_us * 1e3)),
+        (Column("Slowest rank", Kind.NUMBER), lambda step: str(step.last_rank)),
         (
-            step.name,
-            duration(step.duration_us * 1e3),
-            str(step.last_rank),
-            duration(max(step.rank_waiting_us, default=0.0) * 1e3),
-            duration(sum(step.rank_waiting_us) / max(1, len(step.rank_waiting_us)) * 1e3),
-        )
-        for step in report.steps[:STEPS_SHOWN]
-        if step.name
+            Column("Longest wait", Kind.NUMBER),
+            lambda step: duration(max(step.rank_waiting_us, default=0.0) * 1e3),
+        ),
+        (
+            Column("Waiting, mean", Kind.NUMBER),
+            lambda step: duration(sum(step.rank_waiting_us) / max(1, len(step.rank_waiting_us)) * 1e3),
+        ),
     ]
-    return table("steps", "Steps", _STEP_COLUMNS, rows)
-
-
-_SIZE_COLUMNS: Final = (
-    Column("Collective"),
-    Column("Size", Kind.NUMBER),
-    Column("Ranks", Kind.NUMBER),
-    Column("Count", Kind.NUMBER),
-    Column("Transfer, median", Kind.NUMBER),
-    Column("Algorithm bandwidth", Kind.NUMBER),
-    Column("Bus bandwidth", Kind.NUMBER),
-    Column("Slowest", Kind.NUMBER),
-)
+    return table_of("steps", "Steps", [step for step in report.steps[:STEPS_SHOWN] if step.name], columns)
 
 
 def _sizes(report: pb.JobReport) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            collective_text(one.kind),
-            size(one.bytes) if one.bytes else "",
-            number(one.ranks),
-            number(one.count),
-            duration(one.transfer_us * 1e3),
-            *(
-                bandwidth(value) if value else ""
-                for value in (one.algorithm_gb_per_s, one.bus_gb_per_s, one.slowest_gb_per_s)
-            ),
-        )
-        for one in report.collectives.sizes[:SIZES_SHOWN]
+    columns: list[ColumnOf[pb.CollectiveSize]] = [
+        (Column("Collective"), lambda one: collective_text(one.kind)),
+        (Column("Size", Kind.NUMBER), lambda one: size(one.bytes) if one.bytes else ""),
+        (Column("Ranks", Kind.NUMBER), lambda one: number(one.ranks)),
+        (Column("Count", Kind.NUMBER), lambda one: number(one.count)),
+        (Column("Transfer, median", Kind.NUMBER), lambda one: duration(one.transfer_us * 1e3)),
+        (Column("Algorithm bandwidth", Kind.NUMBER), lambda one: _rate(one.algorithm_gb_per_s)),
+        (Column("Bus bandwidth", Kind.NUMBER), lambda one: _rate(one.bus_gb_per_s)),
+        (Column("Slowest", Kind.NUMBER), lambda one: _rate(one.slowest_gb_per_s)),
     ]
-    return table("sizes", "Transfers by size", _SIZE_COLUMNS, rows)
+    return table_of("sizes", "Transfers by size", report.collectives.sizes[:SIZES_SHOWN], columns)
+
+
+def _rate(gb_per_s: float) -> Cell:
+    return bandwidth(gb_per_s) if gb_per_s else ""
 
 
 def _slowdown(found: pb.Slowdown) -> Lines:
@@ -324,16 +285,6 @@ def _notes(report: pb.JobReport) -> Lines:
     return lines("notes", "Notes on the recordings", [*report.notes, *said])
 
 
-_RUN_COLUMNS = (
-    Column("Run"),
-    Column("Step", Kind.NUMBER, "Median duration of a step."),
-    Column("GPU busy", Kind.NUMBER, "Share of the step window in which the busiest GPU worked."),
-    Column("Limited by"),
-    Column("First finding"),
-    Column("Saves up to", Kind.NUMBER, "Share of the step window that the first fix saves, at most."),
-)
-
-
 def worst_first(row: pb.RunRow) -> tuple[float | str, ...]:
     """Sort as the page's table of runs does; what is equally urgent, by name."""
     return *(-part for part in urgency(row)), row.run, row.worker
@@ -343,20 +294,28 @@ def _run_table(found: Sequence[Diagnosed]) -> Table:
     jobs = sum(each.row.kind == pb.TraceInfo.job for each in found)
     recordings = len(found) - jobs
     parts = [count(jobs, "job")] * bool(jobs) + [count(recordings, "recording")] * bool(recordings)
-    return table("overview", f"{' and '.join(parts)}, worst first", _RUN_COLUMNS, map(_run_row, found))
+    columns: list[ColumnOf[Diagnosed]] = [
+        (Column("Run"), lambda each: each.name),
+        (
+            Column("Step", Kind.NUMBER, "Median duration of a step."),
+            lambda each: duration(each.row.step_us * 1_000) if each.row.step_us else "",
+        ),
+        (
+            Column("GPU busy", Kind.NUMBER, "Share of the step window in which the busiest GPU worked."),
+            lambda each: share_of(each.row.busy_share, 1) if _measured(each.row) else "",
+        ),
+        (Column("Limited by"), lambda each: each.limiter),
+        (Column("First finding"), lambda each: _first_finding(each.row)),
+        (
+            Column("Saves up to", Kind.NUMBER, "Share of the step window that the first fix saves, at most."),
+            lambda each: share_of(each.row.saving_share, 1) if each.row.saving_share else "",
+        ),
+    ]
+    return table_of("overview", f"{' and '.join(parts)}, worst first", found, columns)
 
 
-def _run_row(each: Diagnosed) -> tuple[Cell, ...]:
-    row = each.row
-    measured = row.kind in (pb.TraceInfo.trace, pb.TraceInfo.job)
-    return (
-        each.name,
-        duration(row.step_us * 1_000) if row.step_us else "",
-        share_of(row.busy_share, 1) if measured and row.busy_share else "",
-        each.limiter,
-        _first_finding(row),
-        share_of(row.saving_share, 1) if row.saving_share else "",
-    )
+def _measured(row: pb.RunRow) -> bool:
+    return row.kind in (pb.TraceInfo.trace, pb.TraceInfo.job) and bool(row.busy_share)
 
 
 def _first_finding(row: pb.RunRow) -> str:

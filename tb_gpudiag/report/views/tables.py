@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.quantity import Quantity
+
+T = TypeVar("T")
 
 
 class Kind(Enum):
@@ -37,6 +39,10 @@ Cell = Quantity | str
 """A value of a table. "" is an empty cell. str() gives what a reader sees."""
 
 
+ColumnOf = tuple[Column, Callable[[T], Cell]]
+"""A column, and what makes its cell of an item."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of cells, one cell per column."""
@@ -57,3 +63,9 @@ def table(id: str, title: str, columns: Iterable[Column], rows: Iterable[tuple[C
     filled = [i for i in range(len(columns)) if any(str(row[i]) for row in rows)]
     kept = tuple(tuple(row[i] for i in filled) for row in rows)
     return Table(id, title, tuple(columns[i] for i in filled), kept)
+
+
+def table_of(id: str, title: str, items: Iterable[T], columns: Sequence[ColumnOf[T]]) -> Table:
+    """Make a table with a row for each item: each column with what makes its cells."""
+    rows = [tuple(cell(item) for _, cell in columns) for item in items]
+    return table(id, title, [column for column, _ in columns], rows)

@@ -8,7 +8,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
 from tb_gpudiag.report.views.document import CodePlace, FindingCard, Findings, Item
 from tb_gpudiag.report.views.sections.place_text import full_place, preposition, short_place
-from tb_gpudiag.report.views.tables import Column, Table, numbers, table
+from tb_gpudiag.report.views.tables import Column, ColumnOf, Table, numbers, table_of
 from tb_gpudiag.wording.format import size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration
 
@@ -92,14 +92,15 @@ def _code(shown: list[pb.Finding], number: int) -> str:
     return own
 
 
-PLAN_COLUMNS = (Column("Fix"), numbers("saves"), numbers("window_after"))
-
-
 def plan(report: pb.Report) -> Table:
     """Fixes in the order to make them. Empty with fewer than two fixes."""
+    columns: list[ColumnOf[pb.PlannedFix]] = [
+        (Column("Fix"), lambda fix: f"{fix.rule} {fix.name}"),
+        (numbers("saves"), lambda fix: duration(fix.saving_us * 1e3)),
+        (numbers("window_after"), _window_after),
+    ]
     fixes = report.plan.fixes if len(report.plan.fixes) > 1 else []
-    rows = [(f"{fix.rule} {fix.name}", duration(fix.saving_us * 1e3), _window_after(fix)) for fix in fixes]
-    return table("plan", "Fix in this order", PLAN_COLUMNS, rows)
+    return table_of("plan", "Fix in this order", fixes, columns)
 
 
 def _window_after(fix: pb.PlannedFix) -> str:

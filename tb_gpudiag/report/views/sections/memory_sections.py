@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Lines, lines
 from tb_gpudiag.report.views.sections.place_text import code_place
-from tb_gpudiag.report.views.tables import Column, Kind, Table, numbers, table
+from tb_gpudiag.report.views.tables import Column, ColumnOf, Kind, Table, numbers, table_of
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
 from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES, TREND_STATES
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
@@ -133,89 +133,52 @@ def _segments(m: pb.DeviceMemory) -> str:
     )
 
 
-SITE_COLUMNS = (
-    Column("Memory of"),
-    Column("Allocated by", Kind.CODE),
-    numbers("growth"),
-    numbers("still_live"),
-    numbers("live_count"),
-    Column("At", Kind.CODE),
-)
-
-
 def growing_sites(memory: Sequence[pb.DeviceMemory]) -> Table:
     """Allocation sites that keep more memory from step to step, where that raises the floor."""
-    rows = [
-        (
-            m.name,
-            _allocator(site.operator, site.module),
-            _growth(m.trend, site.bytes_per_step),
-            size(site.bytes),
-            number(site.count),
-            code_place(site.place),
-        )
-        for m in memory
-        if m.trend.state != "level"
-        for site in m.sites[:ROWS_SHOWN]
+    shown = [(m, site) for m in memory if m.trend.state != "level" for site in m.sites[:ROWS_SHOWN]]
+    columns: list[ColumnOf[tuple[pb.DeviceMemory, pb.MemorySite]]] = [
+        (Column("Memory of"), lambda row: row[0].name),
+        (Column("Allocated by", Kind.CODE), lambda row: _allocator(row[1].operator, row[1].module)),
+        (numbers("growth"), lambda row: _growth(row[0].trend, row[1].bytes_per_step)),
+        (numbers("still_live"), lambda row: size(row[1].bytes)),
+        (numbers("live_count"), lambda row: number(row[1].count)),
+        (Column("At", Kind.CODE), lambda row: code_place(row[1].place)),
     ]
-    return table("growing", "Growing allocations", SITE_COLUMNS, rows)
-
-
-OWNER_COLUMNS = (
-    Column("Memory of"),
-    Column("Kind"),
-    Column("Allocated by", Kind.CODE),
-    Column("Size", Kind.NUMBER),
-    Column("Allocations", Kind.NUMBER),
-    Column("At", Kind.CODE),
-)
+    return table_of("growing", "Growing allocations", shown, columns)
 
 
 def peak_owners(memory: Sequence[pb.DeviceMemory]) -> Table:
     """Live memory at the peak of the first device. Empty if it is all from one owner."""
-    rows = [
-        (
-            m.name,
-            MEMORY_KINDS[pb.MemoryKind.Kind.Name(owner.kind)].word,
-            _allocator(owner.operator, owner.module),
-            size(owner.bytes),
-            number(owner.count) if owner.count else "",
-            code_place(owner.place),
-        )
-        for m in memory[:1]
-        if len(m.peak_owners) > 1
-        for owner in m.peak_owners[:ROWS_SHOWN]
+    first = next(iter(memory), pb.DeviceMemory())
+    columns: list[ColumnOf[pb.MemoryOwner]] = [
+        (Column("Memory of"), lambda _: first.name),
+        (Column("Kind"), lambda owner: MEMORY_KINDS[pb.MemoryKind.Kind.Name(owner.kind)].word),
+        (Column("Allocated by", Kind.CODE), lambda owner: _allocator(owner.operator, owner.module)),
+        (Column("Size", Kind.NUMBER), lambda owner: size(owner.bytes)),
+        (Column("Allocations", Kind.NUMBER), lambda owner: number(owner.count) if owner.count else ""),
+        (Column("At", Kind.CODE), lambda owner: code_place(owner.place)),
     ]
-    return table("peak", "Memory at the peak", OWNER_COLUMNS, rows)
-
-
-SEGMENT_COLUMNS = (
-    Column("Memory of"),
-    Column("Address", Kind.CODE),
-    Column("Size", Kind.NUMBER),
-    Column("Used", Kind.NUMBER),
-    Column("Blocks", Kind.NUMBER),
-    numbers("largest_free"),
-    Column("Expandable"),
-)
+    shown = first.peak_owners[:ROWS_SHOWN] if len(first.peak_owners) > 1 else []
+    return table_of("peak", "Memory at the peak", shown, columns)
 
 
 def partly_free_segments(memory: Sequence[pb.DeviceMemory]) -> Table:
     """Segments of a snapshot that are partly in use, most free memory first."""
-    rows = [
-        (
-            m.name,
-            segment.address,
-            size(segment.bytes),
-            share_of(segment.used_bytes, segment.bytes),
-            number(segment.blocks),
-            size(segment.largest_free_bytes),
-            "yes" if segment.expandable else "",
-        )
+    shown = [
+        (m.name, segment)
         for m in memory
         for segment in [s for s in m.segments if 0 < s.used_bytes < s.bytes][:ROWS_SHOWN]
     ]
-    return table("segments", "Partly free segments", SEGMENT_COLUMNS, rows)
+    columns: list[ColumnOf[tuple[str, pb.MemorySegment]]] = [
+        (Column("Memory of"), lambda row: row[0]),
+        (Column("Address", Kind.CODE), lambda row: row[1].address),
+        (Column("Size", Kind.NUMBER), lambda row: size(row[1].bytes)),
+        (Column("Used", Kind.NUMBER), lambda row: share_of(row[1].used_bytes, row[1].bytes)),
+        (Column("Blocks", Kind.NUMBER), lambda row: number(row[1].blocks)),
+        (numbers("largest_free"), lambda row: size(row[1].largest_free_bytes)),
+        (Column("Expandable"), lambda row: "yes" if row[1].expandable else ""),
+    ]
+    return table_of("segments", "Partly free segments", shown, columns)
 
 
 def _allocator(operator: str, module: str) -> str:
