@@ -4,10 +4,10 @@ its counters, then the host threads and the counters that are of no device."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 from tb_gpudiag.facts.core.causes import Cause
@@ -52,32 +52,10 @@ class Lanes:
         self.counters: list[Pyramid] = []
         self.rows = 0
 
-    def add(
-        self,
-        kind: str,
-        title: str,
-        device: int,
-        depth: Int64,
-        start_ns: Int64,
-        end_ns: Int64,
-        name: Int32,
-        category: npt.NDArray[np.uint8],
-        number: Int64,
-    ) -> None:
-        """Add a lane of boxes, one per event. number: see Boxes."""
-        count = len(start_ns)
-        self.parts.append(
-            Boxes(
-                (self.rows + depth).astype(np.int32),
-                start_ns,
-                end_ns - start_ns,
-                name.astype(np.int32),
-                category.astype(np.uint8),
-                number.astype(np.int32),
-                np.ones(count, np.int32),
-            )
-        )
-        rows = int(depth.max(initial=0)) + 1
+    def add(self, kind: str, title: str, device: int, boxes: Boxes) -> None:
+        """Add a lane of boxes, whose rows count from 0."""
+        rows = int(boxes.row.max(initial=0)) + 1
+        self.parts.append(replace(boxes, row=boxes.row + np.int32(self.rows)))
         self.lanes.append({"kind": kind, "title": title, "device": device, "rows": rows})
         self.rows += rows
 
@@ -98,17 +76,8 @@ def add_idle(lanes: Lanes, device: DeviceFacts) -> None:
     """Add the device's idle time by cause."""
     ledger = device.ledger
     zeros = np.zeros(len(ledger), np.int64)
-    lanes.add(
-        "gaps",
-        f"GPU {device.id} idle",
-        device.id,
-        zeros,
-        ledger.start_ns,
-        ledger.end_ns,
-        ledger.cause.astype(np.int32),
-        zeros.astype(np.uint8),
-        ledger.gap,
-    )
+    boxes = Boxes.of(zeros, ledger.start_ns, ledger.end_ns, ledger.cause, zeros, ledger.gap)
+    lanes.add("gaps", f"GPU {device.id} idle", device.id, boxes)
 
 
 def add_streams(lanes: Lanes, device: DeviceFacts, events: Events, communication: Bool) -> None:
@@ -120,17 +89,10 @@ def add_streams(lanes: Lanes, device: DeviceFacts, events: Events, communication
     kind = np.where(communication, COLLECTIVE_KIND, events.category)
     for title, chosen in _streams(events.stream[work], events.duration_ns[work]):
         some = work[chosen]
-        lanes.add(
-            "stream",
-            f"GPU {device.id} {title}",
-            device.id,
-            _rows_for(events.start_ns[some], events.end_ns[some]),
-            events.start_ns[some],
-            events.end_ns[some],
-            name_index(events.name[some]),
-            kind[some].astype(np.uint8),
-            some,
-        )
+        start_ns, end_ns = events.start_ns[some], events.end_ns[some]
+        names = name_index(events.name[some])
+        boxes = Boxes.of(_rows_for(start_ns, end_ns), start_ns, end_ns, names, kind[some], some)
+        lanes.add("stream", f"GPU {device.id} {title}", device.id, boxes)
 
 
 def _streams(stream: Int32, duration_ns: Int64) -> list[tuple[str, Bool]]:
@@ -174,17 +136,9 @@ def add_thread(lanes: Lanes, thread: int, title: str, host: Host) -> None:
     events, tree = host.events, host.tree
     depth = tree.depth
     some = np.flatnonzero((events.thread == thread) & (depth >= 0) & (depth < MOST_DEPTH))
-    lanes.add(
-        "thread",
-        title,
-        NONE,
-        depth[some].astype(np.int64),
-        tree.start_ns[some],
-        events.end_ns[some],
-        name_index(events.name[some]),
-        events.category[some],
-        some,
-    )
+    names, kind = name_index(events.name[some]), events.category[some]
+    boxes = Boxes.of(depth[some], tree.start_ns[some], events.end_ns[some], names, kind, some)
+    lanes.add("thread", title, NONE, boxes)
 
 
 def shown_threads(events: Events, launch: Int64, main_thread: int) -> list[int]:

@@ -22,6 +22,8 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import expand
 
+_Integers = npt.NDArray[np.integer[Any]]
+
 # Resolution of level 1, far below what a screen shows at the deepest zoom. A power of two.
 FINEST_NS = 256
 _FINEST_BITS = FINEST_NS.bit_length() - 1
@@ -60,6 +62,21 @@ class Boxes:
 
     def take(self, index: Int64 | Bool) -> Boxes:
         return Boxes(*(column[index] for column in self.columns))
+
+    @staticmethod
+    def of(
+        row: _Integers, start_ns: Int64, end_ns: Int64, name: _Integers, kind: _Integers, number: Int64
+    ) -> Boxes:
+        """Make a box for each event."""
+        return Boxes(
+            row.astype(np.int32),
+            start_ns,
+            end_ns - start_ns,
+            name.astype(np.int32),
+            kind.astype(np.uint8),
+            number.astype(np.int32),
+            np.ones(len(row), np.int32),
+        )
 
     @staticmethod
     def join(parts: list[Boxes]) -> Boxes:
