@@ -3,6 +3,7 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { plain } from "../../base/format.testdata";
+import { savedFiles } from "../../base/save.testdata";
 import { createQueryClient } from "../../state/queries";
 import { usePage } from "../../state/store";
 import type { Comparison, ComparisonState, Finding, TraceEntry } from "../../wire/report";
@@ -72,6 +73,7 @@ beforeEach(() => {
 afterEach(() => {
   cleanup();
   vi.unstubAllGlobals();
+  vi.restoreAllMocks();
 });
 
 function cells(row: RegExp): string[] {
@@ -116,6 +118,18 @@ it("shows renamed kernels as text, findings on either side, and estimates next t
   expect(screen.queryByRole("button", { name: /^Show on the timeline/ })).toBeNull();
   expect(cells(/GD301/)).toEqual(["Copies cost 5%", "Copies cost 2%"]);
   expect(cells(/Input pipeline/)).toEqual(["2 ms to 2.60 ms", "2.50 ms"]);
+});
+
+it("saves differences with their sign, and both counts", async () => {
+  const files = savedFiles();
+  shown({ state: "ready", comparison });
+  fireEvent.click(await screen.findByRole("button", { name: "Save as CSV: Kernels" }));
+  const [text = ""] = await files();
+  const [titles, row] = text.split("\r\n");
+  expect(titles).toBe(
+    "Name,Family,Difference per step,Base per step,Candidate per step,Base (µs),Candidate (µs),Difference (µs)",
+  );
+  expect(row?.split(",").slice(2)).toEqual(["-5.5", "12", "6.5", "100", "60", "-40"]);
 });
 
 it("swaps the two, in one step", async () => {

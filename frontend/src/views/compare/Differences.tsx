@@ -24,7 +24,22 @@ const FIGURES: readonly Column<OperatorDifference>[] = [
     width: 120,
     figures: true,
     value: ({ base_count, candidate_count }) => candidate_count - base_count,
+    fileTitle: "Difference per step",
     cell: ({ base_count, candidate_count }) => `${countText(base_count)} → ${countText(candidate_count)}`,
+  },
+  {
+    id: "base_count",
+    title: "Base per step",
+    saved: true,
+    value: ({ base_count }) => base_count,
+    cell: () => null,
+  },
+  {
+    id: "candidate_count",
+    title: "Candidate per step",
+    saved: true,
+    value: ({ candidate_count }) => candidate_count,
+    cell: () => null,
   },
   {
     id: "base",
@@ -52,6 +67,7 @@ const FIGURES: readonly Column<OperatorDifference>[] = [
     width: 106,
     figures: true,
     value: (item) => Math.abs(difference(item)),
+    fileValue: difference,
     cell: (item) => signedTime(difference(item)),
   },
 ];

@@ -19,6 +19,8 @@ export interface Column<T> {
   /** Figures are on the right, and sort from the largest at the first click. */
   readonly figures?: boolean;
   readonly value: (row: T) => SortValue;
+  /** What a file has, where it is not what rows are sorted by. */
+  readonly fileValue?: (row: T) => SortValue;
   /** Only in a file of the table. */
   readonly saved?: boolean;
   /** Nothing to sort by, and nothing for a file. */
@@ -122,7 +124,7 @@ export function DataTable<T>(props: Props<T>) {
     csv(
       kept.map(titleOf),
       (saves ? all.filter(saves) : all).map((row) =>
-        kept.map(({ value, unit }) => valueOf(value(row), unit)),
+        kept.map(({ value, fileValue = value, unit }) => valueOf(fileValue(row), unit)),
       ),
     );
   return (

@@ -2,6 +2,7 @@ import { MantineProvider } from "@mantine/core";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { act, cleanup, fireEvent, render, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { savedFiles } from "../../base/save.testdata";
 import { createQueryClient } from "../../state/queries";
 import { useRunsTable } from "../../state/runs";
 import { usePage } from "../../state/store";
@@ -58,6 +59,7 @@ beforeEach(() => {
 afterEach(() => {
   cleanup();
   vi.unstubAllGlobals();
+  vi.restoreAllMocks();
 });
 
 const WARNING = { severity: 1, first_rule: "GD201" };
@@ -142,6 +144,20 @@ it("has one stop of Tab, and arrow keys among rows and columns", async () => {
   await waitFor(() => {
     expect(stops()).toEqual([document.activeElement]);
   });
+});
+
+it("saves the runs in the order of the table, severities as words", async () => {
+  const files = savedFiles();
+  await shown(ROWS);
+  fireEvent.click(screen.getByRole("button", { name: "Save as CSV: Runs" }));
+  const [text = ""] = await files();
+  const [titles, ...rows] = text.trim().split("\r\n");
+  expect(titles).toMatch(/^Run,Severity,Ranks,Recordings,Recorded \(UTC\),Step \(µs\),/);
+  expect(rows.map((line) => line.split(",").slice(0, 4).join())).toEqual([
+    "large,Warning,8,3",
+    "small,Warning,1,1",
+    "unknown,,1,1",
+  ]);
 });
 
 it("sorts by any column", async () => {

@@ -41,6 +41,7 @@ const COLUMNS: readonly RunColumn[] = [
     width: 84,
     figures: true,
     value: severityOf,
+    fileValue: (row) => severityWord(severityOf(row)),
     cell: (row) => <SeverityMark severity={severityOf(row)} />,
   },
   {
@@ -184,6 +185,8 @@ export function lineColumns(columns: readonly Column<RunRow>[]): readonly Column
   return columns.map((column) => ({
     ...column,
     value: (line) => (isFolder(line) ? (column.id === "run" ? line.folder : NaN) : column.value(line)),
+    // Files have no folders.
+    fileValue: (line) => (isFolder(line) ? NaN : (column.fileValue ?? column.value)(line)),
     cell: (line) => (isFolder(line) ? folderCell(column.id, line) : column.cell(line)),
   }));
 }
@@ -224,17 +227,23 @@ function CompareBox({ row: { run, trace_id } }: { row: RunRow }) {
 const LEVELS = [Finding_Severity.INFO, Finding_Severity.WARNING, Finding_Severity.ERROR] as const;
 
 /** NaN: not known; -1: no finding. */
-function SeverityMark({ severity }: { severity: number }) {
-  if (Number.isNaN(severity)) return null;
+function severityWord(severity: number): string {
+  if (Number.isNaN(severity)) return "";
   const name = LEVELS[severity];
+  return name ? SEVERITIES[name].word : "none";
+}
+
+function SeverityMark({ severity }: { severity: number }) {
+  const name = LEVELS[severity];
+  const word = severityWord(severity);
   return name ? (
     <span data-severity={name}>
       <span className="gd-severity" title={SEVERITIES[name].explanation}>
-        {SEVERITIES[name].word}
+        {word}
       </span>
     </span>
   ) : (
-    <span className="gd-muted">none</span>
+    <span className="gd-muted">{word}</span>
   );
 }
 
