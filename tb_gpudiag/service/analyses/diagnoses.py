@@ -36,15 +36,21 @@ _MOST_REPORT_BYTES: Final = 1 << 30
 class AnalyzedTrace:
     """The result of an analysis: at least the digest of the trace.
 
+    make_digest: makes the digest when it is first used: a page gets its report before that.
     origin: whose result it is; "" for one of this process.
     is_final: analyzing the same file later would give the same result.
     marks: how others recognize which trace the result is of; empty if it is not to be shared.
     """
 
-    digest: Digest
+    make_digest: Callable[[], Digest]
     origin: str = ""
     is_final: bool = True
     marks: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> Digest:
+        """The digest."""
+        return self.make_digest()
 
     @cached_property
     def entry(self) -> EntryContent:
@@ -105,7 +111,7 @@ def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnos
     report = build_report(facts, file)
     return Diagnosis(
         report=report,
-        digest=build_digest(facts, report, file),
+        make_digest=partial(build_digest, facts, report, file),
         prepare=partial(_prepared, facts),
         is_final=report.trace.status != pb.TraceInfo.WRITING,
     )
@@ -113,7 +119,8 @@ def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnos
 
 def _digest_trace(file: TraceFile, progress: Progress) -> AnalyzedTrace:
     found = diagnose_trace(file, progress)
-    return AnalyzedTrace(digest=found.digest, is_final=found.is_final)
+    digest = found.digest
+    return AnalyzedTrace(make_digest=lambda: digest, is_final=found.is_final)
 
 
 def _prepared(facts: Facts) -> Mapping[str, Any]:
@@ -136,13 +143,14 @@ def _diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:
     name_file(state.report.trace, file)
     arrays = dict(found.arrays)
     digest = _named_here(arrays.pop(DIGEST).tobytes(), file)
-    return Diagnosis(report=state.report, digest=digest, prepare=lambda: arrays, origin=origin)
+    return Diagnosis(report=state.report, make_digest=lambda: digest, prepare=lambda: arrays, origin=origin)
 
 
 def _digest_in(found: Unpacked, file: TraceFile, origin: str) -> AnalyzedTrace:
     """Return the digest in another user's entry of this trace: a digest, or a diagnosis that contains it."""
     content = found.arrays[DIGEST].tobytes() if found.arrays else found.report_gz
-    return AnalyzedTrace(digest=_named_here(content, file), origin=origin)
+    digest = _named_here(content, file)
+    return AnalyzedTrace(make_digest=lambda: digest, origin=origin)
 
 
 def _named_here(content: bytes, file: TraceFile) -> Digest:
