@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import tb_gpudiag
 from tb_gpudiag.report.wire import to_dict
-from tests.truth import bounded, leaking, leaking_too, not_leaking  # noqa: F401
+from tests.truth import bounded, kept_or_not, leaking, leaking_too, not_leaking  # noqa: F401
 from tests.truth.leak_loop import LOOPS, LeakLoop
 from tests.truth.page import put
 from tests.truth.score import share

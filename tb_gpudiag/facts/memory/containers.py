@@ -15,7 +15,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.vocabulary.container_calls import ADDS, REMOVES, call_of
+from tb_gpudiag.vocabulary.container_calls import ADDS, HOOK_CALLS, REMOVES, call_of
 from tb_gpudiag.vocabulary.frames import ANY_FRAME, Frame, place_frame
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
@@ -26,12 +26,17 @@ MOST_LOOKED_AT = 64
 LEAST_SHARE = 0.5
 """A holder receives at least this share of a site's allocations."""
 
+REMOVED_SHARE = 0.75
+"""A function that takes an entry out of a container about as often as it puts one in keeps its size."""
+
 
 @dataclass(frozen=True)
 class Holder:
     """A kind of container that one function fills with what a site allocates.
 
-    added, removed: calls of that function on such containers, over the recording.
+    added, removed: calls of that function on such containers, over the recording. removed_elsewhere: calls of
+        the user's other functions that take an entry out of such a container.
+    direct: the function allocates, or calls what does. If not, it is only called next, and may receive it.
     in_hook: torch's own module code calls the function, after the forward pass whose output it keeps.
     """
 
@@ -40,6 +45,8 @@ class Holder:
     frame: Frame  # of the calling function
     added: int
     removed: int
+    removed_elsewhere: int
+    direct: bool
     in_hook: bool
 
 
@@ -51,7 +58,10 @@ class Containers:
 
     def holder(self, times_ns: Int64, thread: Int32) -> Holder | None:
         """Return what receives most of the allocations that were made at these times on these threads."""
-        found = self._adding(times_ns, thread)
+        found = self._adding(times_ns, thread, self._within)
+        direct = (found != NONE).sum() >= LEAST_SHARE * len(times_ns)
+        if not direct:
+            found = self._adding(times_ns, thread, self._beside)
         found = found[found != NONE]
         if not len(found):
             return None
@@ -60,30 +70,61 @@ class Containers:
         frame = self._host.frame(caller)
         if len(same) < LEAST_SHARE * len(times_ns) or frame is None:
             return None
+        removed = self._count(self._removes, kind, caller)
         return Holder(
             type=kind,
             method=self._key(same[0])[2],
             frame=frame,
             added=self._count(self._adds, kind, caller),
-            removed=self._count(self._removes, kind, caller),
+            removed=removed,
+            removed_elsewhere=sum(self._key(i)[0] == kind for i in self._removes.tolist()) - removed,
+            direct=bool(direct),
             in_hook=frame.function != "forward" and bool((self._hooked[same] != NONE).all()),
         )
 
-    def _adding(self, times_ns: Int64, thread: Int32) -> Int64:
-        """Return the first call after each time that adds to a container, in a function that was running at
-        that time; NONE without one. Shape of `times_ns`."""
+    def remover(self, events: Int64) -> Frame | None:
+        """Return the function that takes an entry out of some container for most of these operators: the
+        user's innermost function around each, or the one that calls it; None without one."""
+        known = events[events != NONE]
+        inner = self._users[known]
+        around = np.r_[inner, self._users_outside(inner)]
+        calls = self._removes[np.isin(self._users[self._removes], around[around != NONE])]
+        if len(calls) < REMOVED_SHARE * len(known) or not len(calls):
+            return None
+        (caller, _), _ = Counter((self._key(i)[1], self._key(i)[0]) for i in calls.tolist()).most_common(1)[0]
+        return self._host.frame(caller)
+
+    def _adding(self, times_ns: Int64, thread: Int32, around: Int64) -> Int64:
+        """Return the first call after each time that adds to a container, while the function around it was
+        running at that time; NONE without one. around: of each of `_adds`. Shape of `times_ns`."""
         events, adds, found = self._host.events, self._adds, np.full(len(times_ns), NONE, np.int64)
-        start, hooked = events.start_ns[adds], self._hooked[adds]
-        caller_start = self._host.tree.start_ns[np.where(hooked == NONE, self._caller[adds], hooked)]
+        start = events.start_ns[adds]
+        around_start = np.where(around == NONE, np.iinfo(np.int64).max, self._host.tree.start_ns[around])
         first = np.searchsorted(start, times_ns)
         for ahead in range(MOST_LOOKED_AT):
             open_ = np.flatnonzero((found == NONE) & (first + ahead < len(adds)))
             if not len(open_):
                 break
             at = first[open_] + ahead
-            holds = (caller_start[at] <= times_ns[open_]) & (events.thread[adds[at]] == thread[open_])
+            holds = (around_start[at] <= times_ns[open_]) & (events.thread[adds[at]] == thread[open_])
             found[open_[holds]] = adds[at[holds]]
         return found
+
+    @cached_property
+    def _within(self) -> Int64:
+        """Of each call that adds, the function that calls it, or the module whose hook that is."""
+        hooked = self._hooked[self._adds]
+        return np.where(hooked == NONE, self._caller[self._adds], hooked)
+
+    @cached_property
+    def _beside(self) -> Int64:
+        """Of each call that adds, the user's function that calls the function that calls it, or NONE."""
+        return self._users_outside(self._users[self._adds])
+
+    def _users_outside(self, inner: Int64) -> Int64:
+        """Return the user's nearest function around each of these functions, or NONE."""
+        outer = np.where(inner == NONE, NONE, self._host.tree.parent[inner])
+        return np.where(outer == NONE, NONE, self._users[outer])
 
     @cached_property
     def _adds(self) -> Int64:
@@ -97,19 +138,30 @@ class Containers:
         """Of the chosen events, those that a function of the user's calls itself, in order of time."""
         events = self._host.events
         calls = np.flatnonzero(chosen)
-        calls = calls[self._caller[calls] != NONE]
-        names, of_call = np.unique(events.name[self._caller[calls]], return_inverse=True)
-        users = np.array([place_frame(events.names[int(i)]) is not None for i in names], np.bool_)
-        own = calls[users[of_call.reshape(-1)]] if len(calls) else calls
-        return own[np.argsort(events.start_ns[own], kind="stable")]
+        calls = calls[(self._caller[calls] != NONE) & (self._caller[calls] == self._users[calls])]
+        ordered: Int64 = calls[np.argsort(events.start_ns[calls], kind="stable")]
+        return ordered
+
+    @cached_property
+    def _functions(self) -> Bool:
+        events = self._host.events
+        return match(events, ANY_FRAME) & (events.category == Category.PYTHON_FUNCTION)
 
     @cached_property
     def _caller(self) -> Int64:
-        """Event of the nearest Python function around each event, or NONE."""
-        events = self._host.events
-        return self._host.tree.nearest_of(
-            match(events, ANY_FRAME) & (events.category == Category.PYTHON_FUNCTION)
-        )
+        """Event of the nearest Python function around each event, or NONE. Torch's that registers a hook is
+        not around itself."""
+        return self._host.tree.nearest_of(self._functions & ~match(self._host.events, HOOK_CALLS))
+
+    @cached_property
+    def _users(self) -> Int64:
+        """Event of the user's nearest function around each event, or NONE."""
+        events, own = self._host.events, np.zeros(len(self._host.events), np.bool_)
+        functions = np.flatnonzero(self._functions)
+        names, of_call = np.unique(events.name[functions], return_inverse=True)
+        users = np.array([place_frame(events.names[int(i)]) is not None for i in names], np.bool_)
+        own[functions] = users[of_call.reshape(-1)] if len(functions) else False
+        return self._host.tree.nearest_of(own)
 
     @cached_property
     def _hooked(self) -> Int64:

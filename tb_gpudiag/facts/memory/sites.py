@@ -69,6 +69,7 @@ class GrowingSite:
     events: Int64  # their operators' spans, or NONE, shape (t,)
 
     holder: Holder | None  # the container that receives it; None if unknown
+    remover: Frame | None  # the function around that takes as much out of a container; None if there is none
     in_optimizer: bool  # L-BFGS allocated it, as its history
     grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
 
@@ -203,6 +204,7 @@ def _site(
         holder=containers.holder(
             allocations.time_ns[shown], allocations.memory.thread[allocations.event[shown]]
         ),
+        remover=containers.remover(allocations.operator[shown]),
         in_optimizer=is_optimizer_history(text),
         grad_mode=_grad_mode(host, operator, text),
     )

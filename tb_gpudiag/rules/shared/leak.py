@@ -24,6 +24,8 @@ from tb_gpudiag.rules.shared.leak_holder import (
     call_of_holder,
     filling_sentence,
     holders_of,
+    is_boundless,
+    shared_place,
 )
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
@@ -105,11 +107,9 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell:
         )
     replacing = [site for memory in memories for site in replacers(memory)]
     if replacing:
-        held = replacing[0].holder
-        assert held is not None  # replacers have one
         return CannotTell(
-            f"{rising}, but {call_of_holder(held)} fills a container that may drop its oldest entries, and "
-            "this recording does not show frees of memory that was allocated before it",
+            f"{rising}, but {_replaces(replacing[0])}, and this recording does not show frees of memory that "
+            "was allocated before it",
             _HOW_TO_BE_SURE,
         )
     unseen = sum(len(memory.allocations.unseen_free) for memory in memories)
@@ -123,6 +123,13 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell:
         f"{rising}, and no line keeps more and more: batches of changing sizes would look the same",
         "Record more steps, with with_stack=True and profile_memory=True.",
     )
+
+
+def _replaces(site: GrowingSite) -> str:
+    if site.holder is not None and site.holder.direct:
+        return f"{call_of_holder(site.holder)} fills a container that may drop its oldest entries"
+    assert site.remover is not None  # replacers have one of both
+    return f"{site.remover} takes as many entries out of a container"
 
 
 def _keeps_anyway(memory: DeviceMemory) -> bool:
@@ -215,8 +222,10 @@ def _doubt(memory: DeviceMemory) -> str:
 
 
 def _boundless(memory: DeviceMemory) -> float:
-    """How much of the growth no full buffer explains, because its cause drops no entry."""
-    return sum(part.per_unit for part in _causes(memory) if part.cause in BOUNDLESS)
+    """How much of the growth no full buffer explains, because its cause or its container drops no entry."""
+    parts = _causes(memory)
+    certain = [site for part in parts for site in part.sites if part.cause in BOUNDLESS or is_boundless(site)]
+    return sum(site.per_unit for site in certain)
 
 
 def _causes(memory: DeviceMemory) -> list[Explained]:
@@ -383,6 +392,8 @@ def _places(parts: list[Explained]) -> list[Place]:
     loss = loss_of(parts[0].sites) if parts[0].cause is GRAPH else None
     if not first and loss is not None and loss.frame is not None:
         first = [_place(loss)]
+    if not first and (shared := shared_place(parts[0].sites)) is not None:
+        first = [place_at(shared, bytes=round(parts[0].bytes))]
     return first + [place for site in sites if (place := _place(site)) not in first]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY, RANDOM
+from tb_gpudiag.vocabulary.operators import ELEMENT_BY_ELEMENT, JOINS, LOSS, OWN_COPY, RANDOM
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
@@ -19,6 +19,10 @@ CAUSE_SHARE = 0.5
 # Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes in 64 bits,
 # are no larger than this. Batches, predictions and states are.
 METRIC_BYTES = 32 * 2**10
+
+# Above this size, which a number for each of 512 classes has, what an operator makes of something element by
+# element is a mask or a sample, and no metric.
+SUMMED_UP_BYTES = 4 * 2**10
 
 # A loss is one number. The GPU's allocator takes a block of 512 bytes for it, the CPU's a few bytes.
 SCALAR_BYTES = 512
@@ -290,6 +294,8 @@ def _may_be_metric(site: GrowingSite) -> bool:
     has_purpose = site.phase in {Phase.INPUT, Phase.PARAMETER, Phase.OPTIMIZER}
     copies = _is_own_copy(site) and site.count_per_unit >= WEIGHTS_COPIED
     if site.size_bytes > SCALAR_BYTES and (copies or RANDOM.fullmatch(site.operator)):
+        return False
+    if site.operator and site.size_bytes > SUMMED_UP_BYTES and ELEMENT_BY_ELEMENT.fullmatch(site.operator):
         return False
     return site.size_bytes <= METRIC_BYTES and not _is_in_module(site) and not has_purpose
 

@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tb_gpudiag.facts.memory.containers import Holder
+from tb_gpudiag.facts.memory.containers import REMOVED_SHARE, Holder
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.vocabulary.container_calls import HEAP, HOOKS
+from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 from tb_gpudiag.wording.format import count
 
-# A function that takes an entry out of a container about as often as it puts one in keeps its size. One that
-# clears it now and then calls once for many.
-REMOVED_SHARE = 0.5
-
-# deque(maxlen=...) drops its oldest entry without a call.
+# deque(maxlen=...) drops its oldest entry without a call. One from which entries are taken has no such limit.
 RING = "deque"
+
+# Other functions that take entries out as often as this one adds them, within a quarter, may empty the same
+# container. Those that do so more or less often have others.
+AS_OFTEN = (REMOVED_SHARE, 1 / REMOVED_SHARE)
+
+# Containers that give entries back through calls only: they have no places to assign to or to delete.
+ONLY_BY_CALLS = frozenset({"set", HEAP, HOOKS})
 
 
 def may_replace(site: GrowingSite) -> bool:
     """Whether the container may drop its oldest entry for each new one."""
     holder = site.holder
-    if holder is None:
+    if holder is None or not holder.direct:
+        return site.remover is not None
+    # It may add numbers as well: of what stays, less than it removes cannot pile up.
+    entries = min(holder.added, site.count)
+    if holder.removed >= REMOVED_SHARE * entries:
+        return True
+    if AS_OFTEN[0] * holder.added <= holder.removed_elsewhere <= AS_OFTEN[1] * holder.added:
+        return True
+    return holder.type == RING and not holder.removed and not holder.removed_elsewhere
+
+
+def is_boundless(site: GrowingSite) -> bool:
+    """Whether a container receives it that gives entries back through calls only, and there are none."""
+    held = site.holder
+    if held is None or not held.direct or held.type not in ONLY_BY_CALLS:
         return False
-    return holder.type == RING or holder.removed >= REMOVED_SHARE * holder.added
+    return not held.removed and not held.removed_elsewhere
 
 
 def holders_of(sites: Iterable[GrowingSite]) -> list[Holder]:
     """Return the containers that receive what these sites allocate, in the order of the sites."""
     return list(dict.fromkeys(site.holder for site in sites if site.holder is not None))
+
+
+def shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
+    """Return the innermost function of the user's that calls what different functions allocated and what
+    stays equally often: it keeps it, or hands it on. None for a single function."""
+    alike = [site for site in sites[:1] if site.frame is not None]
+    alike += [s for s in sites[1:] if alike and s.frame is not None and s.count == alike[0].count]
+    if len({site.frame for site in alike}) < 2:
+        return None
+    stacks = [site.stack.split("\n") for site in alike]
+    shared = [lines[0] for lines in zip(*stacks, strict=False)]
+    while shared and not all(lines[: len(shared)] == shared for lines in stacks):
+        shared.pop()
+    kind = alike[0].frame.line_kind if alike[0].frame is not None else LineKind.UNKNOWN
+    frames = (place_frame(line, kind) for line in reversed(shared))
+    return next((frame for frame in frames if frame is not None), None)
 
 
 def call_of_holder(holder: Holder) -> str:
@@ -38,4 +73,6 @@ def filling_sentence(holder: Holder) -> str:
     """Say who fills the container, and whether anything is taken out of it."""
     removed = count(holder.removed, "entry", "entries") if holder.removed else "nothing"
     added = count(holder.added, "entry", "entries")
-    return f"{call_of_holder(holder)} receives it: that function added {added} and removed {removed}."
+    receives = "receives it" if holder.direct else "is called next, and may receive it"
+    less = ", so that memory grows by less than it seems" if holder.removed and holder.direct else ""
+    return f"{call_of_holder(holder)} {receives}: that function added {added} and removed {removed}{less}."

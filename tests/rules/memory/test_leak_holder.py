@@ -107,3 +107,98 @@ def test_gradients_without_frames_are_kept_gradients_of_the_line_that_calls_back
     found = only(GPU_LEAK.check(Facts(read_trace(str(snapshot.write(tmp_path))))))
     assert found.title.endswith("retained gradients")
     assert (found.places[0].file, found.places[0].line) == ("train.py", 6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        _call("add", "set"),
+        "<built-in function heappush>",
+        f"{TORCH}/nn/modules/module.py(1687): register_forward_hook",
+    ],
+    ids=["set", "heap", "hooks"],
+)
+def test_what_gives_entries_back_through_calls_only_is_sure(call: str, tmp_path: Path) -> None:
+    assert only(RULE.check(facts_of(keeping(call), tmp_path))).sure
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        ["<built-in function heappushpop>"],
+        ["<built-in function heappush>", "<built-in function heappop>"],
+        [f"{TORCH}/nn/modules/module.py(9): register_forward_hook", f"{TORCH}/utils/hooks.py(9): remove"],
+        [_call("popitem", "collections.OrderedDict")],
+        [_call("pop", "dict")],
+        [_call("append", "list"), _call("append", "list"), _call("pop", "list")],  # the other one of numbers
+    ],
+)
+def test_as_many_entries_that_leave_are_no_leak_for_sure(calls: list[str], tmp_path: Path) -> None:
+    answer = RULE.check(facts_of(keeping(*calls), tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert "entries" in answer.reason
+
+
+def test_another_function_may_empty_the_container(tmp_path: Path) -> None:
+    def made(*calls: str) -> TraceBuilder:
+        trace = keeping(_call("append", "collections.deque"))
+        main = trace.thread()
+        for number in range(8):
+            main.frame("train.py(20): consume", at=number * STEP_US + 80, us=10)
+            for i, call in enumerate(calls):
+                main.frame(call, at=number * STEP_US + 81 + 3 * i, us=2)
+        return trace
+
+    pop = _call("popleft", "collections.deque")
+    assert isinstance(RULE.check(facts_of(made(pop), tmp_path / "one")), CannotTell)
+
+
+def test_two_that_come_for_one_that_goes_pile_up(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    append, pop = _call("append", "collections.deque"), _call("popleft", "collections.deque")
+    for number in range(8):
+        at = number * STEP_US
+        main.step(number, at=at, us=STEP_US - 2)
+        main.frame(KEEPER, at=at + 5, us=60)
+        for i in range(2):
+            main.op("aten::clone", at=at + 10 + 10 * i, us=5)
+            main.alloc(MIB, at=at + 12 + 10 * i, device=None)
+            main.frame(append, at=at + 16 + 10 * i, us=2)
+        main.frame(pop, at=at + 40, us=2)
+    found = only(RULE.check(facts_of(trace, tmp_path)))
+    assert not found.sure
+    assert "added 16 entries and removed 8 entries, so that memory grows by less" in found.summary
+
+
+def test_a_method_that_is_called_next_may_be_the_holder(tmp_path: Path) -> None:
+    """`meter.update(loss())`: neither of the two calls the other."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for number in range(8):
+        at = number * STEP_US
+        main.step(number, at=at, us=STEP_US - 2)
+        main.frame("train.py(1): main", at=at + 5, us=80)
+        main.frame("train.py(30): loss", at=at + 10, us=10)
+        main.op("aten::clone", at=at + 12, us=5)
+        main.alloc(MIB, at=at + 14, device=None)
+        main.frame("meter.py(7): update", at=at + 30, us=10)
+        main.frame(_call("append", "list"), at=at + 32, us=2)
+    found = only(RULE.check(facts_of(trace, tmp_path)))
+    assert "update (meter.py, defined at line 7) is called next, and may receive it" in found.summary
+    assert found.places[0].function == "update"
+
+
+def test_what_calls_several_functions_is_the_place(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for number in range(8):
+        at = number * STEP_US
+        main.step(number, at=at, us=STEP_US - 2)
+        main.frame("store.py(7): store", at=at + 5, us=80)
+        for i, name in enumerate(("features", "labels")):
+            main.frame(f"train.py({30 + i}): {name}", at=at + 10 + 20 * i, us=10)
+            main.op("aten::clone", at=at + 12 + 20 * i, us=5)
+            main.alloc(MIB, at=at + 14 + 20 * i, device=None)
+    found = only(RULE.check(facts_of(trace, tmp_path)))
+    assert [place.function for place in found.places] == ["store", "features", "labels"]
