@@ -72,12 +72,13 @@ def find_fit(allocations: Allocations, segments: Segments, device: int) -> Fit |
     endless = start.allocator(ENDLESS, AllocatorSettings())
     changes.replay(endless)
     low, high = endless.most_allocated_bytes, endless.most_reserved_bytes
+    recorded = int(changes.reserved.max(initial=0))
     return Fit(
         error_bytes=found[0],
         misplaced=found[1],
         allocations=int((changes.size > 0).sum()),
-        needs_bytes=_least(start, changes, AllocatorSettings(), low, high),
-        expandable_needs_bytes=_least(start, changes, EXPANDABLE, low, high),
+        needs_bytes=_least(start, changes, AllocatorSettings(), low, recorded, high),
+        expandable_needs_bytes=_least(start, changes, EXPANDABLE, low, recorded, high),
         whole=not start.used,
         start=start,
         changes=changes,
@@ -108,8 +109,21 @@ def _error(start: Start, changes: AllocatorChanges, addresses: list[int]) -> tup
     return error, misplaced
 
 
-def _least(start: Start, changes: AllocatorChanges, settings: AllocatorSettings, low: int, high: int) -> int:
-    """Return the least memory in which all of it fits, from `low`, which may not do, to `high`."""
+def _least(
+    start: Start, changes: AllocatorChanges, settings: AllocatorSettings, low: int, recorded: int, high: int
+) -> int:
+    """Return the least memory in which all of it fits, from `low`, which may not do, to `high`.
+
+    recorded: what was reserved, where it mostly fits. An allocator that never has to return anything may
+    reserve a hundred times as much, for tensors that grow.
+    """
+    if low < recorded < high:
+        if fits(start, changes, recorded, settings):
+            high = recorded
+        else:
+            low = recorded
+    if high - low > recorded:
+        high = _doubled(start, changes, settings, low, high)
     for _ in range(ROUNDS):
         middle = (low + high) // 2
         if fits(start, changes, middle, settings):
@@ -117,6 +131,16 @@ def _least(start: Start, changes: AllocatorChanges, settings: AllocatorSettings,
         else:
             low = middle
     return high
+
+
+def _doubled(
+    start: Start, changes: AllocatorChanges, settings: AllocatorSettings, low: int, high: int
+) -> int:
+    """Return the first of twice, four times and so on of `low` in which all of it fits; at most `high`."""
+    tried = 2 * low
+    while tried < high and not fits(start, changes, tried, settings):
+        tried *= 2
+    return min(tried, high)
 
 
 def fits(start: Start, changes: AllocatorChanges, capacity: int, settings: AllocatorSettings) -> bool:

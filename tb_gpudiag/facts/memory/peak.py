@@ -192,6 +192,7 @@ def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64, *, failed: boo
     over = _next(np.flatnonzero(phase == Phase.FORWARD), backward)
     put((own == Phase.FORWARD) & ~never & (end >= backward) & (end < over), MemoryKind.ACTIVATION)
     # A pass that fails does not end: its results wait for a backward pass, and gradients for their optimizer.
+    # The first step of an optimizer makes its state.
     # A recording without a backward pass shows only by its modules which results of a forward pass wait.
     waits = (own == Phase.FORWARD) & never & (over > len(phase))
     if (phase == Phase.BACKWARD).any():
@@ -202,7 +203,11 @@ def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64, *, failed: boo
         put(passes, MemoryKind.TEMPORARY)
         waits &= ~passes
     put(waits, MemoryKind.ACTIVATION)
-    put((own == Phase.BACKWARD) & never & ~outlives(Phase.BACKWARD)[0] & failed, MemoryKind.GRADIENT)
+    for last_phase, kind in (
+        (Phase.BACKWARD, MemoryKind.GRADIENT),
+        (Phase.OPTIMIZER, MemoryKind.OPTIMIZER_STATE),
+    ):
+        put((own == last_phase) & never & ~outlives(last_phase)[0] & failed, kind)
     put(own == Phase.INPUT, MemoryKind.INPUT)
     put(own == Phase.PARAMETER, MemoryKind.PARAMETER)
     return found

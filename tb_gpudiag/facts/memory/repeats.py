@@ -18,6 +18,7 @@ from tb_gpudiag.facts.memory.allocations import Allocations, in_module, in_stack
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.marks import MODULE
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 from tb_gpudiag.vocabulary.torch_frames import BUILDING_FRAME
 
 FEWEST_BORDERS = 4
@@ -47,6 +48,9 @@ whose backward pass is still to come."""
 
 MOST_MICRO_BATCHES = 64
 """Modules that keep results so many times or more are no micro-batches of one step."""
+
+MOST_UNTIL_FULL = 16
+"""The same where an allocation failed at the end: what all of them keep together is why."""
 
 TAIL_STEPS = 2
 TAIL_SHARE = 0.25
@@ -83,18 +87,20 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
     ends = np.where(allocations.freed == NONE, np.iinfo(np.int64).max, allocations.freed_ns)[some]
     size = allocations.bytes[some]
     trains = bool(np.isin(phase, (Phase.OPTIMIZER, Phase.BACKWARD)).any())
+    failed = bool((allocations.memory.action[allocations.curve.event] == MemoryAction.OUT_OF_MEMORY).any())
+    most = MOST_UNTIL_FULL if failed else MOST_MICRO_BATCHES
     for borders in _candidates(site, phase, outside, called):
         at = distinct(time[borders])
-        if len(at) >= FEWEST_BORDERS and (trains or _is_loop(at, time, ends, size, outside)):
+        if len(at) >= FEWEST_BORDERS and (trains or _is_loop(at, time, ends, size, outside, most)):
             names = [f"inferred {i + 1}" for i in range(len(at) - 1)]
             return Periods(names, at[:-1], at[1:], "step", inferred=True)
     return NO_PERIODS
 
 
-def _is_loop(at: Int64, time: Int64, ends: Int64, size: Int64, outside: Bool) -> bool:
+def _is_loop(at: Int64, time: Int64, ends: Int64, size: Int64, outside: Bool, most: int) -> bool:
     """Whether steps that do not train are a loop that computes, not weights that are loaded or micro-batches.
 
-    at: times of the borders. time, ends, size, outside: of allocations.
+    at: times of the borders. time, ends, size, outside: of allocations. most: micro-batches.
     """
     first, last = np.searchsorted(time, at[[0, -1]])
     if len(time) - last > max(TAIL_STEPS / len(at), TAIL_SHARE) * (last - first):
@@ -105,7 +111,7 @@ def _is_loop(at: Int64, time: Int64, ends: Int64, size: Int64, outside: Bool) ->
     if int(own.sum()) - kept >= WORK * kept or (~keeps).sum() >= WORK * keeps.sum():
         return True
     inside = int(own[keeps & ~outside[first:last]].sum())
-    return 2 * inside > kept and len(at) > MOST_MICRO_BATCHES
+    return 2 * inside > kept and len(at) > most
 
 
 def _sites(allocations: Allocations, engine: Bool) -> Int64:

@@ -26,6 +26,7 @@ from tb_gpudiag.rules.shared.emptied_cache import (
 )
 from tb_gpudiag.rules.shared.leak import leaks_at_failure
 from tb_gpudiag.rules.shared.leak_causes import Explained
+from tb_gpudiag.rules.shared.leak_holder import keeping_frame
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.needed_memory import ways_evidence
 from tb_gpudiag.rules.shared.out_of_memory import (
@@ -187,7 +188,7 @@ def _held(leaks: list[Explained]) -> int:
 
 
 def _leak_advice(leak: Explained, when: str) -> Advice:
-    frame = leak.sites[0].frame
+    frame = keeping_frame(leak) or leak.sites[0].frame
     where = f" {frame.preposition} {frame}" if frame is not None else ""
     return Advice(
         f"{when} fix the leak that filled the memory{where}, see GD401. {leak.cause.fix}", leak.cause.code

@@ -19,13 +19,14 @@ from tb_gpudiag.rules.answer import (
     place_at,
 )
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, GRAPH, Explained, causes_of, loss_of
+from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, causes_of, loss_of
 from tb_gpudiag.rules.shared.leak_holder import (
     call_of_holder,
     filling_sentence,
     holders_of,
     is_boundless,
-    shared_place,
+    keeping_frame,
+    retained_loss,
 )
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
@@ -388,12 +389,13 @@ def _places(parts: list[Explained]) -> list[Place]:
     """Where it is kept, if the recording shows that: the call that fills a container, or the loss that holds
     a graph. Then where it is allocated."""
     sites = _in_turn(parts)
-    first = [place_at(held.frame, bytes=round(parts[0].bytes)) for held in holders_of(parts[0].sites)[:1]]
-    loss = loss_of(parts[0].sites) if parts[0].cause is GRAPH else None
-    if not first and loss is not None and loss.frame is not None:
+    loss, kept_at = retained_loss(parts[0]), keeping_frame(parts[0])
+    if kept_at is None:
+        first = []
+    elif loss is not None and loss.frame == kept_at:
         first = [_place(loss)]
-    if not first and (shared := shared_place(parts[0].sites)) is not None:
-        first = [place_at(shared, bytes=round(parts[0].bytes))]
+    else:
+        first = [place_at(kept_at, bytes=round(parts[0].bytes))]
     return first + [place for site in sites if (place := _place(site)) not in first]
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from tb_gpudiag.facts.memory.containers import REMOVED_SHARE, Holder
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.shared.leak_causes import GRAPH, Explained, loss_of
 from tb_gpudiag.vocabulary.container_calls import HEAP, HOOKS
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
+from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
 from tb_gpudiag.wording.format import count
 
 # deque(maxlen=...) drops its oldest entry without a call. One from which entries are taken has no such limit.
@@ -48,9 +50,26 @@ def holders_of(sites: Iterable[GrowingSite]) -> list[Holder]:
     return list(dict.fromkeys(site.holder for site in sites if site.holder is not None))
 
 
-def shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
+def keeping_frame(part: Explained) -> Frame | None:
+    """Return what keeps a leak, if the recording shows that: the function that fills a container, the line of
+    the loss that holds a graph, or what calls all that allocates."""
+    held, loss = holders_of(part.sites)[:1], retained_loss(part)
+    if held:
+        return held[0].frame
+    if loss is not None and loss.frame is not None:
+        return loss.frame
+    return _shared_place(part.sites)
+
+
+def retained_loss(part: Explained) -> GrowingSite | None:
+    """Return the loss that holds a graph."""
+    return loss_of(part.sites) if part.cause is GRAPH else None
+
+
+def _shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
     """Return the innermost function of the user's that calls what different functions allocated and what
-    stays equally often: it keeps it, or hands it on. None for a single function."""
+    stays equally often: it keeps it, or hands it on. It is outside of modules, which keep no results of each
+    other. None for a single function."""
     alike = [site for site in sites[:1] if site.frame is not None]
     alike += [s for s in sites[1:] if alike and s.frame is not None and s.count == alike[0].count]
     if len({site.frame for site in alike}) < 2:
@@ -59,6 +78,7 @@ def shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
     shared = [lines[0] for lines in zip(*stacks, strict=False)]
     while shared and not all(lines[: len(shared)] == shared for lines in stacks):
         shared.pop()
+    shared = shared[: next((i for i, line in enumerate(shared) if MODULE_CALL.fullmatch(line)), len(shared))]
     kind = alike[0].frame.line_kind if alike[0].frame is not None else LineKind.UNKNOWN
     frames = (place_frame(line, kind) for line in reversed(shared))
     return next((frame for frame in frames if frame is not None), None)

@@ -30,6 +30,10 @@ LEAST_SEGMENT_BYTES = 20 << 20
 GIANT_SHARE = 0.5
 GIANT_TIMES = 4
 
+# With no more than a twentieth of its memory unused, a process has too little of it: the next request uses it
+# up, however well its parts are joined.
+FULL_SHARE = 0.95
+
 # The CUDA context, libraries and NCCL take about 1 to 2 GiB beside the allocator: a tenth of 16 GiB.
 OTHERS_SHARE = 0.1
 
@@ -109,7 +113,7 @@ def cause_of(memory: DeviceMemory, failure: Failure) -> FailureCause:
         (FailureCause.BLOCKS, failure.largest_free_bytes >= requested),
         (FailureCause.LIMIT, driver >= max(requested, LEAST_SEGMENT_BYTES)),
         (FailureCause.OTHERS, _is_taken_by_others(memory, failure)),
-        (FailureCause.FRAGMENTED, driver + unused >= requested),
+        (FailureCause.FRAGMENTED, driver + unused >= requested and not _is_full(memory, failure)),
         (FailureCause.TOO_LITTLE, failure.driver_free_bytes != NONE),
     )
     return next((cause for cause, applies in causes if applies), FailureCause.UNKNOWN)
@@ -124,6 +128,12 @@ def _is_giant(memory: DeviceMemory, failure: Failure) -> bool:
     return requested >= max(GIANT_SHARE * capacity, GIANT_TIMES * held)
 
 
+def _is_full(memory: DeviceMemory, failure: Failure) -> bool:
+    """Whether almost all that the process can have would be allocated with this request."""
+    capacity = memory.capacity_bytes
+    return capacity > 0 and failure.held.allocated_bytes + failure.requested_bytes > FULL_SHARE * capacity
+
+
 def _is_taken_by_others(memory: DeviceMemory, failure: Failure) -> bool:
     """Whether a trace's device had far more than this allocator reserved. A snapshot knows no device."""
     if failure.driver_free_bytes != NONE or not memory.capacity_bytes:
@@ -135,7 +145,7 @@ def _is_taken_by_others(memory: DeviceMemory, failure: Failure) -> bool:
 
 def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
     requested, cause = failure.requested_bytes, cause_of(memory, failure)
-    driver, unused = max(0, failure.driver_free_bytes), max(0, failure.unused_bytes)
+    unused = max(0, failure.unused_bytes)
     if cause is FailureCause.GIANT:
         where = f" {failure.frame.preposition} {failure.frame}" if failure.frame is not None else ""
         yield (
@@ -173,15 +183,24 @@ def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
             f"no contiguous block was large enough.{_joined(memory, failure)}"
         )
     elif cause is FailureCause.TOO_LITTLE:
-        yield f"Together that is {size(requested - driver - unused)} too little."
-        yield (
-            f"In all, this process could have {size(memory.capacity_bytes)}: if the GPU has more, another "
-            "process or a limit took the rest."
-        )
+        yield from _too_little(memory, failure)
     if cause is FailureCause.FRAGMENTED:
         yield from _holes(failure)
     if cause in {FailureCause.FRAGMENTED, FailureCause.TOO_LITTLE} and (replayed := ways_sentence(memory)):
         yield replayed
+
+
+def _too_little(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
+    missing = failure.requested_bytes - max(0, failure.driver_free_bytes) - max(0, failure.unused_bytes)
+    if missing > 0:
+        yield f"Together that is {size(missing)} too little."
+    else:
+        used = share_of(failure.held.allocated_bytes + failure.requested_bytes, memory.capacity_bytes)
+        yield f"With it, {used} of what this process could have would be in use."
+    yield (
+        f"In all, this process could have {size(memory.capacity_bytes)}: if the GPU has more, another "
+        "process or a limit took the rest."
+    )
 
 
 def _holes(failure: Failure) -> Iterator[str]:

@@ -151,3 +151,56 @@ def test_most_of_the_device_taken_by_others_is_said(tmp_path: Path) -> None:
     assert "had reserved only 64 MiB of 16 GiB" in plain(found.summary)
     assert "mem_get_info" in found.fix.code
     assert "Requested" in figures(found)
+
+
+def test_hardly_any_room_is_not_fragmented(tmp_path: Path) -> None:
+    """Joined, the last 30 MiB would be used up by the next request."""
+    snapshot = small_model()
+    for i in range(20):
+        snapshot.segment(50 * MIB, at=2 + i)
+        snapshot.allocate(49 * MIB, at=30 + i, stack=["train.py(5): fit", MODULE, "model.py(8): forward"])
+    snapshot.out_of_memory(24 * MIB, at=70, device_free=10 * MIB)
+    found = found_in(snapshot, tmp_path)
+    assert "fragmented" not in found.summary
+    assert "of what this process could have would be in use" in found.summary
+    assert "expandable_segments" not in found.fix.code
+
+
+def test_state_of_a_first_optimizer_step_that_fails_is_known(tmp_path: Path) -> None:
+    snapshot = small_model()
+    snapshot.segment(200 * MIB, at=2)
+    backward = ["train.py(6): fit", f"{TORCH}/autograd/__init__.py(354): backward"]
+    snapshot.allocate(512, at=10, stack=backward)
+    snapshot.allocate(30 * MIB, at=11)
+    for i in range(5):
+        stack = ["train.py(7): fit", f"{TORCH}/optim/adam.py(160): step"]
+        snapshot.allocate(30 * MIB, at=20 + i, stack=stack)
+    snapshot.out_of_memory(90 * MIB, at=70, device_free=MIB)
+    facts = facts_at(snapshot, tmp_path)
+    failure = facts.memory[0].failure
+    assert failure is not None
+    assert failure.held.kinds[MemoryKind.OPTIMIZER_STATE] == 150 * MIB
+    assert "Shard" in only(RULE.check(facts)).fix.text
+
+
+def test_passes_that_keep_everything_until_memory_is_full_are_a_leak(tmp_path: Path) -> None:
+    """Evaluation that records a graph: the function that calls the model is its place."""
+    snapshot = small_model()
+    snapshot.segment(1000 * MIB, at=2)
+    call = f"{TORCH}/nn/modules/module.py(1773): _call_impl"
+    for i in range(20):
+        at = 10 + 10 * i
+        snapshot.allocate(MIB, at=at, stack=["train.py(5): main", "train.py(19): validate"])
+        for line in (8, 9):
+            stack = [
+                "train.py(5): main",
+                "train.py(20): validate",
+                call,
+                f"model.py({line}): part_{line}",
+                MODULE,
+            ]
+            snapshot.allocate(20 * MIB, at=at + line - 7, stack=stack)
+    snapshot.out_of_memory(300 * MIB, at=900, device_free=MIB)
+    found = found_in(snapshot, tmp_path)
+    assert "First fix the leak that filled the memory at train.py:20 in validate" in plain(found.fix.text)
+    assert "no_grad" in found.fix.text
