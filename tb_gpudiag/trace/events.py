@@ -167,6 +167,7 @@ class MemoryEvents:
     stacks: list[str]  # frames "file(line): function", outermost first, one per line
     found: Bool | None = None  # not an event: allocated before the recording; None if the file does not say
     purpose: UInt8 | None = None  # MemoryPurpose; only memory timelines have it
+    stream: Int64 | None = None  # whose blocks it uses; only snapshots say it
     driver_free: Int64 | None = None  # at OUT_OF_MEMORY, what the driver had free, or NONE; only in snapshots
 
     def __len__(self) -> int:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.caching_allocator import (
     SMALL_SEGMENT,
@@ -22,11 +23,25 @@ FREED, RETURNED, EMPTIED = 0, -1, -2
 the job emptied the cache; the first segment of several says so."""
 
 
-class Start(NamedTuple):
-    """What there was when the history began: segments, and the blocks in use by (number, address, size)."""
+class Owners(NamedTuple):
+    """Who has blocks of its own: each stream, in the shared pools and in each private pool.
 
-    segments: list[tuple[int, int]]
+    of_segment: of each of the snapshot's segments, shape (s,). of_event: of each of the curve's, shape (c,).
+    private: those that are private pools.
+    """
+
+    of_segment: Int64
+    of_event: Int64
+    private: frozenset[int]
+
+
+class Start(NamedTuple):
+    """What there was when the history began: segments by (address, size, owner), and the blocks in use by
+    (number, address, size). private: owners that are private pools."""
+
+    segments: list[tuple[int, int, int]]
     used: list[tuple[int, int, int]]
+    private: frozenset[int]
 
     def is_consistent(self) -> bool:
         """Whether every block lies in a segment, and neither blocks nor segments overlap."""
@@ -36,25 +51,26 @@ class Start(NamedTuple):
         if not len(segments) or not _are_apart(segments[:, 0], segments[:, 1]):
             return False
         at = np.searchsorted(segments[:, 0], used[:, 1], side="right") - 1
-        inside = bool((at >= 0).all() and (used[:, 1:].sum(axis=1) <= segments[at].sum(axis=1)).all())
+        ends = segments[at, :2].sum(axis=1)
+        inside = bool((at >= 0).all() and (used[:, 1:].sum(axis=1) <= ends).all())
         return inside and _are_apart(*used.T[1:])
 
     def allocator(
         self, capacity: int, settings: AllocatorSettings, addresses: list[int] | None = None
     ) -> CachingAllocator:
         """Return the model of the allocator as it was then; with expandable segments, without gaps."""
-        allocator = CachingAllocator(capacity, settings, addresses or [])
-        if settings.expandable:
-            for number, _, size in self.used:
-                allocator.allocate(number, size)
-            return allocator
-        begins = np.array([begin for begin, _ in self.segments], np.int64)
+        allocator = CachingAllocator(capacity, settings, addresses or [], self.private)
+        begins = np.array([begin for begin, _, _ in self.segments], np.int64)
         at = np.searchsorted(begins, [address for _, address, _ in self.used], side="right") - 1
+        if settings.expandable:
+            for (number, _, size), segment in zip(self.used, at.tolist(), strict=True):
+                allocator.allocate(number, size, self.segments[segment][2])
+            return allocator
         inside: list[list[tuple[int, int, int]]] = [[] for _ in self.segments]
         for block, segment in zip(self.used, at.tolist(), strict=True):
             inside[segment].append(block)
-        for (begin, size), used in zip(self.segments, inside, strict=True):
-            allocator.add_segment(begin, size, small=size == SMALL_SEGMENT, used=used)
+        for (begin, size, owner), used in zip(self.segments, inside, strict=True):
+            allocator.add_segment(begin, size, small=size == SMALL_SEGMENT, used=used, owner=owner)
         return allocator
 
 
@@ -66,7 +82,8 @@ class AllocatorChanges(NamedTuple):
     """Allocations (`size` > 0) and other changes in order, shape (c,) each.
 
     number: of the allocation; of the request that failed, len(Allocations). address: recorded. position: of
-    its event in the curve. reserved: recorded after each; NONE for the request that failed.
+    its event in the curve. reserved: recorded after each; NONE for the request that failed. owner: see
+    Owners; of changes that do not allocate, any.
     """
 
     number: Int64
@@ -74,19 +91,57 @@ class AllocatorChanges(NamedTuple):
     address: Int64
     position: Int64
     reserved: Int64
+    owner: Int64
 
     def replay(self, allocator: CachingAllocator) -> None:
         """Make these changes. Raises DoesNotFit."""
-        for number, size in zip(self.number.tolist(), self.size.tolist(), strict=True):
+        rows = zip(self.number.tolist(), self.size.tolist(), self.owner.tolist(), strict=True)
+        for number, size, owner in rows:
             if size > 0:
-                allocator.allocate(number, size)
+                allocator.allocate(number, size, owner)
             elif size == FREED:
                 allocator.free(number)
             elif size == EMPTIED:
                 allocator.return_cached()
 
 
-def start_of(allocations: Allocations, segments: Segments, own: Bool) -> Start:
+def most_allocated(start: Start, changes: AllocatorChanges) -> int:
+    """Return the most that is allocated, in bytes as the allocator takes them, but for rests of blocks."""
+    allocates, frees = changes.size > 0, changes.size == FREED
+    number = np.r_[[block[0] for block in start.used], changes.number[allocates]].astype(np.int64)
+    size = np.r_[[block[2] for block in start.used], rounded(changes.size[allocates])].astype(np.int64)
+    order = np.argsort(number, kind="stable")
+    at = np.searchsorted(number[order], changes.number[frees])
+    delta = np.zeros(len(changes.size), np.int64)
+    delta[allocates], delta[frees] = size[len(start.used) :], -size[order[at]]
+    before = int(size[: len(start.used)].sum())
+    return before + max(0, int(np.cumsum(delta).max(initial=0)))
+
+
+def owners_of(allocations: Allocations, segments: Segments, own: Bool) -> Owners:
+    """Say whose each segment and each event is. own: mask of the device's segments.
+
+    An event says its stream. A private pool is known by the segment that is there in the end: what such a
+    pool returned before that counts as the stream's.
+    """
+    curve, memory = allocations.curve, allocations.memory
+    event = curve.event
+    stream = memory.stream[event] if memory.stream is not None else np.zeros(len(event), np.int64)
+    chosen = np.flatnonzero(own)
+    chosen = chosen[np.argsort(segments.address[chosen], kind="stable")]
+    pool = np.zeros(len(event), np.int64)
+    if len(chosen):
+        address = memory.address[event]
+        at = chosen[np.maximum(np.searchsorted(segments.address[chosen], address, side="right") - 1, 0)]
+        begins = segments.address[at]
+        inside = (address >= begins) & (address - begins < segments.bytes[at].astype(np.uint64))
+        pool[inside] = segments.pool[at[inside]]
+    codes, first = groups(np.r_[segments.stream, stream], np.r_[segments.pool, pool].astype(np.int64))
+    private = np.flatnonzero(np.r_[segments.pool, pool][first] > 0)
+    return Owners(codes[: len(own)], codes[len(own) :], frozenset(private.tolist()))
+
+
+def start_of(allocations: Allocations, segments: Segments, own: Bool, owners: Owners) -> Start:
     """Return what there was when the history began. own: mask of the device's segments."""
     curve, memory = allocations.curve, allocations.memory
     action = memory.action[curve.event]
@@ -96,6 +151,7 @@ def start_of(allocations: Allocations, segments: Segments, own: Bool) -> Start:
     kept = own & ~np.isin(segments.address, came)
     begins = np.r_[segments.address[kept], memory.address[gone]].astype(np.int64)
     sizes = np.r_[segments.bytes[kept], -memory.bytes[gone]]
+    whose = np.r_[owners.of_segment[kept], owners.of_event[np.isin(curve.event, gone)]]
     found = np.flatnonzero(allocations.found)
     early = curve.event[allocations.early_free]
     address = np.r_[memory.address[allocations.event[found]], memory.address[early]].astype(np.int64)
@@ -113,11 +169,13 @@ def start_of(allocations: Allocations, segments: Segments, own: Bool) -> Start:
     rows = zip(number.tolist(), address.tolist(), size.tolist(), strict=True)
     used = [(n, a, of_block.get(a, s) if n >= 0 else s) for n, a, s in rows]
     return Start(
-        sorted(zip(begins.tolist(), sizes.tolist(), strict=True)), sorted(used, key=lambda block: block[1])
+        sorted(zip(begins.tolist(), sizes.tolist(), whose.tolist(), strict=True)),
+        sorted(used, key=lambda block: block[1]),
+        owners.private,
     )
 
 
-def changes_of(allocations: Allocations) -> AllocatorChanges:
+def changes_of(allocations: Allocations, owners: Owners) -> AllocatorChanges:
     """Return what the allocator did, up to the last request that failed."""
     curve, memory = allocations.curve, allocations.memory
     action = memory.action[curve.event]
@@ -138,7 +196,12 @@ def changes_of(allocations: Allocations) -> AllocatorChanges:
     at = position[order]
     reserved = np.where(action[at] == MemoryAction.OUT_OF_MEMORY, NONE, curve.reserved[at])
     return AllocatorChanges(
-        number[order], size[order], memory.address[curve.event[at]].astype(np.int64), at, reserved
+        number[order],
+        size[order],
+        memory.address[curve.event[at]].astype(np.int64),
+        at,
+        reserved,
+        owners.of_event[at],
     )
 
 

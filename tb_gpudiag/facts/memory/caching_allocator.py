@@ -1,4 +1,4 @@
-"""CachingAllocator: torch's caching allocator for a GPU, as far as one stream and the shared pools go.
+"""CachingAllocator: torch's caching allocator for a GPU.
 
 It follows c10/cuda/CUDACachingAllocator.cpp: sizes in multiples of 512 bytes, a pool for small blocks and one
 for large ones, best fit, blocks that are split and merged, segments that are freed when the driver refuses,
@@ -70,6 +70,10 @@ class _Block:
         return self.before is None and self.after is None
 
     @property
+    def age(self) -> int:
+        return self.pool.searches - self.freed_at
+
+    @property
     def room(self) -> int:
         """Its size with the hole behind it."""
         behind = self.after
@@ -94,28 +98,42 @@ class _Pool:
 class CachingAllocator:
     """Allocations are known by the number that the caller gives them.
 
+    Each stream has blocks of its own, and so has each private pool, as CUDA graphs have them: `owner` is the
+    number that the caller gives to one of both. private: owners that keep what they cached.
     capacity_bytes: what the driver has for it. addresses: of the segments that the driver gives, in order.
     most_reserved_bytes, most_allocated_bytes: after any allocation.
     """
 
     def __init__(
-        self, capacity_bytes: int, settings: AllocatorSettings | None = None, addresses: Iterable[int] = ()
+        self,
+        capacity_bytes: int,
+        settings: AllocatorSettings | None = None,
+        addresses: Iterable[int] = (),
+        private: frozenset[int] = frozenset(),
     ) -> None:
         self.capacity_bytes, self.settings = capacity_bytes, settings or AllocatorSettings()
         self.reserved_bytes = self.allocated_bytes = 0
         self.most_reserved_bytes = self.most_allocated_bytes = 0
-        self._pools = {small: _Pool(small) for small in (True, False)}
+        self._private = private
+        self._pools: dict[tuple[int, bool], _Pool] = {}
         self._blocks: dict[int, _Block] = {}  # free ones and holes, by address
         self._used: dict[int, _Block] = {}
         self._addresses, self._next = iter(addresses), _PAST
-        if self.settings.expandable:
-            for number, pool in enumerate(self._pools.values(), start=1):
-                begin = _PAST + number * _ROOM
-                self._add_hole(_Block(begin - begin % pool.part, _ROOM - _ROOM % pool.part, pool))
 
-    def add_segment(self, address: int, size: int, *, small: bool, used: list[tuple[int, int, int]]) -> None:
+    def _pool(self, owner: int, *, small: bool) -> _Pool:
+        pool = self._pools.get((owner, small))
+        if pool is None:
+            pool = self._pools[owner, small] = _Pool(small)
+            if self.settings.expandable:
+                begin = _PAST + len(self._pools) * _ROOM
+                self._add_hole(_Block(begin - begin % pool.part, _ROOM - _ROOM % pool.part, pool))
+        return pool
+
+    def add_segment(
+        self, address: int, size: int, *, small: bool, used: list[tuple[int, int, int]], owner: int = 0
+    ) -> None:
         """Add a segment that the allocator has already. used: (number, address, size) of blocks in use."""
-        pool, at = self._pools[small], address
+        pool, at = self._pool(owner, small=small), address
         last: _Block | None = None
         free: list[_Block] = []
 
@@ -142,10 +160,10 @@ class CachingAllocator:
             self._add_free(block)
         self.reserved_bytes += size
 
-    def allocate(self, number: int, requested: int) -> int:
+    def allocate(self, number: int, requested: int, owner: int = 0) -> int:
         """Return the address. Raises DoesNotFit."""
         size = max(ROUNDED_TO, -(-requested // ROUNDED_TO) * ROUNDED_TO)
-        pool = self._pools[size <= SMALL_BYTES]
+        pool = self._pool(owner, small=size <= SMALL_BYTES)
         block = self._best(pool, size) or self._new(pool, size)
         if self._splits(pool, size, block.size - size):
             self._add_free(self._split(block, size))
@@ -165,7 +183,7 @@ class CachingAllocator:
     def return_cached(self) -> bool:
         """Return whole free segments to the driver, and of expandable ones the free parts, as
         torch.cuda.empty_cache() does. True, in case it helped."""
-        for pool in self._pools.values():
+        for pool in self._shared():
             for _, address in list(pool.free):
                 block = self._blocks[address]
                 if self.settings.expandable:
@@ -173,6 +191,9 @@ class CachingAllocator:
                 elif block.whole:
                     self._release(block)
         return True
+
+    def _shared(self) -> list[_Pool]:
+        return [pool for (owner, _), pool in self._pools.items() if owner not in self._private]
 
     def return_segment(self, address: int) -> None:
         """Return the segment that begins there, if it is free as a whole."""
@@ -305,11 +326,11 @@ class CachingAllocator:
     def _collect(self) -> None:
         """Return the large segments that have not been used for longest, until the rest is small enough."""
         left = self.reserved_bytes - self.settings.collect_above * self.capacity_bytes
-        pool = self._pools[False]
-        found = [block for _, address in pool.free if (block := self._blocks[address]).whole]
+        large = [pool for pool in self._shared() if not pool.small]
+        found = [block for pool in large for _, at in pool.free if (block := self._blocks[at]).whole]
         while left > 0 and found:
-            mean = sum(pool.searches - block.freed_at for block in found) / len(found)
-            old = [block for block in found if pool.searches - block.freed_at >= mean]
+            mean = sum(block.age for block in found) / len(found)
+            old = [block for block in found if block.age >= mean]
             for block in old:
                 left -= block.size
                 self._release(block)

@@ -13,17 +13,29 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start, changes_of, start_of
+from tb_gpudiag.facts.memory.allocator_changes import (
+    FREED,
+    AllocatorChanges,
+    Start,
+    changes_of,
+    most_allocated,
+    owners_of,
+    start_of,
+)
 from tb_gpudiag.facts.memory.caching_allocator import ENDLESS, AllocatorSettings, DoesNotFit
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction
 
-MOST_CHANGES = 50_000
-"""Most allocations and frees that are replayed: a replay takes about 10 µs for each, and there are at most
-2 + 2 * ROUNDS of them."""
+MOST_CHANGES = 100_000
+"""Most allocations and frees that are replayed: a replay takes about 2 µs for each, and there are some
+3 + 2 * ROUNDS of them."""
 
 ROUNDS = 4
 """Halvings of the range between what is allocated at the peak and what is reserved: to a sixteenth of it."""
+
+MOST_RAISED = 12
+"""What was reserved is raised by a quarter so many times, to 14 times as much. What does not fit then never
+does."""
 
 MOST_ERROR = 0.01
 """A replay that reserves more or less than was recorded, by this share of the most, predicts nothing."""
@@ -57,28 +69,25 @@ class Fit:
 
 def find_fit(allocations: Allocations, segments: Segments, device: int) -> Fit | None:
     """Replay a device's allocations, up to the last one that failed; None where the model does not apply:
-    expandable segments, several streams, private pools, or too many changes."""
+    recorded expandable segments, too many changes, or a recording that the model does not reproduce."""
     own = segments.device == device
-    plain = not segments.expandable[own].any() and not segments.pool[own].any()
     count = int((~allocations.found).sum()) + len(allocations.free)
-    if not plain or len(np.unique(segments.stream[own])) != 1 or count > MOST_CHANGES:
+    if not own.any() or segments.expandable[own].any() or count > MOST_CHANGES:
         return None
-    start, changes = start_of(allocations, segments, own), changes_of(allocations)
+    owners = owners_of(allocations, segments, own)
+    start, changes = start_of(allocations, segments, own, owners), changes_of(allocations, owners)
     curve, memory = allocations.curve, allocations.memory
     came = curve.event[memory.action[curve.event] == MemoryAction.GROW]
     found = _error(start, changes, memory.address[came].astype(np.int64).tolist())
     if found is None or found[0] > MOST_ERROR * int(changes.reserved.max(initial=0)):
         return None
-    endless = start.allocator(ENDLESS, AllocatorSettings())
-    changes.replay(endless)
-    low, high = endless.most_allocated_bytes, endless.most_reserved_bytes
-    recorded = int(changes.reserved.max(initial=0))
+    low, high = most_allocated(start, changes), int(changes.reserved.max(initial=0))
     return Fit(
         error_bytes=found[0],
         misplaced=found[1],
         allocations=int((changes.size > 0).sum()),
-        needs_bytes=_least(start, changes, AllocatorSettings(), low, recorded, high),
-        expandable_needs_bytes=_least(start, changes, EXPANDABLE, low, recorded, high),
+        needs_bytes=_least(start, changes, AllocatorSettings(), low, high),
+        expandable_needs_bytes=_least(start, changes, EXPANDABLE, low, high),
         whole=not start.used,
         start=start,
         changes=changes,
@@ -94,11 +103,11 @@ def _error(start: Start, changes: AllocatorChanges, addresses: list[int]) -> tup
     try:
         allocator = start.allocator(ENDLESS, AllocatorSettings(), addresses)
         rows = zip(*(column.tolist() for column in changes), strict=True)
-        for number, size, address, _, recorded in rows:
+        for number, size, address, _, recorded, owner in rows:
             if recorded == NONE:  # the request that failed
                 continue
             if size > 0:
-                misplaced += allocator.allocate(number, size) != address
+                misplaced += allocator.allocate(number, size, owner) != address
             elif size == FREED:
                 allocator.free(number)
             else:
@@ -109,21 +118,14 @@ def _error(start: Start, changes: AllocatorChanges, addresses: list[int]) -> tup
     return error, misplaced
 
 
-def _least(
-    start: Start, changes: AllocatorChanges, settings: AllocatorSettings, low: int, recorded: int, high: int
-) -> int:
-    """Return the least memory in which all of it fits, from `low`, which may not do, to `high`.
-
-    recorded: what was reserved, where it mostly fits. An allocator that never has to return anything may
-    reserve a hundred times as much, for tensors that grow.
-    """
-    if low < recorded < high:
-        if fits(start, changes, recorded, settings):
-            high = recorded
-        else:
-            low = recorded
-    if high - low > recorded:
-        high = _doubled(start, changes, settings, low, high)
+def _least(start: Start, changes: AllocatorChanges, settings: AllocatorSettings, low: int, high: int) -> int:
+    """Return the least memory in which all of it fits, from `low`, which may not do, to `high`, which mostly
+    does: what was reserved."""
+    high = max(low, high)
+    for _ in range(MOST_RAISED):
+        if fits(start, changes, high, settings):
+            break
+        low, high = high, high + high // 4
     for _ in range(ROUNDS):
         middle = (low + high) // 2
         if fits(start, changes, middle, settings):
@@ -131,16 +133,6 @@ def _least(
         else:
             low = middle
     return high
-
-
-def _doubled(
-    start: Start, changes: AllocatorChanges, settings: AllocatorSettings, low: int, high: int
-) -> int:
-    """Return the first of twice, four times and so on of `low` in which all of it fits; at most `high`."""
-    tried = 2 * low
-    while tried < high and not fits(start, changes, tried, settings):
-        tried *= 2
-    return min(tried, high)
 
 
 def fits(start: Start, changes: AllocatorChanges, capacity: int, settings: AllocatorSettings) -> bool:

@@ -14,9 +14,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start
+from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start, most_allocated
 from tb_gpudiag.facts.memory.blocks_of_model import Block, Blocks, find_blocks
-from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings, rounded
+from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings
 from tb_gpudiag.facts.memory.fitting import EXPANDABLE, Fit, fits
 from tb_gpudiag.facts.memory.peak import MemoryKind, kinds_of
 from tb_gpudiag.facts.memory.phase import Phase
@@ -57,7 +57,7 @@ class Way:
 def find_ways(allocations: Allocations, fit: Fit, capacity: int) -> list[Way]:
     """Try all ways to make the request that failed fit into this capacity."""
     start, changes = fit.start, fit.changes
-    peak = _peak(start, changes)
+    peak = most_allocated(start, changes)
     ways = []
     for kind, settings in _SETTINGS.items():
         does = fits(start, changes, capacity, settings)
@@ -76,7 +76,7 @@ def find_ways(allocations: Allocations, fit: Fit, capacity: int) -> list[Way]:
         for blocks in find_blocks(allocations, activation)
     ]
     if dropped:
-        cases, best = min(dropped, key=lambda one: _peak(start, one[0][1]))
+        cases, best = min(dropped, key=lambda one: most_allocated(start, one[0][1]))
         ways.append(_way(WayKind.CHECKPOINT, start, cases, capacity, best))
     return ways
 
@@ -85,23 +85,8 @@ def _way(
     kind: WayKind, start: Start, cases: list[AllocatorChanges], capacity: int, blocks: Blocks | None = None
 ) -> Way:
     does = [fits(start, changes, capacity, AllocatorSettings()) for changes in cases]
-    peaks = [_peak(start, changes) for changes in cases]
+    peaks = [most_allocated(start, changes) for changes in cases]
     return Way(kind, all(does), any(does), min(peaks), max(peaks), blocks)
-
-
-def _peak(start: Start, changes: AllocatorChanges) -> int:
-    """Return the most that is allocated."""
-    size = {number: size for number, _, size in start.used}
-    now = most = sum(size.values())
-    sizes = np.where(changes.size > 0, rounded(changes.size), changes.size)
-    for number, of_change in zip(changes.number.tolist(), sizes.tolist(), strict=True):
-        if of_change > 0:
-            size[number] = of_change
-            now += of_change
-            most = max(most, now)
-        elif of_change == FREED:
-            now -= size[number]
-    return most
 
 
 def _of_kinds(allocations: Allocations, *wanted: MemoryKind) -> Bool:
@@ -148,12 +133,16 @@ def _checkpointed(
     order = order[place[order] <= changes.position[-1]]
     sizes = np.r_[changes.size, size.astype(np.int64)]
     nothing = np.full(len(rows), NONE)
+    owner = np.zeros(len(allocations), np.int64)
+    made = (changes.size > 0) & (changes.number < len(allocations))
+    owner[changes.number[made]] = changes.owner[made]
     return AllocatorChanges(
         numbers[order],
         sizes[order],
         np.r_[changes.address, nothing][order],
         np.r_[changes.position, at.astype(np.int64)][order],
         np.r_[changes.reserved, nothing][order],
+        np.r_[changes.owner, owner[number.astype(np.int64)]][order],
     )
 
 

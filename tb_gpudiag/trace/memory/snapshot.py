@@ -205,6 +205,7 @@ class _Rows:
     allocated: Int64
     reserved: Int64
     stack: Int32
+    stream: Int64
     found: Bool
     driver_free: Int64
     capacity_bytes: int  # what the process could have got, as a failed allocation says; 0 if none does
@@ -249,6 +250,7 @@ def _rows(history: AllocatorHistory, state: Segments, start_us: int, notes: list
         np.r_[first + np.cumsum(older_bytes), allocated + lift],
         np.r_[np.full(count, reserved_before), reserved],
         np.r_[state.block_stack[older], history.stack],
+        np.r_[state.stream[state.block_segment[older]], history.stream],
         np.arange(count + len(signed)) < count,
         np.r_[np.full(count, NONE), driver_free],
         max((int(reserved[i]) + free for i, free in history.free_at_failures if reserved[i] > 0), default=0),
@@ -281,5 +283,6 @@ def _joined(devices: list[_Rows], stacks: SnapshotStacks) -> MemoryEvents:
         stack=column(lambda r: r.stack, np.int32),
         stacks=stacks.texts,
         found=column(lambda r: r.found, np.bool_),
+        stream=column(lambda r: r.stream, np.int64),
         driver_free=column(lambda r: r.driver_free, np.int64),
     )

@@ -41,6 +41,9 @@ _ACTIONS: Final = {
     "annotate": _NOTHING,
 }
 
+MOST_STREAMS: Final = 1 << 63
+"""Streams are known by the address of what is behind them."""
+
 MALFORMED: Final = (TypeError, KeyError, AttributeError, ValueError, OverflowError)
 
 
@@ -58,6 +61,7 @@ class AllocatorHistory:
     # Never decreasing, once snapshot.py settled stray ones. Numbers of the entries if not `timed`.
     time_us: Int64
     stack: Int32
+    stream: Int64
     free_at_failures: list[tuple[int, int]]
     timed: bool = True
     read: int = 0  # entries of all kinds
@@ -90,6 +94,11 @@ class PlainEntries:
 
     def stacks(self, rows: Int64, stacks: SnapshotStacks) -> Int32:
         return stacks.numbers([entry.get("frames") for entry in self._at(rows)])
+
+    def streams(self, rows: Int64) -> Int64:
+        """Return the stream of each, 0 where it is none."""
+        found = [entry.get("stream") for entry in self._at(rows)]
+        return np.array([s if within(s, MOST_STREAMS) else 0 for s in found], np.int64)
 
     def driver_free(self, row: int) -> Any:
         return self._entries[row].get("device_free")
@@ -146,6 +155,10 @@ class TableEntries:
         of_group = stacks.numbers([self._tables.plain(value) for value in one.tolist()])
         return of_group[group] if len(one) else np.zeros(0, np.int32)
 
+    def streams(self, rows: Int64) -> Int64:
+        found, known = self._tables.numbers(self._column("stream")[rows])
+        return np.where(known & (found >= 0), found, 0)
+
     def driver_free(self, row: int) -> Any:
         return self._tables.plain(int(self._column("device_free")[row]))
 
@@ -198,6 +211,7 @@ def _columns(device: int, entries: PlainEntries | TableEntries, stacks: Snapshot
         entries.addresses(rows),
         time_us,
         entries.stacks(rows, stacks),
+        entries.streams(rows),
         [(i, bytes_free) for i, bytes_free in free if within(bytes_free, MOST_BYTES)],
         timed=timed,
         read=len(entries),

@@ -211,3 +211,57 @@ def test_tensors_that_grow_fit_into_little_more_than_they_take(tmp_path: Path) -
     fit = Facts(read_trace(str(snapshot.write(tmp_path)))).memory[0].fit
     assert fit is not None
     assert fit.expandable_needs_bytes <= fit.needs_bytes <= 450 * MIB
+
+
+def test_each_stream_has_blocks_of_its_own() -> None:
+    allocator = CachingAllocator(60 * MIB)
+    allocator.allocate(0, 15 * MIB, owner=1)
+    allocator.free(0)
+    assert allocator.allocate(1, 15 * MIB, owner=2) != allocator.allocate(2, 15 * MIB, owner=1)
+    assert allocator.reserved_bytes == 32 * MIB
+
+
+def test_a_private_pool_keeps_what_it_cached() -> None:
+    allocator = CachingAllocator(40 * MIB, private=frozenset({1}))
+    for number, owner in enumerate((0, 1)):
+        allocator.allocate(number, 20 * MIB, owner)
+        allocator.free(number)
+    allocator.return_cached()
+    assert allocator.reserved_bytes == 20 * MIB
+    with pytest.raises(DoesNotFit):
+        allocator.allocate(2, 30 * MIB)
+
+
+@pytest.mark.parametrize("key", ["stream", "segment_pool_id"])
+def test_streams_and_private_pools_are_replayed(key: str, tmp_path: Path) -> None:
+    """The last allocation takes the higher one of two free segments: the other one is not its own."""
+    snapshot = SnapshotBuilder()
+    first = snapshot.segment(12 * MIB, at=0)
+    one = snapshot.allocate(12 * MIB, at=1)
+    second = snapshot.segment(12 * MIB, at=2)
+    other = snapshot.allocate(12 * MIB, at=3)
+    snapshot.free(one, at=4)
+    snapshot.free(other, at=5)
+    snapshot.segments.reverse()
+    assert snapshot.allocate(12 * MIB, at=6) == second > first
+    document = snapshot.document()
+    own = next(segment for segment in document["segments"] if segment["address"] == second)
+    own[key] = 7 if key == "stream" else (0, 1)
+    for entry in document["device_traces"][0]:
+        if entry["addr"] == second and key == "stream":
+            entry["stream"] = 7
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(document))
+    fit = Facts(read_trace(str(path))).memory[0].fit
+    assert fit is not None
+    assert (fit.error_bytes, fit.misplaced, fit.allocations) == (0, 0, 3)
+
+
+def test_a_request_that_is_far_too_large_needs_at_least_itself(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(20 * MIB, at=0)
+    snapshot.allocate(5 * MIB, at=1)
+    snapshot.out_of_memory(300 * GIB, at=2, device_free=GIB)
+    fit = Facts(read_trace(str(snapshot.write(tmp_path)))).memory[0].fit
+    assert fit is not None
+    assert 300 * GIB <= fit.needs_bytes < 310 * GIB

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.allocator_changes import AllocatorChanges
 from tb_gpudiag.facts.memory.caching_allocator import AllocatorSettings
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.fitting import fits
@@ -88,7 +89,7 @@ def test_the_request_that_failed_fails_in_the_replay_and_no_other(tmp_path: Path
     assert fit is not None
     assert fit.error_bytes == fit.misplaced == 0
     assert not fits(fit.start, fit.changes, capacity, AllocatorSettings())
-    before = fit.changes._replace(number=fit.changes.number[:-1], size=fit.changes.size[:-1])
+    before = AllocatorChanges(*(column[:-1] for column in fit.changes))
     assert fits(fit.start, before, capacity, AllocatorSettings())
 
 
