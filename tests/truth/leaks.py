@@ -19,7 +19,14 @@ from torch.profiler import ProfilerActivity, profile
 
 import tb_gpudiag
 from tb_gpudiag.report.wire import to_dict
-from tests.truth import bounded, kept_or_not, leaking, leaking_too, not_leaking  # noqa: F401
+from tests.truth import (  # noqa: F401
+    bounded,
+    kept_or_not,
+    kept_or_not_too,
+    leaking,
+    leaking_too,
+    not_leaking,
+)
 from tests.truth.leak_loop import LOOPS, LeakLoop
 from tests.truth.page import put
 from tests.truth.score import share

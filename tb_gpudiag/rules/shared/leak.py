@@ -127,7 +127,7 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell:
 
 
 def _replaces(site: GrowingSite) -> str:
-    if site.holder is not None and site.holder.direct:
+    if site.holder is not None and (site.holder.direct or site.remover is None):
         return f"{call_of_holder(site.holder)} fills a container that may drop its oldest entries"
     assert site.remover is not None  # replacers have one of both
     return f"{site.remover} takes as many entries out of a container"

@@ -26,12 +26,11 @@ ONLY_BY_CALLS = frozenset({"set", HEAP, HOOKS})
 def may_replace(site: GrowingSite) -> bool:
     """Whether the container may drop its oldest entry for each new one."""
     holder = site.holder
+    # It may add numbers as well: of what stays, less than it removes cannot pile up.
+    if holder is not None and holder.removed >= REMOVED_SHARE * min(holder.added, site.count):
+        return True
     if holder is None or not holder.direct:
         return site.remover is not None
-    # It may add numbers as well: of what stays, less than it removes cannot pile up.
-    entries = min(holder.added, site.count)
-    if holder.removed >= REMOVED_SHARE * entries:
-        return True
     if AS_OFTEN[0] * holder.added <= holder.removed_elsewhere <= AS_OFTEN[1] * holder.added:
         return True
     return holder.type == RING and not holder.removed and not holder.removed_elsewhere
