@@ -63,6 +63,9 @@ MOST_TRIED = 48
 MOST_COMPARED = 400
 """Most steps that are compared with their successor."""
 
+FIRST_COMPARED, FIRST_ALIKE = 32, 0.4
+"""Most sites are no border of steps. So many stretches that are less alike than this show it soon."""
+
 
 def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool) -> Periods:
     """Return the steps after `begin_ns` that the allocations of one device repeat; none if they do not.
@@ -192,6 +195,8 @@ def _recurring(site: Int64, outside: Bool) -> Int64:
     _, one = np.unique(-count[often], return_index=True)
     for chosen in often[one][:MOST_TRIED]:
         borders = np.flatnonzero(number.reshape(-1) == chosen)
+        if _alike(_places(site, borders[:FIRST_COMPARED]), 1) < FIRST_ALIKE:
+            continue
         places = _places(site, borders)
         seen = np.logical_or.reduceat(outside, borders)[:-1]
         if _alike(places, 1) >= ALIKE and seen.mean() >= OUTSIDE_SHARE:
