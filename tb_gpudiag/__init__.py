@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from tb_gpudiag.pages.server import PageServer
-    from tb_gpudiag.report.report_pb2 import Comparison, History, JobReport, Report
+    from tb_gpudiag.report.report_pb2 import Comparison, History, JobReport, Report, Verification
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "History",
     "JobReport",
     "Report",
+    "Verification",
     "__version__",
     "compare",
     "diagnose",
@@ -36,6 +37,7 @@ __all__ = [
     "job",
     "open",
     "to_dict",
+    "verify",
 ]
 
 
@@ -45,7 +47,7 @@ def __getattr__(name: str) -> Any:
         from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 
         return DiagnosisHandler
-    if name in ("Comparison", "History", "JobReport", "Report"):
+    if name in ("Comparison", "History", "JobReport", "Report", "Verification"):
         from tb_gpudiag.report import report_pb2
 
         return getattr(report_pb2, name)
@@ -86,6 +88,18 @@ def compare(base: str | PathLike[str], candidate: str | PathLike[str]) -> Compar
     notebook.set_up()
     sides = [one_side(digests_at(path), path) for path in (fspath(base), fspath(candidate))]
     return comparison.compare(*sides)
+
+
+def verify(before: str | PathLike[str], after: str | PathLike[str], finding: str = "") -> Verification:
+    """Verify a fix: is the finding gone, how much shorter is a step, and was the promised range right?
+
+    before, after: as for `compare`. finding: the id or name of a rule; by default, of the finding that costs
+    most. Returns the Verification. Times in it are in µs per step. Raises what `compare` raises, and
+    UsageError if the recording before the fix has no such finding.
+    """
+    from tb_gpudiag.jobs.compare import verification
+
+    return verification.verify(compare(before, after), finding, fspath(before))
 
 
 def job(path: str | PathLike[str]) -> JobReport:

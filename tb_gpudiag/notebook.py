@@ -37,6 +37,12 @@ def _comparison(comparison: pb.Comparison) -> Document:
     return comparison_document(comparison)
 
 
+def _verification(found: pb.Verification) -> Document:
+    from tb_gpudiag.jobs.compare.verification_view import verification_document
+
+    return verification_document(found)
+
+
 def _history(history: pb.History) -> Document:
     from tb_gpudiag.jobs.history.history_view import history_document
 
@@ -48,6 +54,7 @@ _DOCUMENTS: Final[dict[type, Callable[[Any], Document]]] = {
     pb.JobReport: _job,
     pb.Comparison: _comparison,
     pb.History: _history,
+    pb.Verification: _verification,
 }
 
 

@@ -21,8 +21,10 @@ from tb_gpudiag.cli.assistant_rows import (
     short,
 )
 from tb_gpudiag.errors import GpudiagError, UsageError
+from tb_gpudiag.jobs.compare.verification import verify
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import dump, from_json, to_dict
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.wording.format import one_line
@@ -276,6 +278,28 @@ class Assistant:
             "gone_findings": [one_line(f"{f['rule']} {f['title']}") for f in findings["gone"][:5]],
         }
         return fitted(answer, "causes", comparison["causes"], first)
+
+    def verify(self, base: str, candidate: str, finding: str = "", first: int = 0) -> AnswerData:
+        """Verify a fix: is a rule's finding gone, what did that give, and was it promised?"""
+        found = self._ready(lambda: self._service.compare(base, candidate))
+        if "comparison" not in found:
+            return found
+        told = to_dict(verify(from_json(dump(found["comparison"]), pb.Comparison), finding))
+        answer = {
+            "made": told["made"],
+            "rule": told["rule"],
+            "sentence": one_line(told["sentence"], 2 * _LONGEST_TEXT),
+            "step": one_line(told["step"], _LONGEST_TEXT),
+            "new_findings": told["new_findings"][:3],
+            "how_to_tell": told["how_to_tell"],
+        }
+        rows = [
+            {key: rounded(value) if isinstance(value, float) else value for key, value in row.items()}
+            for row in told["findings"]
+        ]
+        for row in rows:
+            del row["sentence"], row["title"]
+        return fitted(answer, "findings", rows, first)
 
     def job(self, trace: str, first: int = 0) -> AnswerData:
         """Return the job that a trace is a rank of: who waits for whom, and a row for each rank."""

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from tb_gpudiag.cli.formats import add_options, write
-from tb_gpudiag.cli.inputs import add_engine_options, read_digests
-from tb_gpudiag.cli.output import DEFECT, tell, tell_errors
+from tb_gpudiag.cli.inputs import add_engine_options, read_sides
+from tb_gpudiag.cli.output import DEFECT, tell
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
-from tb_gpudiag.jobs.compare.side import one_side
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.wording.format import one_line
@@ -31,13 +30,9 @@ def run(arguments: Sequence[str]) -> int:
     """
     parsed = parser().parse_args(arguments)
     slower, new_findings = _conditions(parsed.fail_on)
-    sides = []
-    for path in (parsed.base, parsed.candidate):
-        digests, errors = read_digests([path], parsed)
-        met_a_bug = tell_errors(errors)
-        if errors:  # a side with a part that cannot be read is not compared
-            return DEFECT if met_a_bug else 2
-        sides.append(one_side(digests, path))
+    sides, met_a_bug = read_sides([parsed.base, parsed.candidate], parsed)
+    if sides is None:
+        return DEFECT if met_a_bug else 2
     comparison = compare(*sides)
     write(
         parsed,

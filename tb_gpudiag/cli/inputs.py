@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tb_gpudiag.cli.output import tell_errors
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, read_digest
 from tb_gpudiag.errors import GpudiagError, NothingToRead
+from tb_gpudiag.jobs.compare.side import one_side
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 
 if TYPE_CHECKING:
@@ -80,6 +82,25 @@ def read_digests(
         if done.error is not None:
             problems.append(done.error)
     return digests, [*errors, *problems]
+
+
+def read_sides(paths: Sequence[str], options: argparse.Namespace) -> tuple[list[list[Digest]] | None, bool]:
+    """Return the recordings of each side to compare, and whether there was a bug.
+
+    If a part of a side cannot be read, it is not compared: the answer is None, and standard error says why.
+
+    Raises:
+        NothingToRead: there is nothing at a path.
+        UsageError: a side has recordings of several runs.
+    """
+    sides = []
+    for path in paths:
+        digests, errors = read_digests([path], options)
+        met_a_bug = tell_errors(errors)
+        if errors:
+            return None, met_a_bug
+        sides.append(one_side(digests, path))
+    return sides, False
 
 
 def _digest_files(

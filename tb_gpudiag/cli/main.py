@@ -33,9 +33,10 @@ COMMANDS = {
     "history": "show what changed over the recordings of a run, and memory that grows",
     "job": "show the ranks of a job together: which one the others wait for, and why",
     "mcp": "answer a coding assistant's questions about traces (Model Context Protocol)",
-    "schema": "print the JSON Schema of `diagnose --format json`",
+    "schema": "print the JSON Schema of what a command prints with `--format json`",
     "serve": "show the page in a browser, without TensorBoard, for a path or dropped files",
     "scrub": "copy a trace without the tokens and passwords in it",
+    "verify": "was a fix made, what did it give, and was that promised?",
 }
 """One line of help by name of the subcommand, which is a module in tb_gpudiag.cli."""
 

@@ -89,6 +89,7 @@ def server(assistant: Assistant, path: str) -> MCPServer[Any]:
         assistant.launches,
         assistant.memory,
         assistant.compare,
+        assistant.verify,
         assistant.job,
     ):
         made.tool(name=answer.__name__, annotations=read_only, structured_output=False)(

@@ -1,4 +1,4 @@
-"""`gpudiag schema`: print the JSON Schema of `gpudiag diagnose --format json`, made from report.proto."""
+"""`gpudiag schema`: print the JSON Schema of what a command prints as JSON, made from report.proto."""
 
 from __future__ import annotations
 
@@ -16,19 +16,33 @@ from tb_gpudiag.report.wire import is_repeated
 
 def run(arguments: Sequence[str]) -> int:
     """Return 0."""
-    parser().parse_args(arguments)
-    json.dump(diagnosis_schema(), sys.stdout, indent=1)
+    parsed = parser().parse_args(arguments)
+    json.dump(schema(parsed.of), sys.stdout, indent=1)
     sys.stdout.write("\n")
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
-    return argparse.ArgumentParser(
+    made = argparse.ArgumentParser(
         prog="gpudiag schema",
-        description="Print the JSON Schema (2020-12) of what `gpudiag diagnose --format json` prints.",
+        description="Print the JSON Schema (2020-12) of what a command prints with `--format json`.",
     )
+    made.add_argument(
+        "of", metavar="COMMAND", nargs="?", default="diagnose", choices=_PRINTED, help=", ".join(_PRINTED)
+    )
+    return made
 
+
+_PRINTED: dict[str, dict[str, Any]] = {
+    "diagnose": {"reports": [pb.Report], "jobs": [pb.JobReport], "errors": [pb.Problem]},
+    "compare": {"comparison": pb.Comparison},
+    "verify": {"verification": pb.Verification},
+    "history": {"histories": [pb.History], "ledger": pb.Ledger},
+}
+"""The messages of each command, by key; in a list, if there are several."""
+
+_NOT_ALWAYS = ("errors", "ledger")
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -43,26 +57,24 @@ _SCALARS: dict[int, dict[str, Any]] = {
 }
 
 
-def diagnosis_schema() -> dict[str, Any]:
-    """Return the schema of the whole document.
+def schema(command: str) -> dict[str, Any]:
+    """Return the schema of the whole document that a command prints.
 
     Fields with default values are there, too: only messages that were never set are missing. Newer versions
     may add fields.
     """
     definitions: dict[str, Any] = {}
-    reports, jobs, error = (
-        _reference(message.DESCRIPTOR, definitions) for message in (pb.Report, pb.JobReport, pb.Problem)
-    )
+    properties = {}
+    for key, message in _PRINTED[command].items():
+        several = isinstance(message, list)
+        reference = _reference((message[0] if several else message).DESCRIPTOR, definitions)
+        properties[key] = {"type": "array", "items": reference} if several else reference
     return {
         "$schema": DIALECT,
-        "title": "gpudiag diagnose --format json",
+        "title": f"gpudiag {command} --format json",
         "type": "object",
-        "properties": {
-            "reports": {"type": "array", "items": reports},
-            "jobs": {"type": "array", "items": jobs},
-            "errors": {"type": "array", "items": error},
-        },
-        "required": ["reports", "jobs"],
+        "properties": properties,
+        "required": [key for key in properties if key not in _NOT_ALWAYS],
         "$defs": dict(sorted(definitions.items())),
     }
 

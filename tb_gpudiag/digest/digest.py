@@ -18,7 +18,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -177,6 +177,7 @@ class About:
     left_out: list[str] = field(default_factory=list)  # what the tables have no room for, one line each
     recorder: Recorder = "torch"
     server: str = ""  # the inference server that runs the model (vocabulary/libraries.py), "" for none
+    unchecked: dict[str, str] = field(default_factory=dict)  # rule that could not check -> why, how to record
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ _VERSION: Final = b"gpudiag_digest"
 _ABOUT: Final = b"about"
 _FINDINGS: Final = "findings"
 
+_RULE: Final = re.compile(r"GD[0-9]{3}")
+_MOST_RULES: Final = 1_000
 _DEVICE: Final = re.compile(r"CPU|GPU [0-9]{1,10}")
 
 # Texts of About that reports have as enums.
@@ -257,8 +259,16 @@ def _about(values: dict[str, Any]) -> About:
         plain[name] = [str(text) for text in plain[name]]
     if not set(plain["causes"]) <= set(pb.CauseTime.Cause.keys()):
         raise ValueError("causes")
+    plain["unchecked"] = _reasons(dict(plain["unchecked"]))
     plain["memory"] = [_memory(row) for row in plain["memory"]]
     return About(**plain)
+
+
+def _reasons(texts: dict[str, Any]) -> dict[str, str]:
+    """Return why rules could not check. Raises ValueError for what no digest has."""
+    if len(texts) > _MOST_RULES or not all(map(_RULE.fullmatch, texts)):
+        raise ValueError("unchecked")
+    return {rule: one_line(str(text), _LONGEST_TEXT) for rule, text in texts.items()}
 
 
 def _checked(name: str, value: Any, expected: Any) -> Any:

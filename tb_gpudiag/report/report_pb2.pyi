@@ -1868,7 +1868,7 @@ class Drift(_message.Message):
     def __init__(self, device: _Optional[str] = ..., bytes_per_hour: _Optional[float] = ..., low_bytes_per_hour: _Optional[float] = ..., high_bytes_per_hour: _Optional[float] = ..., hours: _Optional[float] = ..., total_bytes: _Optional[float] = ..., hours_until_full: _Optional[float] = ..., sentence: _Optional[str] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., points: _Optional[int] = ..., bytes_per_step: _Optional[float] = ...) -> None: ...
 
 class Comparison(_message.Message):
-    __slots__ = ("base", "candidate", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "promised", "notes", "memory", "same_within_share", "mean_step_us", "launches")
+    __slots__ = ("base", "candidate", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "verified", "notes", "memory", "same_within_share", "mean_step_us", "launches", "base_id", "candidate_id")
     class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CANNOT_TELL: _ClassVar[Comparison.Verdict]
@@ -1888,12 +1888,14 @@ class Comparison(_message.Message):
     OPERATORS_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
     FINDINGS_FIELD_NUMBER: _ClassVar[int]
-    PROMISED_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     SAME_WITHIN_SHARE_FIELD_NUMBER: _ClassVar[int]
     MEAN_STEP_US_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    BASE_ID_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_ID_FIELD_NUMBER: _ClassVar[int]
     base: str
     candidate: str
     step_us: StepDifference
@@ -1903,13 +1905,15 @@ class Comparison(_message.Message):
     operators: _containers.RepeatedCompositeFieldContainer[OperatorDifference]
     kernels: _containers.RepeatedCompositeFieldContainer[OperatorDifference]
     findings: FindingsDifference
-    promised: _containers.RepeatedCompositeFieldContainer[Promised]
+    verified: _containers.RepeatedCompositeFieldContainer[Verified]
     notes: _containers.RepeatedScalarFieldContainer[str]
     memory: _containers.RepeatedCompositeFieldContainer[MemoryDifference]
     same_within_share: float
     mean_step_us: StepDifference
     launches: CountDifference
-    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., promised: _Optional[_Iterable[_Union[Promised, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ...) -> None: ...
+    base_id: str
+    candidate_id: str
+    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., verified: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ..., base_id: _Optional[str] = ..., candidate_id: _Optional[str] = ...) -> None: ...
 
 class StepDifference(_message.Message):
     __slots__ = ("base", "candidate", "difference", "low", "high", "base_steps", "candidate_steps")
@@ -1997,19 +2001,141 @@ class FindingChange(_message.Message):
     candidate: Finding
     def __init__(self, base: _Optional[_Union[Finding, _Mapping[str, object]]] = ..., candidate: _Optional[_Union[Finding, _Mapping[str, object]]] = ...) -> None: ...
 
-class Promised(_message.Message):
-    __slots__ = ("rule", "name", "low_us", "high_us", "real_us")
+class Verified(_message.Message):
+    __slots__ = ("rule", "name", "title", "place", "became", "cost_us", "left_us", "low_us", "high_us", "real_us", "real_low_us", "real_high_us", "others_us", "promise", "sentence", "severity")
+    class Became(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNKNOWN: _ClassVar[Verified.Became]
+        GONE: _ClassVar[Verified.Became]
+        LESS: _ClassVar[Verified.Became]
+        KEPT: _ClassVar[Verified.Became]
+    UNKNOWN: Verified.Became
+    GONE: Verified.Became
+    LESS: Verified.Became
+    KEPT: Verified.Became
+    class Promise(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CANNOT_TELL: _ClassVar[Verified.Promise]
+        INSIDE: _ClassVar[Verified.Promise]
+        BELOW: _ClassVar[Verified.Promise]
+        ABOVE: _ClassVar[Verified.Promise]
+        NONE: _ClassVar[Verified.Promise]
+    CANNOT_TELL: Verified.Promise
+    INSIDE: Verified.Promise
+    BELOW: Verified.Promise
+    ABOVE: Verified.Promise
+    NONE: Verified.Promise
     RULE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    BECAME_FIELD_NUMBER: _ClassVar[int]
+    COST_US_FIELD_NUMBER: _ClassVar[int]
+    LEFT_US_FIELD_NUMBER: _ClassVar[int]
     LOW_US_FIELD_NUMBER: _ClassVar[int]
     HIGH_US_FIELD_NUMBER: _ClassVar[int]
     REAL_US_FIELD_NUMBER: _ClassVar[int]
+    REAL_LOW_US_FIELD_NUMBER: _ClassVar[int]
+    REAL_HIGH_US_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_US_FIELD_NUMBER: _ClassVar[int]
+    PROMISE_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
     rule: str
     name: str
+    title: str
+    place: str
+    became: Verified.Became
+    cost_us: float
+    left_us: float
     low_us: float
     high_us: float
     real_us: float
-    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ...) -> None: ...
+    real_low_us: float
+    real_high_us: float
+    others_us: float
+    promise: Verified.Promise
+    sentence: str
+    severity: Finding.Severity
+    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., place: _Optional[str] = ..., became: _Optional[_Union[Verified.Became, str]] = ..., cost_us: _Optional[float] = ..., left_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ..., real_low_us: _Optional[float] = ..., real_high_us: _Optional[float] = ..., others_us: _Optional[float] = ..., promise: _Optional[_Union[Verified.Promise, str]] = ..., sentence: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ...) -> None: ...
+
+class Verification(_message.Message):
+    __slots__ = ("base", "candidate", "rule", "made", "sentence", "findings", "verdict", "step", "mean_step_us", "causes", "new_findings", "notes", "how_to_tell", "past", "past_low_us", "past_high_us")
+    class Made(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CANNOT_TELL: _ClassVar[Verification.Made]
+        MADE: _ClassVar[Verification.Made]
+        PARTLY: _ClassVar[Verification.Made]
+        NOT_MADE: _ClassVar[Verification.Made]
+        ANOTHER: _ClassVar[Verification.Made]
+    CANNOT_TELL: Verification.Made
+    MADE: Verification.Made
+    PARTLY: Verification.Made
+    NOT_MADE: Verification.Made
+    ANOTHER: Verification.Made
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    MADE_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    MEAN_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
+    NEW_FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    HOW_TO_TELL_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
+    PAST_LOW_US_FIELD_NUMBER: _ClassVar[int]
+    PAST_HIGH_US_FIELD_NUMBER: _ClassVar[int]
+    base: str
+    candidate: str
+    rule: str
+    made: Verification.Made
+    sentence: str
+    findings: _containers.RepeatedCompositeFieldContainer[Verified]
+    verdict: Comparison.Verdict
+    step: str
+    mean_step_us: StepDifference
+    causes: _containers.RepeatedCompositeFieldContainer[CauseDifference]
+    new_findings: _containers.RepeatedScalarFieldContainer[str]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    how_to_tell: _containers.RepeatedScalarFieldContainer[str]
+    past: PastGains
+    past_low_us: float
+    past_high_us: float
+    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., rule: _Optional[str] = ..., made: _Optional[_Union[Verification.Made, str]] = ..., sentence: _Optional[str] = ..., findings: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., step: _Optional[str] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., new_findings: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ..., how_to_tell: _Optional[_Iterable[str]] = ..., past: _Optional[_Union[PastGains, _Mapping[str, object]]] = ..., past_low_us: _Optional[float] = ..., past_high_us: _Optional[float] = ...) -> None: ...
+
+class PastGains(_message.Message):
+    __slots__ = ("rule", "name", "inside", "below", "above", "untold", "low_share", "high_share", "sentence")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INSIDE_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
+    ABOVE_FIELD_NUMBER: _ClassVar[int]
+    UNTOLD_FIELD_NUMBER: _ClassVar[int]
+    LOW_SHARE_FIELD_NUMBER: _ClassVar[int]
+    HIGH_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    name: str
+    inside: int
+    below: int
+    above: int
+    untold: int
+    low_share: float
+    high_share: float
+    sentence: str
+    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., inside: _Optional[int] = ..., below: _Optional[int] = ..., above: _Optional[int] = ..., untold: _Optional[int] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., sentence: _Optional[str] = ...) -> None: ...
+
+class Ledger(_message.Message):
+    __slots__ = ("rules", "notes")
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    rules: _containers.RepeatedCompositeFieldContainer[PastGains]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, rules: _Optional[_Iterable[_Union[PastGains, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunRow(_message.Message):
     __slots__ = ("id", "run", "kind", "worker", "ranks", "recordings", "time_s", "step_us", "low_step_us", "high_step_us", "busy_share", "account", "limiter", "sentence", "first_rule", "first_title", "saving_share", "memory_share", "change", "state", "error", "trace_id", "severity", "low_saving_share", "growth_bytes_per_step", "work")
@@ -2104,18 +2230,20 @@ class JobState(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., job: _Optional[_Union[JobReport, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class HistoryState(_message.Message):
-    __slots__ = ("state", "progress", "error", "history", "stage")
+    __slots__ = ("state", "progress", "error", "history", "stage", "ledger")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
     history: History
     stage: str
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+    ledger: Ledger
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ..., ledger: _Optional[_Union[Ledger, _Mapping[str, object]]] = ...) -> None: ...
 
 class ComparisonState(_message.Message):
     __slots__ = ("state", "progress", "error", "comparison", "stage")

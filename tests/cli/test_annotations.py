@@ -13,7 +13,7 @@ import pytest
 
 from tb_gpudiag.cli.annotations import github_annotations, sarif
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.cli.schema import diagnosis_schema
+from tb_gpudiag.cli.schema import schema
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.compare.sides import finding, trace
 from tests.report.reports import slow_loader
@@ -118,7 +118,7 @@ def closed(schema: Any) -> Any:
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed == diagnosis_schema()
+    assert printed == schema("diagnose")
     jsonschema.Draft202012Validator.check_schema(printed)
 
 
@@ -131,10 +131,10 @@ def test_reports_of_simulated_jobs_fit_the_schema(
     assert main(["diagnose", str(tmp_path), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["errors"]
-    jsonschema.Draft202012Validator(closed(diagnosis_schema())).validate(document)
+    jsonschema.Draft202012Validator(closed(schema("diagnose"))).validate(document)
     document["reports"][0]["findings"] = None
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, diagnosis_schema())
+        jsonschema.validate(document, schema("diagnose"))
 
 
 @pytest.mark.parametrize("folder", ["h100_bert_small", "v100_dlrm_8ranks", "cpu_only"])
@@ -143,4 +143,4 @@ def test_reports_of_real_traces_fit_the_schema(
 ) -> None:
     assert main(["diagnose", str(shared_traces / folder), "--format", "json", "--quiet"]) == 0
     document = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator(closed(diagnosis_schema())).validate(document)
+    jsonschema.Draft202012Validator(closed(schema("diagnose"))).validate(document)

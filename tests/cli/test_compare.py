@@ -45,7 +45,7 @@ def test_json_is_one_comparison(slow: str, fast: str, capsys: pytest.CaptureFixt
     assert comparison["causes"] == [{"cause": "computing", "base_us": 1000, "candidate_us": 600}]
     assert [each["rule"] for each in comparison["findings"]["gone"]] == ["GD101"]
     assert (comparison["findings"]["new"], comparison["findings"]["changed"]) == ([], [])
-    assert {"base", "candidate", "sentence", "operators", "kernels", "promised"} <= set(comparison)
+    assert {"base", "candidate", "sentence", "operators", "kernels", "verified"} <= set(comparison)
 
 
 @pytest.mark.parametrize("format", ["text", "markdown", "html"])

@@ -100,7 +100,7 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
                 return answer
 
             tools = (await client.list_tools()).tools
-            assert len(tools) == 11
+            assert len(tools) == 12
             assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
             traces = {row["run"]: row["trace"] for row in (await ask("list_runs"))["traces"]}
             assert set(traces) == {"slow", "leaking", "job"}
@@ -122,6 +122,8 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
             sites = (await ask("memory", trace=leaking))["sites"]
             assert sites[0]["what"] == "grows"
             assert (await ask("compare", base=slow, candidate=leaking))["verdict"]
+            verified = await ask("verify", base=slow, candidate=leaking, finding="GD101")
+            assert (verified["rule"], verified["findings"][0]["rule"]) == ("GD101", "GD101")
             assert [row["rank"] for row in (await ask("job", trace=traces["job"]))["ranks"]] == [0, 1]
             page = await ask("explain_rule", rule="GD101")
             assert page["page"].startswith("# GD101")

@@ -37,6 +37,8 @@ print(tb_gpudiag.to_dict(report.verdict)["limiter"])  # the word: "input"
 comparison = tb_gpudiag.compare("log/before", "log/after")
 print(comparison.sentence)
 
+print(tb_gpudiag.verify("log/before", "log/after").sentence)
+
 print(tb_gpudiag.job("log/my_job").verdict.sentence)
 
 for history in tb_gpudiag.history("log"):
@@ -49,7 +51,9 @@ with tb_gpudiag.open("log") as page:
 
 _JSON_INTRODUCTION = """
 `gpudiag diagnose --format json` prints `{"reports": [Report, …]}`, and `"errors"` if files could not be read.
-`gpudiag compare` prints `{"comparison": Comparison}`, and `gpudiag history` `{"histories": [History, …]}`.
+`gpudiag compare` prints `{"comparison": Comparison}`, `gpudiag verify` `{"verification": Verification}`, and
+`gpudiag history` `{"histories": [History, …]}`, with `--ledger` also `"ledger": Ledger`.
+`gpudiag schema COMMAND` prints the JSON Schema of each.
 The [HTTP routes](http.md) answer with the other messages. Names of fields do not change.
 """
 
@@ -79,6 +83,7 @@ def api_page() -> str:
     functions: list[Callable[..., object]] = [
         tb_gpudiag.diagnose,
         tb_gpudiag.compare,
+        tb_gpudiag.verify,
         tb_gpudiag.job,
         tb_gpudiag.history,
         tb_gpudiag.open,
@@ -92,7 +97,8 @@ def api_page() -> str:
                 f"```python\n{API_EXAMPLE.strip()}\n```",
                 *(part for function in functions for part in _function(function)),
                 *_handler(),
-                "[JSON](json.md) describes the fields of `Report`, `Comparison`, `JobReport` and `History`.",
+                "[JSON](json.md) describes the fields of `Report`, `Comparison`, `Verification`, `JobReport` "
+                "and `History`.",
                 "## `tb_gpudiag.errors`",
                 _fenced(_doc(errors)),
             ]

@@ -1484,8 +1484,11 @@ export interface Comparison {
   operators: OperatorDifference[];
   /** likewise */
   kernels: OperatorDifference[];
-  findings: FindingsDifference | undefined;
-  promised: Promised[];
+  findings:
+    | FindingsDifference
+    | undefined;
+  /** findings of the base: what was fixed first, largest promise first */
+  verified: Verified[];
   /** what makes the two hard to compare */
   notes: string[];
   memory: MemoryDifference[];
@@ -1495,7 +1498,12 @@ export interface Comparison {
     | StepDifference
     | undefined;
   /** per step */
-  launches: CountDifference | undefined;
+  launches:
+    | CountDifference
+    | undefined;
+  /** of the recordings' contents */
+  base_id: string;
+  candidate_id: string;
 }
 
 export const Comparison_Verdict = {
@@ -1564,14 +1572,122 @@ export interface FindingChange {
   candidate: Finding | undefined;
 }
 
-/** What a finding of the base promised to save, and what the candidate saves where that finding is gone. */
-export interface Promised {
+/** What became of a finding of the base, and of what its fix promised to save. Times are per step. */
+export interface Verified {
   rule: string;
   name: string;
-  /** per step */
+  title: string;
+  /** function, else operator */
+  place: string;
+  became: Verified_Became;
+  /** in the base */
+  cost_us: number;
+  /** in the candidate */
+  left_us: number;
+  /** promised */
   low_us: number;
   high_us: number;
+  /** how much shorter the mean step is, by all changes together; 0 where it cannot be told */
   real_us: number;
+  /** its bounds: of the steps, and of the noise between recordings */
+  real_low_us: number;
+  real_high_us: number;
+  /** most that the other fixes promised */
+  others_us: number;
+  promise: Verified_Promise;
+  sentence: string;
+  severity: Finding_Severity;
+}
+
+export const Verified_Became = {
+  /** UNKNOWN - the candidate does not show it */
+  UNKNOWN: "UNKNOWN",
+  GONE: "GONE",
+  /** LESS - half of its cost or more is gone: the fix was made */
+  LESS: "LESS",
+  KEPT: "KEPT",
+} as const;
+
+export type Verified_Became = typeof Verified_Became[keyof typeof Verified_Became];
+
+export const Verified_Promise = {
+  CANNOT_TELL: "CANNOT_TELL",
+  /** INSIDE - the saving is in the promised range, or misses it by no more than the measurement's doubt */
+  INSIDE: "INSIDE",
+  BELOW: "BELOW",
+  ABOVE: "ABOVE",
+  /** NONE - no fix was made, or none of this finding promises time */
+  NONE: "NONE",
+} as const;
+
+export type Verified_Promise = typeof Verified_Promise[keyof typeof Verified_Promise];
+
+/** What `gpudiag verify` says: was a fix made, what did it give, and was that promised? */
+export interface Verification {
+  /** name for readers */
+  base: string;
+  candidate: string;
+  /** that this is about */
+  rule: string;
+  made: Verification_Made;
+  sentence: string;
+  /** of this rule, then the others */
+  findings: Verified[];
+  verdict: Comparison_Verdict;
+  /** sentence of the comparison */
+  step: string;
+  mean_step_us:
+    | StepDifference
+    | undefined;
+  /** where the difference of the mean step went */
+  causes: CauseDifference[];
+  /** in the candidate only */
+  new_findings: string[];
+  notes: string[];
+  /** how to record, where something cannot be told */
+  how_to_tell: string[];
+  /** of this rule, if a ledger was given */
+  past:
+    | PastGains
+    | undefined;
+  /** what 90% of them come to here; 0 with too few */
+  past_low_us: number;
+  past_high_us: number;
+}
+
+export const Verification_Made = {
+  CANNOT_TELL: "CANNOT_TELL",
+  MADE: "MADE",
+  /** PARTLY - some of the rule's findings, or half of the cost and more */
+  PARTLY: "PARTLY",
+  NOT_MADE: "NOT_MADE",
+  /** ANOTHER - the finding is still there, and another one is gone */
+  ANOTHER: "ANOTHER",
+} as const;
+
+export type Verification_Made = typeof Verification_Made[keyof typeof Verification_Made];
+
+/** What the fixes of one rule gave, by a ledger. */
+export interface PastGains {
+  rule: string;
+  name: string;
+  /** fixes whose promised range was right */
+  inside: number;
+  /** that gave less */
+  below: number;
+  above: number;
+  /** made, and nobody can tell what they gave */
+  untold: number;
+  /** 90% of the savings are between these shares of the most promised; 0 with too few */
+  low_share: number;
+  high_share: number;
+  sentence: string;
+}
+
+/** A ledger of verified fixes. */
+export interface Ledger {
+  rules: PastGains[];
+  notes: string[];
 }
 
 /** A row of the table of runs: the traces of one worker or the ranks of one job. */
@@ -1645,6 +1761,8 @@ export interface HistoryState {
   error: Problem | undefined;
   history: History | undefined;
   stage: string;
+  /** absent without one */
+  ledger: Ledger | undefined;
 }
 
 export interface ComparisonState {

@@ -14,8 +14,10 @@ from tb_gpudiag.digest.digest import MEMORY, SITES, STEPS, TABLES, WORK, About, 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import busiest
+from tb_gpudiag.wording.format import one_line
 
 _NS_PER_US: Final = 1_000
+_LONGEST_REASON: Final = 500
 
 
 def record_digest(report: pb.Report, id_: str, time_ns: int) -> Digest:
@@ -63,6 +65,7 @@ def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) 
             sentence=report.verdict.sentence,
             busy_share=report.verdict.busy_share,
             memory=[_peaks(memory) for memory in report.memory],
+            unchecked={one.rule: _why(one) for one in report.unchecked},
             **about,
         ),
         memory=_memory(report),
@@ -70,6 +73,11 @@ def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) 
         findings=[_without_ranges(finding) for finding in report.findings],
         **tables,
     )
+
+
+def _why(unchecked: pb.Unchecked) -> str:
+    how = f" {unchecked.how_to_record}" if unchecked.how_to_record else ""
+    return one_line(f"{unchecked.reason}.{how}", _LONGEST_REASON)
 
 
 def _peaks(memory: pb.DeviceMemory) -> MemoryPeaks:

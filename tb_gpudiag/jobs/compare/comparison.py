@@ -20,9 +20,11 @@ from tb_gpudiag.jobs.compare.alignment import (
 )
 from tb_gpudiag.jobs.compare.conclusion import conclude
 from tb_gpudiag.jobs.compare.difference import Difference, difference_of_means, difference_of_medians
-from tb_gpudiag.jobs.compare.problems import FindingChanges, SideFinding, compare_findings, promised
+from tb_gpudiag.jobs.compare.problems import FindingChanges, compare_findings
+from tb_gpudiag.jobs.compare.promise import measured_saving, verified
 from tb_gpudiag.jobs.compare.side import Side, floors
 from tb_gpudiag.jobs.compare.work import compare_shapes
+from tb_gpudiag.jobs.report.job_report import job_id
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.sections.trace_header import heading
 from tb_gpudiag.wording.format import count, one_line
@@ -59,12 +61,17 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
         operators=_changes(operator_rows(one), operator_rows(other)),
         kernels=_changes(kernel_rows(one), kernel_rows(other)),
         findings=_findings(findings),
-        promised=[
-            _promised(found, one, other) for found in (promised(findings) if conclusion.comparable else [])
-        ],
+        verified=verified(findings, measured_saving(mean, conclusion), conclusion),
         memory=_memory(one, other),
         launches=pb.CountDifference(base=one.launches, candidate=other.launches),
+        base_id=_id(one),
+        candidate_id=_id(other),
     )
+
+
+def _id(side: Side) -> str:
+    """Return the id of a recording, or one of all recordings of the side."""
+    return side.first.about.id if len(side.digests) == 1 else job_id(side.digests)
 
 
 def _by_rank(digest: Digest) -> tuple[int, str]:
@@ -174,16 +181,6 @@ def _findings(findings: FindingChanges) -> pb.FindingsDifference:
             pb.FindingChange(base=base.finding, candidate=candidate.finding)
             for base, candidate in findings.changed
         ],
-    )
-
-
-def _promised(found: SideFinding, base: Side, candidate: Side) -> pb.Promised:
-    return pb.Promised(
-        rule=found.finding.rule,
-        name=found.finding.name,
-        low_us=found.low_us,
-        high_us=found.high_us,
-        real_us=(base.mean_step_ns - candidate.mean_step_ns) * _NS_US,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tb_gpudiag.digest.digest import PATH_SEPARATOR
+from tb_gpudiag.jobs.compare.promise import promised_range
 from tb_gpudiag.jobs.part_words import part_term, signed_ns
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Document, Lines, ReportView, Section, lines
@@ -24,6 +25,8 @@ _LONGEST: Final = 60
 _JOIN: Final = " + "
 _PARAMETERS: Final = re.compile(r"(?<![\s:<,])\((?!anonymous namespace\)).*", re.S)
 
+_PROMISE: Final = {"INSIDE": "right", "BELOW": "too high", "ABOVE": "too low", "CANNOT_TELL": "cannot tell"}
+
 _SIDES: Final = (Column("Base", Kind.NUMBER), Column("Candidate", Kind.NUMBER))
 _DIFFERENCE: Final = Column("Difference", Kind.NUMBER)
 
@@ -31,10 +34,10 @@ _DIFFERENCE: Final = Column("Difference", Kind.NUMBER)
 def comparison_document(comparison: pb.Comparison) -> Document:
     """Build the document of a comparison."""
     sections: list[Section] = [
-        _parts(comparison),
+        parts(comparison.causes, comparison.mean_step_us),
         _figures(comparison),
         _findings(comparison.findings),
-        _promised(comparison.promised),
+        promises(comparison.verified),
         _work("kernels", "GPU work that changed most, per step", comparison.kernels),
         _work(
             "operators", "Operators that changed most, self time on the host per step", comparison.operators
@@ -58,7 +61,7 @@ def comparison_document(comparison: pb.Comparison) -> Document:
     )
 
 
-def _parts(comparison: pb.Comparison) -> Table:
+def parts(causes: Iterable[pb.CauseDifference], mean: pb.StepDifference) -> Table:
     """Parts of the mean step. They add up to it."""
     rows = [
         (
@@ -67,9 +70,8 @@ def _parts(comparison: pb.Comparison) -> Table:
             duration(row.candidate_us * 1e3),
             _signed_us(row.candidate_us - row.base_us),
         )
-        for row in comparison.causes
+        for row in causes
     ]
-    mean = comparison.mean_step_us
     if rows:
         whole = duration(mean.base * 1e3), duration(mean.candidate * 1e3)
         rows.append(("Mean step", *whole, _signed_us(mean.difference)))
@@ -116,7 +118,7 @@ def _findings(findings: pb.FindingsDifference) -> Table:
     return table("findings", "Findings", columns, rows)
 
 
-def _rule(found: pb.Finding | pb.Promised) -> str:
+def _rule(found: pb.Finding | pb.Verified) -> str:
     return one_line(f"{found.rule} {found.name}")
 
 
@@ -126,22 +128,27 @@ def _rules(findings: pb.FindingsDifference) -> Iterable[str]:
     yield from (pair.candidate.rule for pair in findings.changed)
 
 
-def _promised(promised: Iterable[pb.Promised]) -> Table:
+def promises(verified: Iterable[pb.Verified]) -> Table:
     """Estimated savings of what was fixed. The measured saving is that of all fixes together."""
     rows = [
         (
             _rule(row),
-            f"{time_us(row.low_us)} to {time_us(row.high_us)}"
-            if row.low_us
-            else f"up to {time_us(row.high_us)}",
-            time_us(row.real_us),
+            promised_range(row.low_us, row.high_us),
+            time_us(row.real_us) if row.real_low_us < row.real_high_us else "",
+            _PROMISE[pb.Verified.Promise.Name(row.promise)],
         )
-        for row in promised
+        for row in verified
+        if row.promise != pb.Verified.NONE
     ]
     title = "Estimated and measured saving, per step"
     if len(rows) > 1:
         title += " (measured: of all fixes together)"
-    columns = (Column("Fixed"), Column("Estimated", Kind.NUMBER), Column("Measured", Kind.NUMBER))
+    columns = (
+        Column("Fixed"),
+        Column("Estimated", Kind.NUMBER),
+        Column("Measured", Kind.NUMBER),
+        Column("The estimate was"),
+    )
     return table("promised", title, columns, rows)
 
 

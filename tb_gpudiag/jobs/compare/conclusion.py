@@ -18,6 +18,8 @@ SLOWER: Final = "SLOWER"
 SAME: Final = "SAME"
 CANNOT_TELL: Final = "CANNOT_TELL"
 
+SAME_RECORDING: Final = "Both sides are the same recording."
+
 # A wider interval does not show that two runs are the same.
 SAME_AT_MOST: Final = 0.05
 
@@ -30,15 +32,18 @@ _MOST_NAMED: Final = 3
 class Conclusion:
     """The verdict, its sentence, and notes: one sentence each.
 
-    within: if the sides are the same, they differ at most by this share of the base's step. comparable:
-    whether the sides do the same work on the same kind of machine.
+    within: if the sides are the same, they differ at most by this share of the base's step. noise: equal code
+    may differ by this share. obstacles: why the sides do not do the same work on the same kind of machine, as
+    clauses. reasons: why the verdict is CANNOT_TELL.
     """
 
     verdict: str
     sentence: str
     notes: list[str]
     within: float
-    comparable: bool
+    noise: float = 0.0
+    obstacles: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def conclude(
 ) -> Conclusion:
     """Judge the difference between the sides."""
     if base.same_recording(candidate):
-        return Conclusion(SAME, "Both sides are the same recording.", [], 0.0, comparable=True)
+        return Conclusion(SAME, SAME_RECORDING, [], 0.0)
     reasons = tuple(obstacles(base, candidate, shapes))
     noise = noise_between(base, candidate)
     judged = Judgement(CANNOT_TELL, reasons=reasons) if reasons else _judged(median, mean, noise)
@@ -66,7 +71,9 @@ def conclude(
         _sentence(judged, base, candidate, median, mean),
         notes(base, candidate, shapes),
         judged.within,
-        comparable=not other_work(base, candidate, shapes),
+        noise.least,
+        tuple(other_work(base, candidate, shapes)),
+        judged.reasons,
     )
 
 

@@ -52,3 +52,8 @@ def finding(
     if saves_us[1]:
         found.saving.low_per_step_us, found.saving.high_per_step_us = saves_us
     return found
+
+
+def made(comparison: pb.Comparison) -> list[pb.Verified]:
+    """Return the findings of the base whose fix was made and that promised time."""
+    return [row for row in comparison.verified if row.promise != pb.Verified.NONE]

@@ -16,7 +16,7 @@ from tb_gpudiag.jobs.compare.conclusion import SAME_AT_MOST
 from tb_gpudiag.jobs.compare.noise import SAME_WITHIN
 from tb_gpudiag.report import report_pb2 as pb
 from tests.digest.made import CAUSES, digest, parts
-from tests.jobs.compare.sides import finding, trace
+from tests.jobs.compare.sides import finding, made, trace
 
 NOISE = [0, 3, -2, 1, -4, 2, -1, 4]
 """Noise of the steps in µs."""
@@ -130,7 +130,8 @@ def test_what_cannot_be_compared(base: dict[str, Any], candidate: dict[str, Any]
     assert "1.00\u00a0ms in the base and 601\u00a0µs" in found.sentence
     assert any(why[1:] in note for note in found.notes)
     if "steps_basis" not in base:
-        assert not found.promised
+        assert [row.became for row in found.verified] == [pb.Verified.UNKNOWN]
+        assert not made(found)
 
 
 def kernels(operator_shapes: dict[str, str], time_ns: int = 1000) -> list[dict[str, Any]]:

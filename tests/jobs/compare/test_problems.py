@@ -59,26 +59,6 @@ def test_a_finding_whose_place_was_renamed_is_the_same() -> None:
     assert [len(found.gone), len(found.new)] == [0, 0]
 
 
-def test_promised_and_real() -> None:
-    (promised,) = compared([finding("GD101", 1600, saves_us=(150, 250))], []).promised
-    assert (promised.rule, promised.low_us, promised.high_us) == ("GD101", 150, 250)
-    assert promised.real_us == 200
-
-
-def test_only_what_was_fixed_was_promised() -> None:
-    base = [finding("GD101", 1600, saves_us=(150, 250))]
-    assert not compared(base, [finding("GD101", 1500)]).promised
-    assert len(compared(base, [finding("GD101", 500)]).promised) == 1
-    assert not compared([finding("GD903", 0)], []).promised
-
-
-def test_a_saving_of_the_window_is_a_saving_per_step() -> None:
-    one = finding("GD101", 1600)
-    one.saving.low_us, one.saving.high_us = 800, 1600
-    (promised,) = compared([one], []).promised
-    assert (promised.low_us, promised.high_us) == (100, 200)
-
-
 def test_findings_of_ranks_are_counted_once() -> None:
     base = [trace(STEPS, f"a{rank}", rank=rank, findings=[finding("GD101", 800 + rank)]) for rank in range(3)]
     found = compare(base, [trace(STEPS, f"b{rank}", rank=rank) for rank in range(3)]).findings

@@ -19,6 +19,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
+from tests.jobs.compare.sides import made
 from tests.real_traces import real_facts
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.usefixtures("shared_traces")]
@@ -67,9 +68,9 @@ def test_workers_load_while_the_gpu_computes(base: str, candidate: str, gone: fl
     assert loading.candidate_us < 0.02 * loading.base_us
     assert "data loading" in found.sentence
     assert [finding.rule for finding in found.findings.gone] == ["GD101"]
-    (promised,) = found.promised
+    (promised,) = made(found)
     assert promised.real_us == pytest.approx(gone, abs=1)
-    assert promised.low_us <= promised.real_us <= promised.high_us
+    assert promised.promise == pb.Verified.INSIDE
 
 
 def test_the_raw_steps_of_workers() -> None:
@@ -110,7 +111,7 @@ def test_two_kinds_of_gpu_are_said() -> None:
     found = compared("diff_control", "diff_test")
     assert found.verdict == pb.Comparison.CANNOT_TELL
     assert "different GPUs (“NVIDIA A100-PG509-200” and “Tesla V100-SXM2-16GB”)" in found.sentence
-    assert not found.promised
+    assert not made(found)
     renamed = [row for row in found.kernels if row.family == "gemm" and "volta" in row.candidate_name]
     assert renamed
 
@@ -131,7 +132,7 @@ def test_a_trace_with_itself(folder: str) -> None:
     assert not (found.findings.gone)
     assert not (found.findings.new)
     assert not (found.findings.changed)
-    assert not (found.promised)
+    assert not made(found)
 
 
 def test_kernels_per_step_of_a_host_that_runs_ahead() -> None:

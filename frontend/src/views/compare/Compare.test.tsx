@@ -6,7 +6,7 @@ import { plain } from "../../base/format.testdata";
 import { savedFiles } from "../../base/save.testdata";
 import { createQueryClient } from "../../state/queries";
 import { usePage } from "../../state/store";
-import type { Comparison, ComparisonState, Finding, TraceEntry } from "../../wire/report";
+import type { Comparison, ComparisonState, Finding, TraceEntry, Verified } from "../../wire/report";
 import Compare from "./Compare";
 
 const trace = (id: string) =>
@@ -21,6 +21,14 @@ function finding(rule: string, title: string): Finding {
     ...{ evidence: [], places: [], fix: undefined, ranges: [], cost_bytes: 0, cost_bytes_per_step: 0 },
     memory_device: 0,
   } as unknown as Finding;
+}
+
+function verified(became: Verified["became"], promise: Verified["promise"]): Verified {
+  return {
+    ...{ rule: "GD101", name: "input_pipeline", title: "", place: "", became, promise, severity: "WARNING" },
+    ...{ cost_us: 3000, left_us: 0, low_us: 2000, high_us: 2600, others_us: 0 },
+    ...{ real_us: 2500, real_low_us: 2400, real_high_us: 2700, sentence: "It gave what it promised." },
+  };
 }
 
 const comparison: Comparison = {
@@ -47,7 +55,7 @@ const comparison: Comparison = {
     new: [finding("GD201", "Launches are slow")],
     changed: [{ base: finding("GD301", "Copies cost 5%"), candidate: finding("GD301", "Copies cost 2%") }],
   },
-  promised: [{ rule: "GD101", name: "input_pipeline", low_us: 2000, high_us: 2600, real_us: 2500 }],
+  verified: [verified("GONE", "INSIDE"), verified("KEPT", "NONE")],
   notes: ["The batch size differs."],
   memory: [{ device: "GPU 0", what: "peak", base_bytes: 2 ** 30, candidate_bytes: 2 ** 29 }],
   same_within_share: 0.02,
@@ -117,7 +125,8 @@ it("shows renamed kernels as text, findings on either side, and estimates next t
   expect(screen.getByText("1 finding in the base only")).toBeTruthy();
   expect(screen.queryByRole("button", { name: /^Show on the timeline/ })).toBeNull();
   expect(cells(/GD301/)).toEqual(["Copies cost 5%", "Copies cost 2%"]);
-  expect(cells(/Input pipeline/)).toEqual(["2 ms to 2.60 ms", "2.50 ms"]);
+  expect(cells(/Input pipeline/)).toEqual(["2 ms to 2.60 ms", "2.50 ms", "right"]);
+  expect(screen.getByTitle("It gave what it promised.")).toBeTruthy();
 });
 
 it("saves differences with their sign, and both counts", async () => {

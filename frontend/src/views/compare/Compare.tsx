@@ -52,7 +52,7 @@ function Shown({ comparison }: { comparison: Comparison }) {
       <ComparisonVerdict comparison={comparison} />
       <Causes comparison={comparison} />
       <FindingChanges comparison={comparison} />
-      <Promises promised={comparison.promised} />
+      <Promises verified={comparison.verified} />
       <Differences title="Kernels" items={comparison.kernels} />
       <Differences title="Operators" items={comparison.operators} />
       <MemoryDifferences items={comparison.memory} />

@@ -1,12 +1,21 @@
 import { time, words } from "../../base/format";
 import { signedTime } from "../../state/comparison";
-import type { Promised } from "../../wire/report";
+import type { Verified } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { ExplainButton } from "../rule/ExplainButton";
 
+const estimateWas: Record<Verified["promise"], string> = {
+  INSIDE: "right",
+  BELOW: "too high",
+  ABOVE: "too low",
+  CANNOT_TELL: "cannot tell",
+  NONE: "",
+};
+
 /** What a fix was estimated to save, next to what it saved. */
-export function Promises({ promised }: { promised: readonly Promised[] }) {
-  if (promised.length === 0) return null;
+export function Promises({ verified }: { verified: readonly Verified[] }) {
+  const made = verified.filter(({ promise }) => promise !== "NONE");
+  if (made.length === 0) return null;
   return (
     <Section
       title="Estimated and measured savings"
@@ -23,20 +32,22 @@ export function Promises({ promised }: { promised: readonly Promised[] }) {
               <th scope="col" className="gd-number">
                 Measured
               </th>
+              <th scope="col">The estimate was</th>
             </tr>
           </thead>
           <tbody>
-            {promised.map(({ rule, name, low_us, high_us, real_us }, at) => (
-              <tr key={at}>
+            {made.map((row, at) => (
+              <tr key={at} title={row.sentence}>
                 <th scope="row">
-                  <ExplainButton rule={rule} /> {words(name)}
+                  <ExplainButton rule={row.rule} /> {words(row.name)}
                 </th>
                 <td className="gd-number">
-                  {low_us === high_us ? time(high_us) : `${time(low_us)} to ${time(high_us)}`}
+                  {row.low_us === row.high_us
+                    ? time(row.high_us)
+                    : `${time(row.low_us)} to ${time(row.high_us)}`}
                 </td>
-                <td className="gd-number">
-                  {real_us < 0 ? `${signedTime(-real_us)} slower` : time(real_us)}
-                </td>
+                <td className="gd-number">{measured(row)}</td>
+                <td>{estimateWas[row.promise]}</td>
               </tr>
             ))}
           </tbody>
@@ -44,4 +55,9 @@ export function Promises({ promised }: { promised: readonly Promised[] }) {
       </div>
     </Section>
   );
+}
+
+function measured({ real_us, real_low_us, real_high_us }: Verified): string {
+  if (real_low_us === real_high_us) return "";
+  return real_us < 0 ? `${signedTime(-real_us)} slower` : time(real_us);
 }

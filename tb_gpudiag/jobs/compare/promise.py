@@ -1,0 +1,164 @@
+"""What became of each finding of the base: was its fix made, what did it give, and was that promised?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, Conclusion
+from tb_gpudiag.jobs.compare.difference import Difference
+from tb_gpudiag.jobs.compare.problems import MOSTLY_GONE, FindingChanges, SideFinding
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.wording.format import count, one_line, time_us
+
+_NS_US: Final = 1e-3
+_AGAINST: Final = {"INSIDE": "as", "BELOW": "less than", "ABOVE": "more than"}
+
+
+@dataclass(frozen=True)
+class MeasuredSaving:
+    """How much shorter the mean step became, in µs, with bounds. untold: why nobody can tell, as a clause."""
+
+    value: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    untold: str = ""
+
+
+@dataclass
+class _Row:
+    """A finding of the base, and what is known of it in the candidate."""
+
+    base: SideFinding
+    became: str
+    left_us: float = 0.0
+    why: str = ""  # it cannot be told, as a sentence
+    promise: str = "NONE"
+    others: list[SideFinding] = field(default_factory=list)
+
+    @property
+    def fixed(self) -> bool:
+        return self.became in ("GONE", "LESS")
+
+
+def measured_saving(mean: Difference, conclusion: Conclusion) -> MeasuredSaving:
+    """Return what all changes together gave. mean: the difference of the mean steps, in ns.
+
+    Its bounds are those of the steps, and those of recordings of equal code, whichever are wider.
+    """
+    if conclusion.verdict == CANNOT_TELL:
+        return MeasuredSaving(untold="; ".join(conclusion.reasons))
+    most, least = mean.candidate * (1 + conclusion.noise), mean.candidate / (1 + conclusion.noise)
+    return MeasuredSaving(
+        -mean.value * _NS_US,
+        min(-mean.high, mean.base - most) * _NS_US,
+        max(-mean.low, mean.base - least) * _NS_US,
+    )
+
+
+def verified(findings: FindingChanges, saving: MeasuredSaving, conclusion: Conclusion) -> list[pb.Verified]:
+    """Return a row for each finding of the base: what was fixed first, largest promise first."""
+    rows = _rows(findings, conclusion)
+    fixed = [row for row in rows if row.fixed and row.base.high_us > 0]
+    for row in fixed:
+        row.others = [other.base for other in fixed if other is not row]
+        row.promise = _judged(row, saving)
+    rows.sort(key=lambda row: (not row.fixed, -row.base.high_us))
+    return [_message(row, saving) for row in rows]
+
+
+def _rows(findings: FindingChanges, conclusion: Conclusion) -> list[_Row]:
+    """Return what became of each finding. Where the sides do other work, a finding may be gone for that."""
+    other_work = "; ".join(conclusion.obstacles)
+    gone = "UNKNOWN" if other_work else "GONE"
+    why = f"{other_work[0].upper()}{other_work[1:]}." if other_work else ""
+    return [
+        *(_Row(found, gone, why=why) for found in findings.gone),
+        *(_Row(found, "UNKNOWN", why=why or reason) for found, reason in findings.unknown),
+        *(_pair(*pair, comparable=not other_work) for pair in (*findings.changed, *findings.kept)),
+    ]
+
+
+def _pair(base: SideFinding, candidate: SideFinding, *, comparable: bool) -> _Row:
+    """A finding that both sides have."""
+    fixed = comparable and base.cost_us > 0 and candidate.cost_us <= MOSTLY_GONE * base.cost_us
+    return _Row(base, "LESS" if fixed else "KEPT", candidate.cost_us)
+
+
+def _judged(row: _Row, saving: MeasuredSaving) -> str:
+    """Judge a promised range. The other fixes gave between nothing and the most that they promised. So a
+    range is wrong only if it is wrong whatever they gave; if they may have given everything, nobody can tell.
+    What is left of a finding was not saved, so the low end counts without it."""
+    low_us = row.base.low_us * (1 - row.left_us / row.base.cost_us if row.base.cost_us else 1)
+    others_us = _most(row.others)
+    if saving.untold:
+        return "CANNOT_TELL"
+    if saving.high < low_us:
+        return "BELOW"
+    if saving.low - others_us > row.base.high_us:
+        return "ABOVE"
+    return "CANNOT_TELL" if 0 < saving.value <= others_us else "INSIDE"
+
+
+def _most(findings: Sequence[SideFinding]) -> float:
+    return sum(found.high_us for found in findings)
+
+
+def _message(row: _Row, saving: MeasuredSaving) -> pb.Verified:
+    one = row.base
+    return pb.Verified(
+        rule=one.finding.rule,
+        name=one.finding.name,
+        title=one_line(one.finding.title),
+        place=one_line(one.place[0] or one.place[1]),
+        became=row.became,
+        cost_us=one.cost_us,
+        left_us=row.left_us,
+        low_us=one.low_us,
+        high_us=one.high_us,
+        real_us=saving.value,
+        real_low_us=saving.low,
+        real_high_us=saving.high,
+        others_us=_most(row.others),
+        promise=row.promise,
+        sentence=_sentence(row, saving),
+        severity=one.finding.severity,
+    )
+
+
+def _sentence(row: _Row, saving: MeasuredSaving) -> str:
+    who = one_line(f"{row.base.finding.rule} {row.base.finding.name}")
+    cost = f"{time_us(row.base.cost_us)} per step" if row.base.cost_us else ""
+    if row.became == "UNKNOWN":
+        return f"Cannot tell whether {who} is gone. {row.why}"
+    if row.became == "KEPT":
+        costs = f": it costs {time_us(row.left_us)} per step, and cost {cost} before" if cost else ""
+        return f"{who} is still there{costs}."
+    gone = f"{who} is gone" if row.became == "GONE" else f"Most of {who} is gone"
+    left = f", of which {time_us(row.left_us)} are left" if row.left_us else ""
+    before = f": it cost {cost}{left}" if cost else ""
+    return f"{gone}{before}. {_promise(row, saving)}"
+
+
+def _promise(row: _Row, saving: MeasuredSaving) -> str:
+    """What the fix gave, against what was promised."""
+    if row.promise == "NONE":
+        return "It promised no time."
+    promised = promised_range(row.base.low_us, row.base.high_us)
+    if saving.untold:
+        return f"It promised {promised}. Cannot tell what it gave: {saving.untold}."
+    gave = f"gave {time_us(saving.value)} per step ({time_us(saving.low)} to {time_us(saving.high)})"
+    if row.promise == "CANNOT_TELL":
+        others = count(len(row.others), "other finding")
+        return (
+            f"It promised {promised}. All fixes together {gave}, and the {others} that are gone promised "
+            f"up to {time_us(_most(row.others))}: cannot tell what this one gave."
+        )
+    where = f"{_AGAINST[row.promise]} promised: {promised}"
+    return f"{'All fixes together' if row.others else 'It'} {gave}, {where}."
+
+
+def promised_range(low_us: float, high_us: float) -> str:
+    """`300 µs to 500 µs`, `up to 500 µs`."""
+    return f"{time_us(low_us)} to {time_us(high_us)}" if low_us else f"up to {time_us(high_us)}"

@@ -1,0 +1,1 @@
+"""A file of fixes that were verified: what they promised, and what they gave."""
