@@ -57,6 +57,33 @@ def test_steps_that_vary_show_a_busy_machine(times: float, verdict: int) -> None
     assert ("as on a busy machine" in found.sentence) is (verdict == CANNOT_TELL)
 
 
+@pytest.mark.parametrize(
+    ("computing", "candidate", "verdict"),
+    [
+        (0.99, 900, FASTER),
+        (0.5, 850, CANNOT_TELL),  # half of the step is the host's, and half of that may be noise
+        (0.5, 700, FASTER),
+    ],
+)
+def test_a_gpu_that_waits_for_the_host_has_the_noise_of_the_host(
+    computing: float, candidate: int, verdict: int
+) -> None:
+    base = trace([1000] * 8, "a", computing=computing)
+    found = compare([base], [trace([candidate] * 8, "b", computing=computing)])
+    assert found.verdict == verdict
+    assert ("the host decides" in found.sentence) is (verdict == CANNOT_TELL)
+
+
+def test_what_the_candidate_no_longer_waits_for_is_no_noise() -> None:
+    base = trace([1000] * 8, "a", computing=0.8)
+    assert compare([base], [trace([850] * 8, "b", computing=800 / 850)]).verdict == FASTER
+
+
+def test_a_simulated_host_has_no_noise() -> None:
+    sides = [trace([us] * 8, str(us), computing=0.5, simulated=True) for us in (1000, 950)]
+    assert compare(sides[:1], sides[1:]).verdict == FASTER
+
+
 def test_on_a_cpu_the_mean_of_one_recording_shows_nothing() -> None:
     slow_once = trace([*[1000] * 7, 30_000], "b", device_name="", devices=0)
     assert compare([on_cpu(1000, "a")], [slow_once]).verdict == CANNOT_TELL
