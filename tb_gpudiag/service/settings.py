@@ -10,6 +10,7 @@ then TensorBoard would not start.
     GPUDIAG_TIME_LIMIT_S     time limit of one analysis, in TensorBoard and in commands
     GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, in TensorBoard and in commands
     GPUDIAG_ANALYZE_AT_START  so many of the newest runs are analyzed before anyone opens the page (none)
+    GPUDIAG_LEDGER           file of `gpudiag verify --ledger` that History shows (none)
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Settings:
     cache_directory: None if the user has no cache directory.
     shared_directory: None if results are not shared.
     analyze_at_start: so many runs are analyzed when TensorBoard starts.
+    ledger: file of verified fixes that a history shows; None without one.
     """
 
     cache_directory: Path | None
@@ -65,6 +67,7 @@ class Settings:
     shared_directory: Path | None = None
     shared_bytes: int = SHARED_CACHE_MB * MIB
     analyze_at_start: int = 0
+    ledger: Path | None = None
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -74,9 +77,10 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         cache_bytes=int(_positive(environment, "GPUDIAG_CACHE_MB", CACHE_MB) * MIB),
         time_limit_s=_positive(environment, "GPUDIAG_TIME_LIMIT_S", TIME_LIMIT_S),
         memory_limit_bytes=_memory_limit_bytes(environment, SHARE_OF_MEMORY),
-        shared_directory=_named_directory(environment, "GPUDIAG_SHARED_CACHE_DIR"),
+        shared_directory=_named_path(environment, "GPUDIAG_SHARED_CACHE_DIR"),
         shared_bytes=int(_positive(environment, "GPUDIAG_SHARED_CACHE_MB", SHARED_CACHE_MB) * MIB),
         analyze_at_start=int(_positive(environment, "GPUDIAG_ANALYZE_AT_START", 0)),
+        ledger=_named_path(environment, "GPUDIAG_LEDGER"),
     )
 
 
@@ -106,7 +110,7 @@ def _positive(environment: Mapping[str, str], name: str, default: float) -> floa
 
 
 def _cache_directory(environment: Mapping[str, str]) -> Path | None:
-    named = _named_directory(environment, "GPUDIAG_CACHE_DIR")
+    named = _named_path(environment, "GPUDIAG_CACHE_DIR")
     if named is not None:
         return named
     try:
@@ -117,7 +121,7 @@ def _cache_directory(environment: Mapping[str, str]) -> Path | None:
     return directory if directory.is_absolute() else None
 
 
-def _named_directory(environment: Mapping[str, str], name: str) -> Path | None:
+def _named_path(environment: Mapping[str, str], name: str) -> Path | None:
     named = environment.get(name, "")
     return Path(named).expanduser().absolute() if named else None
 

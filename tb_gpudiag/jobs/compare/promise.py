@@ -10,7 +10,7 @@ from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, Conclusion
 from tb_gpudiag.jobs.compare.difference import Difference
 from tb_gpudiag.jobs.compare.problems import MOSTLY_GONE, FindingChanges, SideFinding
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.wording.format import count, one_line, time_us
+from tb_gpudiag.wording.format import one_line, time_us
 
 _NS_US: Final = 1e-3
 _AGAINST: Final = {"INSIDE": "as", "BELOW": "less than", "ABOVE": "more than"}
@@ -60,10 +60,11 @@ def measured_saving(mean: Difference, conclusion: Conclusion) -> MeasuredSaving:
 def verified(findings: FindingChanges, saving: MeasuredSaving, conclusion: Conclusion) -> list[pb.Verified]:
     """Return a row for each finding of the base: what was fixed first, largest promise first."""
     rows = _rows(findings, conclusion)
-    fixed = [row for row in rows if row.fixed and row.base.high_us > 0]
+    fixed = [row for row in rows if row.fixed and (row.base.high_us or row.base.cost_us)]
     for row in fixed:
         row.others = [other.base for other in fixed if other is not row]
-        row.promise = _judged(row, saving)
+        if row.base.high_us:
+            row.promise = _judged(row, saving)
     rows.sort(key=lambda row: (not row.fixed, -row.base.high_us))
     return [_message(row, saving) for row in rows]
 
@@ -87,18 +88,19 @@ def _pair(base: SideFinding, candidate: SideFinding, *, comparable: bool) -> _Ro
 
 
 def _judged(row: _Row, saving: MeasuredSaving) -> str:
-    """Judge a promised range. The other fixes gave between nothing and the most that they promised. So a
-    range is wrong only if it is wrong whatever they gave; if they may have given everything, nobody can tell.
-    What is left of a finding was not saved, so the low end counts without it."""
+    """Judge a promised range. The other fixes gave between nothing and the most that they promised; those
+    that promised nothing, anything. So a range is wrong only if it is wrong whatever they gave; if they may
+    have given everything, nobody can tell. What is left of a finding was not saved: the low end counts
+    without it."""
     low_us = row.base.low_us * (1 - row.left_us / row.base.cost_us if row.base.cost_us else 1)
     others_us = _most(row.others)
     if saving.untold:
         return "CANNOT_TELL"
     if saving.high < low_us:
         return "BELOW"
-    if saving.low - others_us > row.base.high_us:
-        return "ABOVE"
-    return "CANNOT_TELL" if 0 < saving.value <= others_us else "INSIDE"
+    if 0 < saving.value <= others_us or any(not other.high_us for other in row.others):
+        return "CANNOT_TELL"
+    return "ABOVE" if saving.low - others_us > row.base.high_us else "INSIDE"
 
 
 def _most(findings: Sequence[SideFinding]) -> float:
@@ -143,18 +145,22 @@ def _sentence(row: _Row, saving: MeasuredSaving) -> str:
 
 def _promise(row: _Row, saving: MeasuredSaving) -> str:
     """What the fix gave, against what was promised."""
-    if row.promise == "NONE":
-        return "It promised no time."
     promised = promised_range(row.base.low_us, row.base.high_us)
     if saving.untold:
-        return f"It promised {promised}. Cannot tell what it gave: {saving.untold}."
+        said = "no time" if row.promise == "NONE" else promised
+        return f"It promised {said}. Cannot tell what it gave: {saving.untold}."
     gave = f"gave {time_us(saving.value)} per step ({time_us(saving.low)} to {time_us(saving.high)})"
+    if row.promise == "NONE":
+        return f"It promised no time. All changes together {gave}."
     if row.promise == "CANNOT_TELL":
-        others = count(len(row.others), "other finding")
-        return (
-            f"It promised {promised}. All fixes together {gave}, and the {others} that are gone promised "
-            f"up to {time_us(_most(row.others))}: cannot tell what this one gave."
+        unknown = [other.finding.rule for other in row.others if not other.high_us]
+        others = (
+            f"{', '.join(unknown)} promised nothing"
+            if unknown
+            else f"the others promised up to {time_us(_most(row.others))}"
         )
+        untold = "cannot tell what this one gave"
+        return f"It promised {promised}. All fixes together {gave}, and {others}: {untold}."
     where = f"{_AGAINST[row.promise]} promised: {promised}"
     return f"{'All fixes together' if row.others else 'It'} {gave}, {where}."
 

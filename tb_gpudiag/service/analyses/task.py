@@ -39,6 +39,7 @@ class Task:
     sides: the digests. For compare, those of the base and those of the candidate. For job, the first digest
         is of a rank of the job.
     records: for history, the recordings without a trace.
+    ledger: for history, the file of fixes; "" if there is none.
     shared: directory of the shared cache; "" if there is none.
     drafts: where to write the result: to the first one that can be created.
     """
@@ -48,6 +49,7 @@ class Task:
     diagnosis: str = ""
     sides: tuple[tuple[DigestSource, ...], ...] = ()
     records: tuple[RecordSource, ...] = ()
+    ledger: str = ""
     shared: str = ""
     drafts: tuple[str, ...] = ()
     memory_limit_bytes: int = 0

@@ -33,6 +33,15 @@ def test_a_fix_that_was_made() -> None:
     assert not found.how_to_tell
 
 
+def test_time_saved_on_the_host_is_less_without_a_profiler() -> None:
+    base = trace([1000] * 8, "a", computing=0.5, findings=[LOADER])
+    on_host, on_gpu = trace([800] * 8, "b", computing=0.625), trace([800] * 8, "b", computing=0.375)
+    noted = [
+        any("profiler" in note for note in verify(compare([base], [one])).notes) for one in (on_host, on_gpu)
+    ]
+    assert noted == [True, False]
+
+
 def test_a_fix_that_was_not_made() -> None:
     found = verified([LOADER], [LOADER], "GD101")
     assert found.made == pb.Verification.NOT_MADE
@@ -54,6 +63,13 @@ def test_a_hint_that_is_gone_is_no_other_fix() -> None:
     assert verified([LOADER, hint], [LOADER], "GD101").made == pb.Verification.NOT_MADE
 
 
+def test_a_finding_that_comes_and_goes_is_no_other_fix() -> None:
+    leak = pb.Finding(rule="GD401", severity=pb.Finding.ERROR, cost_bytes_per_step=1e6)
+    for other, made in ((LAUNCHES, pb.Verification.NOT_MADE), (leak, pb.Verification.ANOTHER)):
+        sides = [trace([1000] * 8, "a", findings=[LOADER, other]), trace([1001] * 8, "b", findings=[LOADER])]
+        assert verify(compare(sides[:1], sides[1:]), "GD101").made == made
+
+
 def test_a_part_of_a_fix_was_made() -> None:
     two = [finding("GD202", 1600, place="f"), finding("GD202", 1600, place="g")]
     assert verified(two, two[:1]).made == pb.Verification.PARTLY
@@ -70,7 +86,7 @@ def test_the_finding_that_costs_most_is_verified() -> None:
 def test_what_cannot_be_told_comes_with_the_way_to_record_it(candidate: dict[str, Any]) -> None:
     found = verified([LOADER], [], **candidate)
     assert found.made == pb.Verification.CANNOT_TELL
-    assert found.sentence.startswith("Cannot tell whether the fix was made.")
+    assert found.sentence.startswith("Cannot tell whether GD101 name_GD101 is gone.")
     assert found.how_to_tell
 
 
@@ -96,7 +112,7 @@ def test_new_findings_are_named() -> None:
 def test_a_recording_without_findings() -> None:
     found = verified([], [])
     assert (found.made, found.rule) == (pb.Verification.CANNOT_TELL, "")
-    assert "no finding" in found.sentence
+    assert "no finding about the job" in found.sentence
 
 
 def test_a_finding_that_was_never_there_is_an_error() -> None:

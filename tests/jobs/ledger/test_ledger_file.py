@@ -54,7 +54,7 @@ def test_what_was_fixed_is_entered_and_nothing_else() -> None:
     base = [
         finding("GD101", 1600, saves_us=(150, 250)),
         finding("GD201", 800, saves_us=(10, 20)),
-        finding("GD301", 80),
+        finding("GD301", 0),
     ]
     candidate = trace([800] * 8, "b", findings=[finding("GD201", 800)])
     (entry,) = entries_of(compare([trace([1000] * 8, "a", findings=base)], [candidate]))

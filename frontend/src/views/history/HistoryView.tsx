@@ -13,6 +13,7 @@ import { Answer } from "../status/Answer";
 import { Problem } from "../status/Problem";
 import { Changes } from "./Changes";
 import { CurveChart } from "./CurveChart";
+import { PastGains } from "./PastGains";
 import { Recordings } from "./Recordings";
 
 interface Props {
@@ -32,7 +33,12 @@ export default function HistoryView({ traces, entry }: Props) {
       error={error}
       answer={data?.history}
     >
-      {(history) => <Shown history={history} />}
+      {(history) => (
+        <>
+          <Shown history={history} />
+          <PastGains ledger={data?.ledger} />
+        </>
+      )}
     </Answer>
   );
 }
