@@ -35,7 +35,7 @@ def test_says_what_else_the_hints_say(tmp_path: Path) -> None:
 def test_a_job_on_the_cpu_lacks_no_gpu(tmp_path: Path) -> None:
     found = _better(without_gpu(), tmp_path)
     assert "Not recorded: GPU" not in found.sentence
-    assert "rules about GPUs did not apply." in found.sentence
+    assert "Rules about GPUs did not apply." in found.sentence
     assert "the diagnosis is about the host" not in found.sentence  # the verdict says it
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.all import RULES
 from tests.conftest import REPOSITORY
 from tools.new_rule.__main__ import Refused, check_id_and_name, listed, write_rule
 
@@ -70,13 +72,16 @@ def test_what_it_writes_is_listed_formatted_and_refused_until_it_is_finished(che
 def test_a_rule_goes_behind_the_last_one_of_its_family() -> None:
     text = (REPOSITORY / "tb_gpudiag" / "rules" / "all.py").read_text()
     lines = listed(text, "launches", "quite_new").splitlines()
-    at = lines.index("    quite_new.RULE,")
-    family = {line.strip() for line in lines[at - 1 : at]}
-    assert family <= {"launch_bound.RULE,", "small_kernels.RULE,", "graph_node_gaps.RULE,"}
-    assert (
-        "from tb_gpudiag.rules.launches import graph_node_gaps, launch_bound, quite_new, small_kernels"
-        in lines
+    listed_rules = [line.strip() for line in lines if line.startswith("    ") and line.endswith(".RULE,")]
+    family = [f"{rule.name}.RULE," for rule in RULES if rule.family == "launches"]
+    last = max(family, key=listed_rules.index)
+    assert listed_rules[listed_rules.index(last) + 1] == "quite_new.RULE,"
+    imports = [node for node in ast.parse("\n".join(lines)).body if isinstance(node, ast.ImportFrom)]
+    (names,) = (
+        [one.name for one in node.names] for node in imports if node.module == "tb_gpudiag.rules.launches"
     )
+    assert "quite_new" in names
+    assert names == sorted(names)
 
 
 @pytest.mark.parametrize(
