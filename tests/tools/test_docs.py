@@ -19,6 +19,7 @@ from tests.conftest import REPOSITORY
 from tests.simulator import simulate
 from tools.docs.__main__ import write
 from tools.docs.pages import run_gpudiag
+from tools.docs.recorded import PUBLISHED, stale
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,22 @@ def test_rules_have_examples_that_say_where_they_come_from(
         assert f" {rule.id}: " in example
         assert f"]({name})" in example
         assert ElementTree.fromstring(picture).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("folder", [recording.folder for recording in PUBLISHED])
+def test_an_example_from_a_real_recording_is_what_is_said_today(folder: str, shared_traces: Path) -> None:
+    (recording,) = (one for one in PUBLISHED if one.folder == folder)
+    changed = list(stale(recording, shared_traces))
+    if os.environ.get("GPUDIAG_WRITE_GOLDEN"):
+        for page, content in changed:
+            page.write_text(content, encoding="utf-8")
+    assert [page.name for page, _ in changed] == [], "run this test with GPUDIAG_WRITE_GOLDEN=1"
+
+
+def test_an_examples_place_is_a_preposition_and_code(pages: dict[str, str]) -> None:
+    places = re.findall(r"^- (in|at) `(.*)`$", "\n".join(pages.values()), re.MULTILINE)
+    assert len(places) > 30
+    assert not [place for _, place in places if place.startswith(("in ", "at "))]
 
 
 def test_no_link_leaves_the_site(pages: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.views.markdown import code, text
-from tb_gpudiag.report.views.sections.place_text import preposition, short_place
+from tb_gpudiag.report.views.sections.place_text import short_place
 from tests.simulator import simulate
 from tests.simulator.jobs import DistributedJob, JobFault, simulate_job
 from tools.docs.built import BUILT
@@ -109,7 +109,9 @@ def _said(finding: pb.Finding) -> str:
     severity = pb.Finding.Severity.Name(finding.severity)
     parts = [f"**{severity} {finding.rule}: {text(finding.title)}**", "", text(finding.summary), ""]
     parts += [f"- {text(one.label)}: {text(one.value)}" for one in finding.evidence[:MOST_EVIDENCE]]
-    parts += [f"- {preposition(place)} {code(short_place(place))}" for place in finding.places[:2]]
+    for place in finding.places[:2]:
+        word, _, where = short_place(place).partition(" ")  # "in forward (model.py)"
+        parts.append(f"- {word} {code(where)}")
     return "\n".join(parts).rstrip()
 
 

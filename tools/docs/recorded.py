@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,9 @@ OWN: Final = tuple(
 )
 
 
+DAY: Final = re.compile(r"gpudiag said on [-\d]+:")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.docs.recorded", description=__doc__)
     parser.add_argument("traces", type=Path, metavar="TRACES", help="folder of the published recordings")
@@ -108,12 +112,16 @@ def main() -> None:
     parsed = parser.parse_args()
     for folder, recordings in ((parsed.traces, PUBLISHED), (parsed.truth, OWN)):
         for recording in recordings:
-            for name, content in pages(recording, folder):
-                (HERE / name).write_text(content, encoding="utf-8")
+            for page, content in stale(recording, folder):
+                page.write_text(content, encoding="utf-8")
 
 
-def pages(recording: Recording, folder: Path) -> Iterator[tuple[str, str]]:
-    """The files of a recording's rules. Raises KeyError if one of them no longer finds anything in it."""
+def stale(recording: Recording, folder: Path) -> Iterator[tuple[Path, str]]:
+    """The files of a recording's rules that say something else today, and what they are to say: the page of
+    a rule, and its picture.
+
+    Raises KeyError if a rule no longer finds anything in the recording.
+    """
     path = str(min(folder.glob(recording.folder)))
     found = of_job(path) if recording.is_job else of_trace(path)
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
@@ -125,8 +133,14 @@ def pages(recording: Recording, folder: Path) -> Iterator[tuple[str, str]]:
         source = published if repository else "recorded for this project, on a CPU"
         origin = f"A real recording: {recording.what}, {source}. gpudiag said on {today}:"
         example = found[id]
-        yield f"{rule.name}.md", example.section(origin, f"{rule.name}.svg")
-        yield f"{rule.name}.svg", example.picture
+        picture = HERE / f"{rule.name}.svg"
+        for page, content in (
+            (picture.with_suffix(".md"), example.section(origin, picture.name)),
+            (picture, example.picture),
+        ):
+            kept = page.read_text(encoding="utf-8") if page.exists() else ""
+            if DAY.sub("", kept) != DAY.sub("", content):
+                yield page, content
 
 
 if __name__ == "__main__":
