@@ -162,8 +162,9 @@ def test_the_wheel_carries_the_licenses_of_what_is_bundled(wheel: Path) -> None:
         assert "Permission" in license_text or "Redistribution" in license_text, name
 
 
-def test_the_installed_command_explains_a_rule(installed: Path) -> None:
-    page = run(installed / "gpudiag", "explain", "GD101", cwd=installed).stdout
+@pytest.mark.parametrize("command", ["gpudiag", "tb-gpudiag"])
+def test_the_installed_command_explains_a_rule(installed: Path, command: str) -> None:
+    page = run(installed / command, "explain", "GD101", cwd=installed).stdout
     assert "GD101" in page
     assert "Fix" in page
 
