@@ -10,6 +10,7 @@ import io
 import platform
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,9 @@ _MOST_EVENTS: Final = 200_000
 # So many steps before and after: most rules compare steps, and leave out the first of a recording.
 _STEPS_AROUND: Final = 2
 
+# With half or twice its part of the time, a finding is still the same to whoever reads it.
+_ALIKE: Final = 2.0
+
 _WITHOUT_STEPS: Final = 1.0
 """So much of the range's length before and after it."""
 
@@ -50,26 +54,59 @@ def dispute(report: pb.Report, file: TraceFile, start_ns: int, rule: str = "") -
             remedy="attach its report",
         )
     finding = _finding(report, rule, file.path)
-    begin_us, end_us = window(report, finding)
-    excerpt = io.BytesIO()
-    with gzip.GzipFile(fileobj=excerpt, mode="wb", mtime=0) as packed:
+    cut = _cut(report, finding, file, start_ns, window(report, finding))
+    if not (cut.shows_it or cut.left_out):
+        whole = _cut(report, finding, file, start_ns, (0.0, report.trace.duration_us))
+        cut = cut if whole.left_out else whole
+    found, said = CredentialFilter(), dump({"reports": [to_dict(_anonymous(report))]})
+    kept = found.feed(said.encode("utf-8", "replace")) + found.end()
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(ABOUT, _about(report, finding, cut))
+        archive.writestr(REPORT, kept)
+        archive.writestr(TRACE, cut.content, zipfile.ZIP_STORED)
+    return content.getvalue()
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A part of the trace, compressed.
+
+    left_out: how many of its events did not fit. again: what gpudiag says about the part alone. shows_it:
+    that is the finding, and about as large.
+    """
+
+    begin_us: float
+    end_us: float
+    content: bytes
+    left_out: int
+    again: str
+    shows_it: bool
+
+
+def _cut(
+    report: pb.Report, finding: pb.Finding | None, file: TraceFile, start_ns: int, part: tuple[float, float]
+) -> _Cut:
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as out:
         left_out = copy_window(
             file.path,
-            start_ns + round(begin_us * 1000),
-            start_ns + round(end_us * 1000),
-            packed.write,
+            start_ns + round(part[0] * 1000),
+            start_ns + round(part[1] * 1000),
+            out.write,
             most_events=_MOST_EVENTS,
             folder=file.folder,
         )
-    found = CredentialFilter()
-    said = found.feed(dump({"reports": [to_dict(report)]}).encode("utf-8", "replace")) + found.end()
-    about = _about(report, finding, begin_us, end_us, left_out, _again(excerpt.getvalue(), finding))
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(ABOUT, about)
-        archive.writestr(REPORT, said)
-        archive.writestr(TRACE, excerpt.getvalue(), zipfile.ZIP_STORED)
-    return content.getvalue()
+    again, shows_it = _again(packed.getvalue(), report, finding)
+    return _Cut(*part, packed.getvalue(), left_out, again, shows_it)
+
+
+def _anonymous(report: pb.Report) -> pb.Report:
+    """The report without where its file is, and on which host it was recorded."""
+    made = pb.Report.FromString(report.SerializeToString())
+    for name in ("path", "run", "worker", "host"):
+        made.trace.ClearField(name)
+    return made
 
 
 def _finding(report: pb.Report, rule: str, where: str) -> pb.Finding | None:
@@ -101,34 +138,43 @@ def window(report: pb.Report, finding: pb.Finding | None) -> tuple[float, float]
     return min(start, chosen[0][0]), max(end, chosen[-1][1])
 
 
-def _again(excerpt: bytes, finding: pb.Finding | None) -> str:
-    """Diagnose the excerpt alone, and say whether it has the finding, too."""
+def _again(excerpt: bytes, report: pb.Report, finding: pb.Finding | None) -> tuple[str, bool]:
+    """Diagnose the excerpt alone. Return what is said about the finding, and whether it is about as large."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, TRACE)
         path.write_bytes(excerpt)
         try:
             again = diagnose_file(only_trace(str(path)))
         except GpudiagError as error:
-            return f"The excerpt alone cannot be diagnosed: {error.what}"
-    rules = [other.rule for other in again.findings]
+            return f"The excerpt alone cannot be diagnosed: {error.what}", False
     if finding is None:
-        return f"The excerpt alone has these findings: {', '.join(rules) or 'none'}."
-    has = "has" if finding.rule in rules else "does not have"
-    return f"The excerpt alone {has} the finding."
+        rules = ", ".join(other.rule for other in again.findings) or "none"
+        return f"The excerpt alone has these findings: {rules}.", not again.findings
+    same = next((other for other in again.findings if other.rule == finding.rule), None)
+    if same is None:
+        return "The excerpt alone does not have the finding.", False
+    before, now = _share(report, finding), _share(again, same)
+    is_alike = before <= _ALIKE * now and now <= _ALIKE * before
+    return f"The excerpt alone has the finding: {same.title}", is_alike
 
 
-def _about(
-    report: pb.Report, finding: pb.Finding | None, begin_us: float, end_us: float, left_out: int, again: str
-) -> str:
+def _share(report: pb.Report, finding: pb.Finding) -> float:
+    """The finding's part of the time; 0 if it costs none."""
+    window_us = report.devices[0].window_us if report.devices else report.trace.duration_us
+    return finding.cost_us / window_us if window_us else 0.0
+
+
+def _about(report: pb.Report, finding: pb.Finding | None, cut: _Cut) -> str:
     about = "the trace, which has no findings" if finding is None else f"{finding.rule} {finding.title}"
     lines = [
         f"{report.generator}, Python {platform.python_version()}, {platform.system()} {platform.machine()}",
         f"About: {about}",
-        f"{TRACE}: events from {begin_us:.0f} µs to {end_us:.0f} µs of the recording",
-        *([f"It was full: {left_out:,} events are left out."] if left_out else []),
-        again,
+        f"{TRACE}: events from {cut.begin_us:.0f} µs to {cut.end_us:.0f} µs of the recording",
+        *([f"It was full: {cut.left_out:,} events are left out."] if cut.left_out else []),
+        cut.again,
         f"{REPORT}: what gpudiag said about the whole trace",
-        "Credentials that were found are left out. Names of functions, files, hosts and users stay.",
+        "Credentials that were found are left out, and what the trace says of its host and environment. "
+        "Names of functions and files stay.",
         "Look through these files before you publish them.",
         "",
     ]

@@ -14,6 +14,7 @@ from tb_gpudiag.cli.main import main
 from tb_gpudiag.report import dispute
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.dispute import ABOUT, REPORT, TRACE, window
+from tests.builder import TraceBuilder
 from tests.builder.snapshot import SnapshotBuilder
 from tests.report.reports import slow_loader
 
@@ -51,7 +52,7 @@ def test_it_has_a_few_steps_that_show_the_finding_too(
     assert 3 <= steps_in(content[TRACE]) <= 7
     about = content[ABOUT].decode()
     assert "About: GD101" in about
-    assert "The excerpt alone has the finding." in about
+    assert "The excerpt alone has the finding: " in about
     assert json.loads(content[REPORT])["reports"][0]["findings"][0]["rule"] == "GD101"
     assert "Look through the copy before you publish it" in capsys.readouterr().out
 
@@ -60,6 +61,34 @@ def test_credentials_are_in_none_of_its_files(trace: Path) -> None:
     for name, content in disputed(trace).items():
         text = gzip.decompress(content) if name == TRACE else content
         assert TOKEN.encode() not in text, name
+
+
+def test_the_host_and_its_environment_are_in_none_of_its_files(tmp_path: Path) -> None:
+    path = tmp_path / "secret_host_77.1.pt.trace.json"
+    path.write_bytes(
+        b'{"started_by": "secret_user", "host_name": "secret_host", "record_shapes": 1, "pip": ["secret_x"], '
+        + slow_loader(steps=STEPS).bytes()[1:]
+    )
+    content = disputed(path)
+    for name, text in content.items():
+        assert b"secret_" not in (gzip.decompress(text) if name == TRACE else text), name
+        assert str(tmp_path).encode() not in text, name
+    assert json.loads(gzip.decompress(content[TRACE]))["record_shapes"] == 1
+
+
+def test_the_whole_trace_is_there_if_a_part_shows_something_else(tmp_path: Path) -> None:
+    """The steps around the longest range wait far longer than most."""
+    builder = TraceBuilder()
+    main = builder.thread()
+    for step in range(STEPS):
+        at, wait = 1000.0 * step, 900 if step == STEPS // 2 else 40
+        main.step(step, at=at, us=1000)
+        main.frame("train.py(12): train", at=at, us=1000)
+        main.loader(at=at, us=wait)
+        main.op("aten::mm", at=at + wait, us=30)
+        main.launch("gemm", at=at + wait + 10, us=10, runs_at=at + wait + 25, runs_us=975 - wait)
+    content = disputed(builder.write(tmp_path), "GD101")
+    assert steps_in(content[TRACE]) == STEPS
 
 
 def test_a_finding_is_chosen_by_id_or_name(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
