@@ -5,6 +5,7 @@ from tests.truth.jobs import (  # noqa: F401
     compilation,
     healthy,
     host,
+    later_ranks,
     loading,
     operators,
     ranks,
