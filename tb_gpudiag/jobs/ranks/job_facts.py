@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import Int64
+from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, size_classes
 from tb_gpudiag.jobs.ranks.channels import Channels, channels_of
@@ -28,6 +29,9 @@ from tb_gpudiag.vocabulary.recorded import Recorder
 # For simulated jobs, a replay with nothing changed gives the recorded steps within 1%. If it misses them by
 # more than this, it does not model the job.
 TRUSTED_ERROR: Final = 0.05
+
+# 95% of means of as many steps are within this many standard errors.
+STANDARD_ERRORS: Final = 2.0
 
 # Digests are untrusted: times can be any numbers.
 _NOT_REPLAYED = (TraceError, ValueError, OverflowError, IndexError, FloatingPointError)
@@ -106,11 +110,28 @@ class JobFacts:
 
     def saved_ns(self, change: JobChange) -> int | None:
         """Return what a change saves over the steps, by a replay; None if the replay cannot be trusted."""
+        saved = self._saved_by_step_ns(change)
+        return None if saved is None else self._over_the_steps(float(saved.mean()))
+
+    def saved_range_ns(self, change: JobChange) -> tuple[int, int] | None:
+        """Return what a change would save in as many other steps: these are a sample of them. Like `saved_ns`
+        otherwise."""
+        saved = self._saved_by_step_ns(change)
+        if saved is None:
+            return None
+        doubt = STANDARD_ERRORS * saved.std(ddof=1) / math.sqrt(len(saved)) if len(saved) > 1 else 0.0
+        low, high = saved.mean() - doubt, saved.mean() + doubt
+        return self._over_the_steps(float(low)), self._over_the_steps(float(high))
+
+    def _saved_by_step_ns(self, change: JobChange) -> Float64 | None:
         if self.replay is None or self.replay.error > TRUSTED_ERROR:
             return None
         unchanged, changed = self.replay.step_ns([UNCHANGED, change])
-        saved = min(unchanged.mean() - changed.mean(), self.replay.most_saved_ns)
-        return int(max(0, saved) * len(self.own_time.steps))
+        return np.asarray(unchanged - changed, np.float64)
+
+    def _over_the_steps(self, saved_ns: float) -> int:
+        most_ns = self.replay.most_saved_ns if self.replay is not None else 0.0
+        return int(max(0.0, min(saved_ns, most_ns)) * len(self.own_time.steps))
 
     @cached_property
     def waits_for_absent(self) -> bool:

@@ -19,7 +19,13 @@ from tb_gpudiag.jobs.report.job_messages import collectives_message, rank_messag
 from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
-from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, find_uneven, slowdown_shown
+from tb_gpudiag.jobs.rules.rank_findings import (
+    SharedFinding,
+    finding_of_late,
+    shared_findings,
+    shared_message,
+)
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, Uneven, find_uneven, slowdown_shown
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (
     clear_messages,
@@ -61,12 +67,10 @@ def build_job_report(
     facts: JobFacts, notes: Sequence[str] = (), errors: Sequence[GpudiagError] = ()
 ) -> pb.JobReport:
     """Build the JobReport of one set. notes: on files that are in no set."""
-    outcome = run_job_rules(facts)
-    verdict = find_job_verdict(facts, outcome.findings)
+    outcome, shared = run_job_rules(facts), shared_findings(facts)
+    verdict = find_job_verdict(facts, outcome.findings, shared)
     found = facts.set
-    window = Window(0, facts.job_ns)
     residual = facts.clocks.residual_ns
-    step_ns = max(member.step_time.median for member in found.members)
     return pb.JobReport(
         schema_version=SCHEMA_VERSION,
         generator=f"tb-gpudiag {__version__}",
@@ -83,7 +87,7 @@ def build_job_report(
         ),
         collectives=collectives_message(facts),
         verdict=pb.JobVerdict(limiter=verdict.limiter, sentence=one_line(verdict.sentence, SENTENCE_LIMIT)),
-        findings=[finding_message(one, window, step_ns) for one in outcome.findings],
+        findings=_findings(facts, outcome, shared),
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),
         notes=[one_line(note) for note in [*found.notes, *notes][:NOTES_LIMIT]],
@@ -95,6 +99,21 @@ def build_job_report(
         slowdown=_slowdown(facts),
         timeline=rank_timeline(facts),
     )
+
+
+def _findings(facts: JobFacts, outcome: Outcome, shared: Sequence[SharedFinding]) -> list[pb.Finding]:
+    """Return the job's findings and those that its ranks share, in the order of `run_job_rules`."""
+    window = Window(0, facts.job_ns)
+    step_ns = max(member.step_time.median for member in facts.set.members)
+    found = [finding_message(one, window, step_ns) for one in outcome.findings]
+    found += [shared_message(one, facts, step_ns) for one in shared]
+    return sorted(found, key=lambda one: _order(one.severity, one.rule, one.cost_us))
+
+
+def _order(severity: int, rule: str, cost: float) -> tuple[bool, bool, float, str]:
+    """Mismatched collectives come first: the job may hang or be wrong, and what does not fit is not
+    compared."""
+    return severity == Severity.INFO, rule != "GD605", -cost, rule
 
 
 def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outcome:
@@ -112,15 +131,7 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
                 clear.append((rule, one))
             else:
                 unchecked.append((rule, one))
-    # Mismatched collectives come first: the job may hang or be wrong, and what does not fit is not compared.
-    found.sort(
-        key=lambda one: (
-            one.severity == Severity.INFO,
-            one.rule.id != "GD605",
-            -one.finding.cost_ns,
-            one.rule.id,
-        )
-    )
+    found.sort(key=lambda one: _order(one.severity, one.rule.id, one.finding.cost_ns))
     return Outcome(found, clear, unchecked)
 
 
@@ -141,18 +152,40 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
     uneven = find_uneven(facts)
     if not uneven.found or uneven.once:  # the replay begins after the first step, which may be that one
         return finding
+    if rule.id == "GD603":
+        saving = _saved_by_even_work(facts, uneven)
+        return finding if saving is None else replace(finding, saving=saving)
     members = frozenset(uneven.members.tolist())
-    change = EVEN_WORK if rule.id == "GD603" else JobChange(parts=None, members=members)
-    saved_ns = facts.saved_ns(change)
+    saved_ns = facts.saved_ns(JobChange(parts=None, members=members))
     if saved_ns is None:
         return finding
     if saved_ns < LEAST_SHARE * facts.job_ns:
         # Stages of a pipeline without replicas have no peers that run the same program, so nothing changes.
-        shown = rule.id == "GD602" and facts.replay is not None and facts.replay.have_peers(members)
+        shown = facts.replay is not None and facts.replay.have_peers(members)
         return _hardly_saving(finding, saved_ns) if shown and facts.on_gpu else finding
     # Ranks that share cores do not only wait for one another: the rule's low bound says so.
     low_ns = saved_ns if facts.on_gpu else min(saved_ns, finding.saving.low_ns)
     return replace(finding, saving=Saving(low_ns, saved_ns, "replayed"))
+
+
+def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:
+    """Return what a job saves whose ranks share the uneven work, or drop what only one of them does; None if
+    no replay can be trusted, or it shows that neither saves anything."""
+    members = frozenset(uneven.members.tolist())
+    if uneven.pattern == "varying":
+        found = facts.saved_range_ns(EVEN_WORK)
+    else:
+        even_ns, dropped_ns = (facts.saved_ns(one) for one in (EVEN_WORK, JobChange(None, members)))
+        own = finding_of_late(facts, uneven.members, uneven.part_ns // len(members)) is not None
+        found = None
+        if even_ns is not None and dropped_ns is not None:
+            # Work that is another program cannot be shared: the replay shares what all ranks run.
+            may_drop = own or even_ns < LEAST_SHARE * facts.job_ns
+            found = even_ns, max(even_ns, dropped_ns) if may_drop else even_ns
+    if found is None or found[1] < LEAST_SHARE * facts.job_ns:
+        return None
+    # Ranks that share cores do not only wait for one another.
+    return Saving(found[0] if facts.on_gpu else 0, found[1], "replayed")
 
 
 def _hardly_saving(finding: Finding, saved_ns: int) -> Finding:

@@ -12,6 +12,7 @@ from tb_gpudiag.digest.digest import WORK, time_parts
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
+from tb_gpudiag.jobs.rules.rank_findings import SharedFinding
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_shown
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
@@ -57,13 +58,18 @@ class JobVerdict:
     sentence: str
 
 
-def find_job_verdict(facts: JobFacts, findings: Sequence[RuleFinding]) -> JobVerdict:
-    """Name what limits all ranks together. findings: in their order, so that the verdict agrees with it."""
+def find_job_verdict(
+    facts: JobFacts, findings: Sequence[RuleFinding], shared: Sequence[SharedFinding] = ()
+) -> JobVerdict:
+    """Name what limits all ranks together. findings, and those that ranks share: in their order, so that the
+    verdict agrees with it."""
     if not len(facts.waits):
         return JobVerdict("unknown", f"{_start(facts)} {_nothing_matched(facts)}")
     first = next((one for one in findings if one.rule.id != "GD605"), None)
     hint = first is not None and first.severity == Severity.INFO
-    if first is not None and not hint and first.finding.cost_ns >= LEAST_SHARE * max(1, facts.job_ns):
+    loud = [one.finding.cost_us * 1e3 for one in shared if one.finding.severity > Severity.INFO]
+    least_ns = max(LEAST_SHARE * max(1, facts.job_ns), *loud, 1.0)
+    if first is not None and not hint and first.finding.cost_ns >= least_ns:
         limiter = _limiter_of(facts, first.rule.id)
         cost = share(first.finding.cost_ns, facts.job_ns)
         said = (

@@ -17,7 +17,9 @@ from tb_gpudiag.jobs.rules.job_words import (
     place_of,
     ranks_evidence,
 )
+from tb_gpudiag.jobs.rules.rank_findings import finding_of_late, fix_of, own_report_text, places_of
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import (
     CannotTell,
     Clear,
@@ -71,14 +73,15 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     longer = time_ns(uneven.high_ns / (uneven.of_steps if uneven.pattern == "persistent" else uneven.steps))
     when = "in every step" if always else f"in {uneven.steps} of {count(uneven.of_steps, 'step')}"
     takes = "take" if several else "takes"
+    said = finding_of_late(facts, members, uneven.part_ns // len(members))
     return Finding(
         title=f"{capitalized(who)} {takes} {longer} longer than {'their' if several else 'its'} peers "
         f"{when}, and all ranks wait",
-        summary=f"{_why(uneven, several, _device(facts))} The other ranks wait for "
-        f"{'them' if several else 'it'} in collectives.{_ONCE if uneven.once else ''}",
-        fix=_fix(uneven, _device(facts)),
+        summary=f"{_why(uneven, several, _device(facts))}{own_report_text(said)} The other ranks wait for "
+        f"{'them' if several else 'it'} in collectives.{_doubt(uneven)}",
+        fix=_fix(uneven, _device(facts), said),
         cost_ns=uneven.high_ns,
-        saving=Saving(uneven.low_ns, uneven.high_ns, "estimate"),
+        saving=_saving(uneven),
         evidence=[
             ranks_evidence(facts, members),
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
@@ -87,8 +90,8 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             *_slower(uneven),
             *_last_in(facts, members),
         ],
-        places=_places(facts, members, uneven.part),
-        severity=Severity.INFO if uneven.once else None,
+        places=_places(facts, members, uneven.part) or places_of(said),
+        severity=Severity.INFO if uneven.may_be_chance else None,
     )
 
 
@@ -102,7 +105,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
         f"{part_text(uneven.part)}, and all others wait for it. These were {culprits_text(facts, members)}.",
         fix=_TOGETHER,
         cost_ns=uneven.high_ns,
-        saving=Saving(uneven.low_ns, uneven.high_ns, "estimate"),
+        saving=_saving(uneven),
         evidence=[
             ranks_evidence(facts, members),
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
@@ -110,8 +113,13 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns)),
         ],
         places=_places(facts, members, uneven.part),
-        severity=Severity.INFO if uneven.once else None,
+        severity=Severity.INFO if uneven.may_be_chance else None,
     )
+
+
+def _saving(uneven: Uneven) -> Saving:
+    """Return what a fix saves. If it was chance, there is nothing to fix."""
+    return Saving(0 if uneven.may_be_chance else uneven.low_ns, uneven.high_ns, "estimate")
 
 
 def _why(uneven: Uneven, several: bool, device: str) -> str:
@@ -197,7 +205,13 @@ _FIXES = {
     ),
 }
 
-_ONCE = " In so few steps it may be chance: record more."
+
+def _doubt(uneven: Uneven) -> str:
+    """Why it may be chance, behind a summary; "" if it is none."""
+    if uneven.once:
+        return " In so few steps it may be chance: record more."
+    return " Another process may have had its cores: record again." if uneven.may_be_chance else ""
+
 
 _TOGETHER = Fix(
     "Let all ranks do this in the same step, so that they wait once, or move it to a thread of its own.",
@@ -206,11 +220,14 @@ _TOGETHER = Fix(
 )
 
 
-def _fix(uneven: Uneven, device: str) -> Fix:
+def _fix(uneven: Uneven, device: str, said: pb.Finding | None) -> Fix:
     known = None if (device, uneven.part) == ("CPU", "computing") else _FIXES.get(uneven.part)
-    return known or Fix(
-        "Read this rank's own report: it says where the time goes. Compare its host with the others': cores, "
-        "other processes, disk.",
-        "gpudiag diagnose RANK_FILE",
-        "https://docs.pytorch.org/docs/stable/elastic/run.html",
-    )
+    return known or fix_of(said) or _READ_ITS_REPORT
+
+
+_READ_ITS_REPORT = Fix(
+    "Read this rank's own report: it says where the time goes. Compare its host with the others': cores, "
+    "other processes, disk.",
+    "gpudiag diagnose RANK_FILE",
+    "https://docs.pytorch.org/docs/stable/elastic/run.html",
+)

@@ -38,7 +38,8 @@ class SmallCollectives:
     kind: that takes most of the time. count: collectives in a row, median. bytes: of one, median. several:
     collectives of a rank that are in such rows. time_ns: of the rows without computing and the wait at
     their first collective, mean over ranks. lost_ns: the part of it that one collective for each row saves.
-    saved_ns: the same with the calls between them, which go, too.
+    saved_ns: the same with the calls between them, which go, too, and with the wait at
+    the first collective on a CPU: its back ends take the cores that later ranks compute on.
     """
 
     kind: str = ""
@@ -96,6 +97,7 @@ def rows_of(facts: JobFacts) -> SmallCollectives:
     waiting = waits.waiting_by(np.where(begins, row[waits.row], NONE), len(first))
     whole = np.maximum(0, over - operations.start_ns[first] - waiting)
     time = np.maximum(0, whole - between)
+    freed = whole if facts.on_gpu else whole + waiting
     members = len(facts.set.members)
     kinds = np.bincount(operations.kind.code[first], time, len(operations.kind.texts))
     return SmallCollectives(
@@ -105,7 +107,7 @@ def rows_of(facts: JobFacts) -> SmallCollectives:
         several=len(inside) // members,
         time_ns=int(time.sum()) // members,
         lost_ns=int((time * (1 - 1 / counts)).sum()) // members,
-        saved_ns=int((whole * (1 - 1 / counts)).sum()) // members,
+        saved_ns=int((freed * (1 - 1 / counts)).sum()) // members,
     )
 
 

@@ -101,6 +101,12 @@ class Uneven:
         return self.pattern != "persistent" and self.steps <= least
 
     @property
+    def may_be_chance(self) -> bool:
+        """Whether nothing shows that another recording would have it: it was seen once, or a CPU takes longer
+        for the same work. Whoever else needs that rank's cores does so for a while, and on all its code."""
+        return self.once or (self.on_cpu and self.work == "slower")
+
+    @property
     def found(self) -> bool:
         return self.pattern in ("persistent", "sometimes", "varying")
 

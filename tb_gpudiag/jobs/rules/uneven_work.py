@@ -17,6 +17,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
     ranks_text,
 )
+from tb_gpudiag.jobs.rules.rank_findings import finding_of_late, fix_of, own_report_text, places_of
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, OTHER_WORK, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
@@ -70,8 +71,8 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     steps = len(facts.own_time.steps)
     if not steps or _spread(facts) < LEAST_SPREAD:
         return None
-    saved_ns = facts.saved_ns(EVEN_WORK)
-    if saved_ns is None or saved_ns < LEAST_SHARE * window_ns:
+    saved_ns, between = facts.saved_ns(EVEN_WORK), facts.saved_range_ns(EVEN_WORK)
+    if saved_ns is None or between is None or saved_ns < LEAST_SHARE * window_ns:
         return None
     batches = "microbatches" if PIPELINE in facts.parallelism else "batches"
     return Finding(
@@ -80,7 +81,8 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
         f"longest of the {batches}, and the others wait.",
         fix=_BATCHES,
         cost_ns=saved_ns,
-        saving=Saving(saved_ns, saved_ns, "replayed"),
+        # Ranks that share cores do not only wait for one another.
+        saving=Saving(between[0] if facts.on_gpu else 0, between[1], "replayed"),
         evidence=[
             Evidence.of_window(f"Shorter with even {batches}, replayed", saved_ns, window_ns),
             Evidence("Replayed", number(steps, "step")),
@@ -106,7 +108,7 @@ def _spread(facts: JobFacts) -> float:
 
 
 def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
-    per_step = time_ns(uneven.high_ns / uneven.of_steps)
+    per_step, said = time_ns(uneven.high_ns / uneven.of_steps), None
     if uneven.pattern == "varying":
         title = f"A different rank computes longest each time: {per_step} per step lost"
         summary = (
@@ -116,16 +118,18 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         )
     else:
         several = len(uneven.members) > 1
+        said = finding_of_late(facts, uneven.members, uneven.part_ns // len(uneven.members))
         who = capitalized(culprits_text(facts, uneven.members))
         title = f"{who} {'have' if several else 'has'} more work: {per_step} per step lost"
         summary = (
             f"{'Their' if several else 'Its'} kernels run with other shapes, or more often, than on the "
-            f"other ranks, in {uneven.steps} of {count(uneven.of_steps, 'step')}. The other ranks wait."
+            f"other ranks, in {uneven.steps} of {count(uneven.of_steps, 'step')}.{own_report_text(said)} The "
+            "other ranks wait."
         )
     return Finding(
         title=title,
         summary=summary,
-        fix=_EXPERTS if EXPERT in facts.parallelism else _BATCHES,
+        fix=fix_of(said) or (_EXPERTS if EXPERT in facts.parallelism else _BATCHES),
         cost_ns=uneven.high_ns,
         saving=Saving(0, uneven.high_ns, "estimate"),
         evidence=[
@@ -135,7 +139,8 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             Evidence("More computing", duration(uneven.part_ns / max(1, len(uneven.members)))),
             *_more_work(facts, uneven.members),
         ],
-        severity=Severity.INFO if uneven.once else None,
+        places=places_of(said),
+        severity=Severity.INFO if uneven.may_be_chance else None,
     )
 
 

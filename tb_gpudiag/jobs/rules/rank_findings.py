@@ -1,0 +1,143 @@
+"""What the ranks' own reports find: the same on most ranks, or only on those that the others wait for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+from tb_gpudiag.arrays import Int64
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.rules.answer import Fix, Place
+from tb_gpudiag.vocabulary.frames import LineKind
+from tb_gpudiag.wording.format import one_line
+
+# What fewer ranks have is not the job's: GD602 and GD603 are about such ranks.
+MOST_RANKS = 0.5
+
+# A finding of a late rank's own report explains its lateness if it costs this much of it.
+EXPLAINED = 0.5
+
+# What a rank spends on others shows in each rank's report; rules on jobs tell who is waited for. Steps vary
+# on all ranks if one of them is late now and then. And what is wrong with a recording slows no job.
+_OF_THE_JOB: Final = ("GD6", "GD106", "GD9")
+
+# A hint that most ranks have is worth a line of the job's report if its fix would be noticed.
+LEAST_SHARE_OF_HINT = 0.10
+
+TITLE_LIMIT: Final = 300
+SUMMARY_LIMIT: Final = 2_000
+
+
+@dataclass(frozen=True)
+class SharedFinding:
+    """A finding of most ranks' own reports: that of the rank with the middle cost, and how many ranks have
+    it. low_us, high_us: what a fix on all of them saves the job, at least and at most; 0 without a saving."""
+
+    finding: pb.Finding
+    ranks: int
+    low_us: float
+    high_us: float
+
+
+def shared_findings(facts: JobFacts) -> list[SharedFinding]:
+    """Return what most ranks lose by themselves, most time first, and hints last."""
+    members = facts.set.members
+    least_us = LEAST_SHARE_OF_HINT * facts.job_ns / 1e3
+    by_rule: dict[str, list[pb.Finding]] = defaultdict(list)
+    for member in members:
+        own = {finding.rule: finding for finding in reversed(member.findings) if _is_own(finding)}
+        for rule, finding in own.items():
+            if finding.severity > pb.Finding.INFO or finding.cost_us >= least_us:
+                by_rule[rule].append(finding)
+    most = max(1, int(MOST_RANKS * len(members)))
+    found = [_shared(facts, some) for some in by_rule.values() if len(some) > most]
+    return sorted(
+        found,
+        key=lambda one: (one.finding.severity == pb.Finding.INFO, -one.finding.cost_us, one.finding.rule),
+    )
+
+
+def _shared(facts: JobFacts, findings: list[pb.Finding]) -> SharedFinding:
+    """Take the rank in the middle for all."""
+    by_cost = sorted(findings, key=lambda one: one.cost_us)
+    highs = [one.saving.high_us for one in findings]
+    # Ranks that are there one after the other wait for one another, and that ends, too.
+    waiting_us = float(facts.waits.waiting_ns.sum()) / len(facts.set.members) / 1e3
+    high_us = min(sum(highs), max(highs) + waiting_us, facts.job_ns / 1e3)
+    low_us = min(one.saving.low_us for one in findings)
+    return SharedFinding(by_cost[(len(findings) - 1) // 2], len(findings), low_us, high_us)
+
+
+def _who(ranks: int, of: int) -> str:
+    if ranks < of:
+        return f"{ranks:,} of {of:,} ranks"
+    return "both ranks" if of == 2 else f"all {of:,} ranks"
+
+
+def shared_message(shared: SharedFinding, facts: JobFacts, step_ns: float) -> pb.Finding:
+    """The finding as one of the job."""
+    message = pb.Finding()
+    message.CopyFrom(shared.finding)
+    message.title = one_line(f"On {_who(shared.ranks, len(facts.set.members))}: {message.title}", TITLE_LIMIT)
+    message.summary = one_line(f"{message.summary} Figures are of the rank in the middle.", SUMMARY_LIMIT)
+    del message.ranges[:]  # of one rank's time
+    if message.HasField("saving"):
+        job_us = max(1, facts.job_ns) / 1e3
+        saving = message.saving
+        saving.low_us, saving.high_us = shared.low_us, shared.high_us
+        saving.low_share, saving.high_share = shared.low_us / job_us, shared.high_us / job_us
+        saving.low_per_step_us = saving.low_share * step_ns / 1e3
+        saving.high_per_step_us = saving.high_share * step_ns / 1e3
+    return message
+
+
+def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding | None:
+    """Return what the report of the first of these ranks finds, and the reports of most others do not, if it
+    explains why the rank takes this much longer over the steps."""
+    members = facts.set.members
+    among = set(late.tolist())
+    others = [members[i].findings for i in range(len(members)) if i not in among]
+    found = None
+    for finding in members[int(late[0])].findings:
+        usual = sum(any(one.rule == finding.rule for one in some) for some in others)
+        explains = finding.cost_us * 1e3 >= EXPLAINED * longer_ns
+        if explains and _is_own(finding) and usual <= MOST_RANKS * len(others):
+            found = finding if found is None or finding.cost_us > found.cost_us else found
+    return found
+
+
+def own_report_text(finding: pb.Finding | None) -> str:
+    """Return what the late rank's own report says, inside a summary; "" if nothing explains it."""
+    return (
+        ""
+        if finding is None
+        else one_line(f" Its own report says: {finding.title} ({finding.rule}).", TITLE_LIMIT)
+    )
+
+
+def places_of(finding: pb.Finding | None) -> list[Place]:
+    """Return the places of a rank's own finding."""
+    return [
+        Place(
+            file=place.file,
+            line=place.line,
+            function=place.function,
+            operator=place.operator,
+            time_ns=int(place.us * 1e3),
+            line_kind=LineKind(place.line_kind),
+            module=place.module,
+            range=place.range,
+        )
+        for place in (finding.places if finding is not None else ())
+    ]
+
+
+def fix_of(finding: pb.Finding | None) -> Fix | None:
+    """Return the fix of a rank's own finding."""
+    return None if finding is None else Fix(finding.fix.text, finding.fix.code, finding.fix.url)
+
+
+def _is_own(finding: pb.Finding) -> bool:
+    return not finding.rule.startswith(_OF_THE_JOB)

@@ -1,0 +1,152 @@
+"""What most ranks' own reports find is the job's; what only a late rank's finds explains why it is late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.jobs.report.job_report import build_jobs
+from tb_gpudiag.jobs.rules.slow_rank import check
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.rules.answer import Finding
+from tests.digest.made import table
+from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.wording.plain import plain
+
+# Five steps of 11.1 ms.
+WHOLE_US = 55_500
+
+
+def own(rule: str = "GD102", cost_us: float = 30_000, severity: int = pb.Finding.WARNING) -> pb.Finding:
+    return pb.Finding(
+        rule=rule,
+        title=f"Sleeping takes {cost_us / WHOLE_US:.0%} of the time",
+        cost_us=cost_us,
+        severity=pb.Finding.Severity.Name(severity),
+        saving=pb.Saving(low_us=0, high_us=cost_us),
+        places=[pb.Place(function="pause", file="train.py", us=cost_us)],
+        ranges=[pb.TimeRange(start_us=1, end_us=2)],
+        fix=pb.Fix(text="Do not sleep.", code="pass"),
+    )
+
+
+def with_findings(found: Mapping[int, list[pb.Finding]], ranks: int = 4) -> list[Digest]:
+    return [
+        replace(digest, findings=found.get(rank, []))
+        for rank, digest in enumerate(job(ranks, 5, transfer_ms=0.05))
+    ]
+
+
+def reported(digests: list[Digest]) -> pb.JobReport:
+    (report,) = build_jobs(digests).reports
+    return report
+
+
+def test_what_all_ranks_find_is_a_finding_of_the_job() -> None:
+    costs = [20_000, 24_000, 30_000, 40_000]
+    report = reported(with_findings({rank: [own(cost_us=cost)] for rank, cost in enumerate(costs)}))
+    (finding,) = report.findings
+    assert plain(finding.title) == "On all 4 ranks: Sleeping takes 43% of the time"
+    assert (finding.rule, finding.severity, finding.cost_us) == ("GD102", pb.Finding.WARNING, 24_000)
+    assert [place.function for place in finding.places] == ["pause"]
+    assert not finding.ranges
+    assert finding.fix.text == "Do not sleep."
+
+
+def test_ranks_that_do_it_at_once_save_as_much_as_the_one_with_most() -> None:
+    costs = [20_000, 24_000, 30_000, 40_000]
+    report = reported(with_findings({rank: [own(cost_us=cost)] for rank, cost in enumerate(costs)}))
+    saving = report.findings[0].saving
+    assert (saving.low_us, saving.high_us) == (0, 40_000)
+    assert saving.high_share == pytest.approx(40_000 / WHOLE_US, rel=0.1)
+
+
+def test_ranks_that_do_it_in_turn_also_save_the_time_that_they_wait() -> None:
+    digests = job(4, 8, own_ms=lambda rank, step: 30.0 if rank == step % 4 else 10.0, cause="python")
+    report = reported([replace(digest, findings=[own(cost_us=40_000)]) for digest in digests])
+    (finding,) = (one for one in report.findings if one.rule == "GD102")
+    # Eight steps lose 20 ms each; a rank waits in six of them.
+    assert finding.saving.high_us == pytest.approx(160_000)
+
+
+def test_most_ranks_are_more_than_half() -> None:
+    report = reported(with_findings({rank: [own()] for rank in range(3)}))
+    assert plain(report.findings[0].title).startswith("On 3 of 4 ranks: ")
+    assert not reported(with_findings({rank: [own()] for rank in range(2)})).findings
+    both = reported(with_findings({rank: [own()] for rank in range(2)}, ranks=2))
+    assert plain(both.findings[0].title).startswith("On both ranks: ")
+
+
+@pytest.mark.parametrize("rule", ["GD601", "GD106", "GD905"])
+def test_what_is_no_rank_s_own_doing_is_left_to_its_report(rule: str) -> None:
+    assert not reported(with_findings({rank: [own(rule)] for rank in range(4)})).findings
+
+
+def test_a_hint_counts_if_its_fix_would_be_noticed() -> None:
+    def hints(cost_us: float) -> pb.JobReport:
+        found = own(cost_us=cost_us, severity=pb.Finding.INFO)
+        return reported(with_findings({rank: [found] for rank in range(4)}))
+
+    assert [finding.severity for finding in hints(20_000).findings] == [pb.Finding.INFO]
+    assert not hints(1_000).findings
+
+
+def test_the_verdict_speaks_of_all_ranks_if_they_share_most() -> None:
+    slow = job(4, 5, own_ms=lambda rank, step: 14.0 if rank == 2 else 10.0, cause="input", transfer_ms=0.05)
+    alone = reported(slow)
+    assert plain(alone.verdict.sentence).startswith("Rank 2 takes 4 ms longer")
+    shared = reported([replace(digest, findings=[own(cost_us=40_000)]) for digest in slow])
+    assert [finding.rule for finding in shared.findings] == ["GD102", "GD602"]
+    assert not plain(shared.verdict.sentence).startswith("Rank 2 takes")
+
+
+def of_slow_rank(found: Mapping[int, pb.Finding]) -> Finding:
+    """The finding about rank 2, which computes 4 ms longer in each step."""
+    digests = job(4, 5, own_ms=lambda rank, step: 14.0 if rank == 2 else 10.0)
+    answer = check(
+        facts_of(
+            [
+                replace(digest, findings=[found[rank]] if rank in found else [])
+                for rank, digest in enumerate(digests)
+            ]
+        )
+    )
+    assert isinstance(answer, Finding)
+    return answer
+
+
+def test_a_late_rank_s_own_report_says_why_and_where() -> None:
+    finding = of_slow_rank({2: own("GD511", cost_us=18_000)})
+    assert "Its own report says: Sleeping takes 32% of the time (GD511)." in plain(finding.summary)
+    assert [place.function for place in finding.places] == ["pause"]
+    assert finding.fix.code
+
+
+def test_what_others_have_too_or_what_is_too_short_explains_no_late_rank() -> None:
+    assert "own report" not in of_slow_rank({rank: own("GD511") for rank in range(4)}).summary
+    assert "own report" not in of_slow_rank({2: own("GD511", cost_us=5_000)}).summary
+
+
+def test_on_a_cpu_slower_computing_is_a_hint() -> None:
+    """Whatever else runs on that rank's core looks the same."""
+
+    def with_kernels(digest: Digest, times: int) -> Digest:
+        row = {"name": "aten::mm", "family": "gemm", "operator": "aten::mm", "count": 10, "shapes": "[[8,8]]"}
+        return replace(digest, kernels=table("kernels", [{**row, "time_ns": times * MS}]))
+
+    def slow(devices: int) -> pb.Finding:
+        digests = job(
+            4,
+            6,
+            own_ms=lambda rank, step: 30.0 if rank == 2 else 10.0,
+            about=lambda rank: {"devices": devices},
+        )
+        report = reported([with_kernels(one, 30 if one.about.rank == 2 else 10) for one in digests])
+        return next(one for one in report.findings if one.rule == "GD602")
+
+    assert (slow(1).severity, slow(0).severity) == (pb.Finding.ERROR, pb.Finding.INFO)
+    assert "Another process" in slow(0).summary
+    assert slow(0).saving.low_us == 0
