@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -197,12 +198,13 @@ class Digest:
         """Return a table by its name in TABLES."""
         return getattr(self, name)
 
-    @property
+    @cached_property
     def steady_steps(self) -> pa.Table:
         """STEPS of the step window."""
-        return self.steps.filter(self.steps.column("steady"))
+        found: pa.Table = self.steps.filter(self.steps.column("steady"))
+        return found
 
-    @property
+    @cached_property
     def step_time(self) -> StepTime:
         """How long a step takes, in ns; zeros if no steps are known."""
         steps = self.steady_steps if self.about.steps_basis != "none" else self.steps[:0]

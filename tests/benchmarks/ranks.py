@@ -78,10 +78,10 @@ def mapped(folder: Path, ranks: int, size_bytes: int) -> Mapped:
 _REDUCE = """
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.ranks.members import find_sets
+from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.report.job_report import build_job_report
 # measured
-(found,) = find_sets([read_digest(name) for name in find_digests(path)]).sets
+(found,) = find_sets([slim(read_digest(name)) for name in find_digests(path)]).sets
 result = len(build_job_report(JobFacts(found)).ranks)
 """
 

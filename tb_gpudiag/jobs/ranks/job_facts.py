@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import Float64, Int64
+from tb_gpudiag.digest.digest import WORK, time_parts
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, size_classes
 from tb_gpudiag.jobs.ranks.channels import Channels, channels_of
@@ -72,6 +73,16 @@ class JobFacts:
     def own_time(self) -> OwnTime:
         """What each rank did itself, by step."""
         return own_time_of(self.set.members, self.operations, self.channels, self.waits)
+
+    @cached_property
+    def steady_parts(self) -> list[dict[str, int]]:
+        """Time of each member's steady steps by part, in ns: WORK, then its causes."""
+        found = []
+        for member in self.set.members:
+            about = member.about
+            parts = time_parts(member.steady_steps, about, about.causes, on_gpu=about.devices > 0)
+            found.append(dict(zip((*WORK, *about.causes), parts.sum(axis=0).tolist(), strict=True)))
+        return found
 
     @cached_property
     def kernels(self) -> KernelsCompared:

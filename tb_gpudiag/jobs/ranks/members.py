@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE
@@ -47,19 +48,27 @@ class Sets:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _SlimDigest(Digest):
+    """A digest with only what the analysis of ranks reads."""
+
+
 def slim(digest: Digest) -> Digest:
     """Return the digest with only what the analysis of ranks reads, in memory of its own.
 
     A table that was read from a file keeps the whole file's memory: a thousand of them would take gigabytes.
     """
-    return replace(
-        digest,
+    if isinstance(digest, _SlimDigest):
+        return digest
+    return _SlimDigest(
+        about=digest.about,
         steps=_copied(digest.steps),
         collectives=_copied(digest.collectives),
         kernels=_without_paths(_copied(digest.kernels.slice(0, ROWS_COMPARED))),
-        operators=_copied(digest.operators.slice(0, 0)),
-        memory=_copied(digest.memory.slice(0, 0)),
-        sites=_copied(digest.sites.slice(0, 0)),
+        operators=digest.operators.schema.empty_table(),
+        memory=digest.memory.schema.empty_table(),
+        sites=digest.sites.schema.empty_table(),
+        findings=digest.findings,
     )
 
 
@@ -69,7 +78,7 @@ def _without_paths(kernels: pa.Table) -> pa.Table:
 
 
 def _copied(table: pa.Table) -> pa.Table:
-    return table.take(pa.array(range(len(table)), pa.int64()))
+    return table.take(pa.array(np.arange(len(table))))
 
 
 def find_sets(digests: Iterable[Digest]) -> Sets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.digest.digest import Digest, numbers, time_parts
+from tb_gpudiag.digest.digest import WORK, Digest, numbers
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
@@ -42,6 +42,7 @@ def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
     return [
         _rank(
             member,
+            facts.steady_parts[i],
             waiting_us=us(waiting[i]),
             transfer_us=us(transfer[i]),
             clock_offset_us=us(facts.clocks.offset_ns[i]) if facts.clocks.known[i] else 0.0,
@@ -53,11 +54,10 @@ def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
     ]
 
 
-def _rank(member: Digest, **figures: float | int) -> pb.JobRank:
-    about, steps, on_gpu = member.about, member.steady_steps, member.about.devices > 0
-    parts = time_parts(steps, about, about.causes, on_gpu=on_gpu).sum(axis=0)
-    computing, copying, communicating, *by_cause = parts.tolist()
-    waited = dict(zip(about.causes, by_cause, strict=True)).get(IN_COLLECTIVE, 0)
+def _rank(member: Digest, parts: dict[str, int], **figures: float | int) -> pb.JobRank:
+    about, on_gpu = member.about, member.about.devices > 0
+    computing, copying, communicating = (parts[name] for name in WORK)
+    waited = parts.get(IN_COLLECTIVE, 0)
     return pb.JobRank(
         rank=about.rank,
         worker=one_line(about.worker),
@@ -70,9 +70,7 @@ def _rank(member: Digest, **figures: float | int) -> pb.JobRank:
         copying_us=us(copying),
         communicating_us=us(communicating),
         idle_by_cause=[
-            pb.CauseTime(cause=cause, us=us(ns))
-            for cause, ns in zip(about.causes, by_cause, strict=True)
-            if ns
+            pb.CauseTime(cause=cause, us=us(parts[cause])) for cause in about.causes if parts[cause]
         ],
         limiter=about.limiter,
         device_name=one_line(about.device_name),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.digest.digest import WORK, time_parts
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
@@ -108,13 +107,10 @@ def _limiter_of(facts: JobFacts, rule: str) -> str:
 def limiter_parts(facts: JobFacts) -> dict[str, float]:
     """Time of the steady steps by limiter, mean over the ranks."""
     found: dict[str, float] = dict.fromkeys(dict.fromkeys([*_PART_LIMITERS.values(), "unknown"]), 0.0)
-    for member in facts.set.members:
-        about = member.about
-        on_gpu = about.devices > 0
-        parts = time_parts(member.steady_steps, about, about.causes, on_gpu=on_gpu).sum(axis=0)
-        for name, ns in zip((*WORK, *about.causes), parts.tolist(), strict=True):
+    for member, parts in zip(facts.set.members, facts.steady_parts, strict=True):
+        for name, ns in parts.items():
             # Without a GPU, operators are the computing.
-            part = "computing" if name == IN_OPERATORS and not on_gpu else name
+            part = "computing" if name == IN_OPERATORS and not member.about.devices else name
             found[_PART_LIMITERS.get(part, "unknown")] += ns / len(facts.set.members)
     return found
 
