@@ -18,7 +18,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.rank_findings import finding_of_late, fix_of, own_report_text, places_of
-from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_STEPS, Uneven, find_uneven
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import (
     CannotTell,
@@ -74,14 +74,15 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     when = "in every step" if always else f"in {uneven.steps} of {count(uneven.of_steps, 'step')}"
     takes = "take" if several else "takes"
     said = finding_of_late(facts, members, uneven.part_ns // len(members))
+    chance = uneven.may_be_chance and not _is_shown(uneven, said)
     return Finding(
         title=f"{capitalized(who)} {takes} {longer} longer than {'their' if several else 'its'} peers "
         f"{when}, and all ranks wait",
         summary=f"{_why(uneven, several, _device(facts))}{own_report_text(said)} The other ranks wait for "
-        f"{'them' if several else 'it'} in collectives.{_doubt(uneven)}",
+        f"{'them' if several else 'it'} in collectives.{_doubt(uneven) if chance else ''}",
         fix=_fix(uneven, _device(facts), said),
         cost_ns=uneven.high_ns,
-        saving=_saving(uneven),
+        saving=_saving(uneven, chance),
         evidence=[
             ranks_evidence(facts, members),
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
@@ -91,7 +92,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             *_last_in(facts, members),
         ],
         places=_places(facts, members, uneven.part) or places_of(said),
-        severity=Severity.INFO if uneven.may_be_chance else None,
+        severity=Severity.INFO if chance else None,
     )
 
 
@@ -105,7 +106,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
         f"{part_text(uneven.part)}, and all others wait for it. These were {culprits_text(facts, members)}.",
         fix=_TOGETHER,
         cost_ns=uneven.high_ns,
-        saving=_saving(uneven),
+        saving=_saving(uneven, uneven.may_be_chance),
         evidence=[
             ranks_evidence(facts, members),
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
@@ -117,9 +118,15 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
     )
 
 
-def _saving(uneven: Uneven) -> Saving:
+def _is_shown(uneven: Uneven, said: pb.Finding | None) -> bool:
+    """Whether the late rank's own report shows a problem, such as a sleep, that most others do not have, in
+    more than one step: that is no chance, however often it happens."""
+    return said is not None and said.severity > pb.Finding.INFO and uneven.steps >= LEAST_STEPS
+
+
+def _saving(uneven: Uneven, chance: bool) -> Saving:
     """Return what a fix saves. If it was chance, there is nothing to fix."""
-    return Saving(0 if uneven.may_be_chance else uneven.low_ns, uneven.high_ns, "estimate")
+    return Saving(0 if chance else uneven.low_ns, uneven.high_ns, "estimate")
 
 
 def _why(uneven: Uneven, several: bool, device: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -150,3 +151,26 @@ def test_on_a_cpu_slower_computing_is_a_hint() -> None:
     assert (slow(1).severity, slow(0).severity) == (pb.Finding.ERROR, pb.Finding.INFO)
     assert "Another process" in slow(0).summary
     assert slow(0).saving.low_us == 0
+
+
+def test_on_a_cpu_a_problem_of_its_own_is_no_chance() -> None:
+    """Rank 2 is late in two of six steps, which the cores of a CPU explain, but not a sleep."""
+
+    def on_host(_rank: int, _number: int, row: dict[str, Any]) -> None:
+        row["host_ns"] = row["idle_ns"]
+
+    digests = job(
+        4,
+        6,
+        own_ms=lambda rank, step: 80.0 if (rank, step % 3) == (2, 1) else 10.0,
+        cause="python",
+        change=on_host,
+        about=lambda rank: {"devices": 0},
+    )
+
+    def severity(found: list[pb.Finding]) -> int:
+        ranks = [replace(one, findings=found if one.about.rank == 2 else []) for one in digests]
+        return next(one.severity for one in reported(ranks).findings if one.rule == "GD602")
+
+    assert severity([]) == severity([own(cost_us=140_000, severity=pb.Finding.INFO)]) == pb.Finding.INFO
+    assert severity([own(cost_us=140_000)]) == pb.Finding.ERROR
