@@ -121,7 +121,8 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
 def _is_shown(uneven: Uneven, said: pb.Finding | None) -> bool:
     """Whether the late rank's own report shows a problem, such as a sleep, that most others do not have, in
     more than one step: that is no chance, however often it happens."""
-    return said is not None and said.severity > pb.Finding.INFO and uneven.steps >= LEAST_STEPS
+    often = uneven.steps >= LEAST_STEPS and not uneven.lacks_cores
+    return often and said is not None and said.severity > pb.Finding.INFO
 
 
 def _saving(uneven: Uneven, chance: bool) -> Saving:

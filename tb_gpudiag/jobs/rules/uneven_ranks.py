@@ -44,8 +44,8 @@ COMPARABLE = 0.5
 # The other ranks show what is usual, so they must be the majority of a role.
 MOST_RANKS = 0.5
 
-# More work is the reason if it explains at least this much of the longer computing. Batches of all ranks
-# differ a little in size, which explains little.
+# More work, or cores that others use, are the reason if they explain at least this much of what is longer.
+# Batches of all ranks differ a little in size, which explains little.
 EXPLAINED = 0.5
 
 # Sizes of inputs say how much work there is if they are known for most of the kernels' time.
@@ -79,7 +79,8 @@ class Uneven:
     longer, and part_ns by how much in all. steps: in how many of `of_steps` they were slow. work: whether
     they compute more than their peers ("more") or compute the same but slower ("slower"); "" if the trace
     does not show it, or if it is not computing that takes longer. slower: how many times as long the same
-    kernels take, NaN if not known.
+    kernels take, NaN if not known. stretched: on a CPU, the same operators take so much longer that all else
+    which these ranks do is expected to, as far as that explains their lateness.
     """
 
     pattern: Literal["even", "persistent", "sometimes", "varying", "too few steps"]
@@ -92,6 +93,7 @@ class Uneven:
     steps: int = 0
     work: Literal["", "more", "slower"] = ""
     slower: float = math.nan
+    stretched: bool = False
     on_cpu: bool = False
 
     @property
@@ -102,9 +104,14 @@ class Uneven:
 
     @property
     def may_be_chance(self) -> bool:
-        """Whether nothing shows that another recording would have it: it was seen once, or a CPU takes longer
-        for the same work. Whoever else needs that rank's cores does so for a while, and on all its code."""
-        return self.once or (self.on_cpu and self.work == "slower")
+        """Whether nothing shows that another recording would have it."""
+        return self.once or self.lacks_cores
+
+    @property
+    def lacks_cores(self) -> bool:
+        """Whether a CPU takes longer for the same work: whoever else needs a rank's cores does so for a
+        while, and in all of its code."""
+        return self.on_cpu and (self.work == "slower" or self.stretched)
 
     @property
     def found(self) -> bool:
@@ -210,7 +217,16 @@ def _described(facts: JobFacts, found: Uneven, slow: Bool) -> Uneven:
         steps=int((_is_above(own)[members].any(axis=0) & slow).sum()),
         work=work,
         slower=slower,
+        stretched=not facts.on_gpu and _is_stretched(facts, members, slow, high_ns),
     )
+
+
+def _is_stretched(facts: JobFacts, members: Int64, slow: Bool, late_ns: int) -> bool:
+    """Whether these ranks' operators take so much longer for the same work that the rest of their own time,
+    stretched alike, explains most of what they are late by."""
+    longer = _mean(facts.kernels.slower[members]) - 1
+    usual_ns = float(facts.own_time.usual_ns[members][:, slow].sum()) / len(members)
+    return math.isfinite(longer) and longer * usual_ns >= EXPLAINED * late_ns
 
 
 def _lost_because_of(own: OwnTime, members: Int64, slow: Bool) -> tuple[int, int]:

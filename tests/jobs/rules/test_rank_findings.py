@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -131,46 +131,47 @@ def test_what_others_have_too_or_what_is_too_short_explains_no_late_rank() -> No
     assert "own report" not in of_slow_rank({2: own("GD511", cost_us=5_000)}).summary
 
 
+def on_cpu(own_ms: Callable[[int, int], float], cause: str, operators_ms: int) -> list[Digest]:
+    """Six steps of four ranks on a CPU. operators_ms: how long the operators of rank 2 take, and those of
+    others take 10 ms."""
+
+    def on_host(_rank: int, _number: int, row: dict[str, Any]) -> None:
+        row["host_ns"] = row["idle_ns"]
+
+    def with_kernels(digest: Digest) -> Digest:
+        row = {"name": "aten::mm", "family": "gemm", "operator": "aten::mm", "count": 10, "shapes": "[[8,8]]"}
+        took = operators_ms if digest.about.rank == 2 else 10
+        return replace(digest, kernels=table("kernels", [{**row, "time_ns": took * MS}]))
+
+    ranks = job(4, 6, own_ms=own_ms, cause=cause, change=on_host, about=lambda rank: {"devices": 0})
+    return [with_kernels(digest) for digest in ranks]
+
+
+def late(digests: list[Digest]) -> pb.Finding:
+    return next(one for one in reported(digests).findings if one.rule == "GD602")
+
+
 def test_on_a_cpu_slower_computing_is_a_hint() -> None:
     """Whatever else runs on that rank's core looks the same."""
+    finding = late(on_cpu(lambda rank, step: 30.0 if rank == 2 else 10.0, "computing", 30))
+    assert (finding.severity, finding.saving.low_us) == (pb.Finding.INFO, 0)
+    assert "Another process" in finding.summary
 
-    def with_kernels(digest: Digest, times: int) -> Digest:
-        row = {"name": "aten::mm", "family": "gemm", "operator": "aten::mm", "count": 10, "shapes": "[[8,8]]"}
-        return replace(digest, kernels=table("kernels", [{**row, "time_ns": times * MS}]))
 
-    def slow(devices: int) -> pb.Finding:
-        digests = job(
-            4,
-            6,
-            own_ms=lambda rank, step: 30.0 if rank == 2 else 10.0,
-            about=lambda rank: {"devices": devices},
-        )
-        report = reported([with_kernels(one, 30 if one.about.rank == 2 else 10) for one in digests])
-        return next(one for one in report.findings if one.rule == "GD602")
-
-    assert (slow(1).severity, slow(0).severity) == (pb.Finding.ERROR, pb.Finding.INFO)
-    assert "Another process" in slow(0).summary
-    assert slow(0).saving.low_us == 0
+@pytest.mark.parametrize(("operators_ms", "severity"), [(10, pb.Finding.ERROR), (30, pb.Finding.INFO)])
+def test_on_a_cpu_python_is_stretched_as_operators_are(operators_ms: int, severity: int) -> None:
+    finding = late(on_cpu(lambda rank, step: 40.0 if rank == 2 else 10.0, "python", operators_ms))
+    assert finding.severity == severity
 
 
 def test_on_a_cpu_a_problem_of_its_own_is_no_chance() -> None:
     """Rank 2 is late in two of six steps, which the cores of a CPU explain, but not a sleep."""
 
-    def on_host(_rank: int, _number: int, row: dict[str, Any]) -> None:
-        row["host_ns"] = row["idle_ns"]
-
-    digests = job(
-        4,
-        6,
-        own_ms=lambda rank, step: 80.0 if (rank, step % 3) == (2, 1) else 10.0,
-        cause="python",
-        change=on_host,
-        about=lambda rank: {"devices": 0},
-    )
+    digests = on_cpu(lambda rank, step: 80.0 if (rank, step % 3) == (2, 1) else 10.0, "python", 10)
 
     def severity(found: list[pb.Finding]) -> int:
         ranks = [replace(one, findings=found if one.about.rank == 2 else []) for one in digests]
-        return next(one.severity for one in reported(ranks).findings if one.rule == "GD602")
+        return late(ranks).severity
 
     assert severity([]) == severity([own(cost_us=140_000, severity=pb.Finding.INFO)]) == pb.Finding.INFO
     assert severity([own(cost_us=140_000)]) == pb.Finding.ERROR
