@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,11 @@ class OwnTime:
     staged: bool
     computing_same_ns: Int64
     computing_other_ns: Int64
+
+    def without(self, part: str) -> OwnTime:
+        """Return the own times without one of their parts."""
+        kept = np.array([name != part for name in self.part_names])
+        return replace(self, parts_ns=np.where(kept, self.parts_ns, 0))
 
     @cached_property
     def total_ns(self) -> Int64:

@@ -163,9 +163,12 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
         # Stages of a pipeline without replicas have no peers that run the same program, so nothing changes.
         shown = facts.replay is not None and facts.replay.have_peers(members)
         return _hardly_saving(finding, saved_ns) if shown and facts.on_gpu else finding
-    # Ranks that share cores do not only wait for one another: the rule's low bound says so.
-    low_ns = saved_ns if facts.on_gpu else min(saved_ns, finding.saving.low_ns)
-    return replace(finding, saving=Saving(low_ns, saved_ns, "replayed"))
+    if facts.on_gpu:
+        return replace(finding, saving=Saving(saved_ns, saved_ns, "replayed"))
+    # Ranks that share cores do not only wait for one another: the rule's bounds say so.
+    low_ns, high_ns = min(saved_ns, finding.saving.low_ns), max(saved_ns, finding.saving.high_ns)
+    basis = "replayed" if high_ns == saved_ns else "estimate"
+    return replace(finding, saving=Saving(low_ns, high_ns, basis))
 
 
 def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:

@@ -120,7 +120,17 @@ class Uneven:
 
 def find_uneven(facts: JobFacts) -> Uneven:
     """Judge the own times of the ranks."""
-    own = facts.own_time
+    found = _uneven(facts, facts.own_time)
+    if facts.on_gpu or found.pattern == "too few steps" or (found.found and not found.may_be_chance):
+        return found
+    # Whoever takes cores from the ranks makes all of them compute longer now and then, which hides one that
+    # sleeps or loads longer than its peers in each step.
+    besides = _uneven(facts, facts.own_time.without("computing"))
+    return besides if besides.pattern == "persistent" and not besides.may_be_chance else found
+
+
+def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
+    """Judge these own times."""
     excess, steps = own.excess_ns, len(own.steps)
     total, in_step_ns = excess.sum(axis=1), np.maximum(0, excess.max(axis=0))
     least_ns = LEAST_SHARE * max(1, int(own.step_ns.sum()), facts.job_ns)
@@ -134,7 +144,7 @@ def find_uneven(facts: JobFacts) -> Uneven:
     slow = (total >= least_ns) & (own.certainty >= CERTAIN) & (total >= COMPARABLE * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
-        uneven = _described(facts, replace(even, pattern="persistent", members=persistent), every)
+        uneven = _described(facts, own, replace(even, pattern="persistent", members=persistent), every)
         by_design = (
             own.staged and uneven.work == "more" and uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum()
         )
@@ -148,10 +158,10 @@ def find_uneven(facts: JobFacts) -> Uneven:
     if by.max() >= MOST_OF_LOST * by.sum():
         worth &= excess.argmax(axis=0) == by.argmax()
         uneven = _described(
-            facts, replace(even, pattern="sometimes", members=np.array([int(by.argmax())])), worth
+            facts, own, replace(even, pattern="sometimes", members=np.array([int(by.argmax())])), worth
         )
     else:
-        uneven = _described(facts, replace(even, pattern="varying", members=np.flatnonzero(by)), worth)
+        uneven = _described(facts, own, replace(even, pattern="varying", members=np.flatnonzero(by)), worth)
     by_chance = not facts.on_gpu and uneven.low_ns < least_ns
     return even if by_chance or _shares_cores(facts, uneven) else uneven
 
@@ -198,10 +208,10 @@ def _are_few(own: OwnTime, members: Int64) -> bool:
     return bool((slow <= np.maximum(1, MOST_RANKS * of)).all())
 
 
-def _described(facts: JobFacts, found: Uneven, slow: Bool) -> Uneven:
+def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Uneven:
     """Add what is lost because of the members, and why. slow: mask of the steps in which they are slow, or of
     all steps if they always are."""
-    own, members = facts.own_time, found.members
+    members = found.members
     low_ns, high_ns = _lost_because_of(own, members, slow)
     # While some ranks waited, the late one had their cores. Without the wait, all need them at once.
     low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts)[slow].sum()))

@@ -13,7 +13,7 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.rules.slow_rank import check
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Finding
-from tests.digest.made import table
+from tests.digest.made import parts, table
 from tests.jobs.ranks.stage import MS, facts_of, job
 from tests.wording.plain import plain
 
@@ -175,3 +175,20 @@ def test_on_a_cpu_a_problem_of_its_own_is_no_chance() -> None:
 
     assert severity([]) == severity([own(cost_us=140_000, severity=pb.Finding.INFO)]) == pb.Finding.INFO
     assert severity([own(cost_us=140_000)]) == pb.Finding.ERROR
+
+
+def test_on_a_cpu_what_computes_at_random_does_not_hide_a_rank_that_sleeps() -> None:
+    def own_ms(rank: int, step: int) -> float:
+        return 10.0 + 30 * ((rank * 5 + step * 3) % 4)
+
+    def sleeps(rank: int, _number: int, row: dict[str, Any]) -> None:
+        """Rank 3 spends 6 ms of its first 10 on sleeping, and others spend 1 ms."""
+        slept = (6 if rank == 3 else 1) * MS
+        if row["computing_ns"] >= 10 * MS:
+            row["computing_ns"] -= slept
+            row["host_ns"] = parts(python=slept)
+
+    ranks = job(4, 6, own_ms=own_ms, change=sleeps, transfer_ms=0.05, about=lambda rank: {"devices": 0})
+    finding = late(ranks)
+    assert plain(finding.title).startswith("Rank 3 takes 5 ms longer than its peers in every step")
+    assert finding.severity > pb.Finding.INFO
