@@ -5,7 +5,7 @@ import type { Frame, Locator } from "playwright-core";
 import { expect, it } from "vitest";
 import type { Matches } from "../../frontend/src/wire/report";
 import { openTab } from "./browser";
-import { Session, shownTime } from "./session";
+import { Session, shownTime, widens } from "./session";
 import { settle, simulate, simulateJob, writeLarge } from "./tensorboard";
 
 const SLOW_RANK = 2;
@@ -70,6 +70,8 @@ it("a slow line: what it is, how to mend it, and when it ran", async ({ annotate
   await walk.click(first.getByRole("button", { name: /^Show on the timeline/ }));
   await shownTime(walk.frame).waitFor();
   await annotate(walk.end(2));
+  await session.page.setViewportSize({ width: 390, height: 844 });
+  await expect.poll(() => widens(walk.frame)).toBe(false);
 });
 
 it("a leak: the line that keeps memory, and the curve", async ({ annotate }) => {

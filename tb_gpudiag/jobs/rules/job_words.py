@@ -70,7 +70,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 def ranks_evidence(facts: JobFacts, members: Int64) -> Evidence:
     """Return the ranks that a finding is about."""
-    return Evidence("Ranks", numbers_text(facts.ranks(members)))
+    return Evidence("Rank" if len(members) == 1 else "Ranks", numbers_text(facts.ranks(members)))
 
 
 def culprits_text(facts: JobFacts, members: Int64) -> str:

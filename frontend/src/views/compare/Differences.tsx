@@ -1,4 +1,5 @@
 import { withoutArguments } from "../../base/names";
+import { useMediaQuery } from "@mantine/hooks";
 import { useState } from "react";
 import { plural, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
@@ -87,11 +88,16 @@ const FAMILY: Column<OperatorDifference> = {
   cell: ({ family }) => word(FAMILIES, family),
 };
 
+/** What a phone has room for. */
+const ON_PHONE: ReadonlySet<string> = new Set(["name", "difference"]);
+
 /** Operators or kernels that take longer or shorter. Renamed ones are matched. */
 export function Differences({ title, items }: Props) {
   const [order, setOrder] = useState<Order>({ by: "difference", descending: true });
+  const phone = useMediaQuery("(max-width: 640px)");
   if (items.length === 0) return null;
   const families = items.some(({ family }) => term(FAMILIES, family) !== undefined);
+  const columns = [NAME, ...(families ? [FAMILY] : []), ...FIGURES];
   return (
     <Section
       title={title}
@@ -99,13 +105,17 @@ export function Differences({ title, items }: Props) {
     >
       <DataTable
         label={title}
-        columns={[NAME, ...(families ? [FAMILY] : []), ...FIGURES]}
+        columns={
+          phone
+            ? columns.map((column) => (ON_PHONE.has(column.id) ? column : { ...column, saved: true }))
+            : columns
+        }
         rows={items}
         rowKey={({ name, candidate_name, path }) => [name, candidate_name, path].join("\n")}
         order={order}
         onOrder={setOrder}
         maxHeight="330px"
-        minWidth={760}
+        minWidth={phone ? 0 : 760}
       />
     </Section>
   );

@@ -77,7 +77,8 @@ const COLUMNS: readonly Column<JobRank>[] = [
   {
     id: "last",
     title: "Last in",
-    about: "Collectives that this rank reaches last",
+    about:
+      "Collectives that this rank reaches last, with the first one, which a rank that begins to record late reaches last",
     width: 78,
     figures: true,
     value: ({ last_in }) => last_in,
