@@ -32,6 +32,7 @@ cdef enum:
     K_OTHER = 5
     K_PAIR = 6
     SHIFT = 3
+    SHIFTED = 8  # C does not say what becomes of a negative number that is shifted
     KIND = 7
     SEALED = 0x80  # a list or dict that others may have as a part: nothing is added any more
     DEEPEST = 16
@@ -130,7 +131,7 @@ cdef class Tables:
                 self.push(number_at(data, at, 2) << SHIFT)
                 at += 2
             elif op == 0x4A:  # J
-                self.push(<int64_t><int32_t>number_at(data, at, 4) << SHIFT)
+                self.push(<int64_t><int32_t>number_at(data, at, 4) * SHIFTED)
                 at += 4
             elif op == 0x8A:  # a number of so many bytes
                 length = data[at]
@@ -139,7 +140,7 @@ cdef class Tables:
                     value = number_at(data, at, length)
                     if length and data[at + length - 1] & 0x80:
                         value -= <int64_t>1 << (8 * length)
-                    self.push(value << SHIFT)
+                    self.push(value * SHIFTED)
                 elif length <= 9:
                     # Every byte is read, so the file has them.
                     number_at(data, at, 4)
