@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +17,6 @@ from tb_gpudiag.plugin import GpudiagPlugin
 from tb_gpudiag.report import report_pb2
 from tb_gpudiag.report.slices.slice_table import SLICES
 from tests.conftest import REPOSITORY
-from tests.simulator import simulate
 from tools.docs.__main__ import write
 from tools.docs.pages import run_gpudiag
 from tools.docs.recorded import PUBLISHED, stale
@@ -113,7 +113,7 @@ def assert_shown(page: Path, printed: str) -> None:
 
 def test_the_tutorial_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    simulate("input_pipeline").write(tmp_path / "log" / "input_pipeline")
+    shutil.copytree(LOG / "simulated" / "input_pipeline", tmp_path / "log" / "input_pipeline")
     assert_shown(REPOSITORY / "docs" / "tutorial.md", run_gpudiag("diagnose", "log", "--quiet"))
 
 
