@@ -13,6 +13,7 @@ from tb_gpudiag.jobs.compare.verification_view import verification_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.text import document_text
 from tests.jobs.compare.sides import finding, trace
+from tests.jobs.ranks.stage import job
 
 LOADER = finding("GD101", 1600, saves_us=(150, 250))
 LAUNCHES = finding("GD201", 3200, saves_us=(150, 500))
@@ -102,6 +103,16 @@ def test_two_fixes_at_once_ask_for_one_at_a_time() -> None:
     assert found.made == pb.Verification.MADE
     assert found.findings[0].promise == pb.Verified.CANNOT_TELL
     assert found.how_to_tell == ["Make one fix at a time, and record after each: then each saving is known."]
+
+
+def test_a_finding_about_the_ranks_of_a_job() -> None:
+    """Rank 2 took 2 ms longer than its peers in each step of 10 ms, and all ranks waited for it."""
+    slow = job(4, 6, own_ms=lambda rank, step: 12.0 if rank == 2 else 10.0, cause="python")
+    found = verify(compare(slow, job(4, 6, own_ms=lambda rank, step: 10.0)), "GD602")
+    assert found.made == pb.Verification.MADE
+    (row,) = [row for row in found.findings if row.rule == "GD602"]
+    assert (row.cost_us, row.low_us, row.high_us) == pytest.approx((2000, 2000, 2000))
+    assert row.promise == pb.Verified.INSIDE
 
 
 def test_new_findings_are_named() -> None:
