@@ -187,8 +187,10 @@ def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:
             found = even_ns, max(even_ns, dropped_ns) if may_drop else even_ns
     if found is None or found[1] < LEAST_SHARE * facts.job_ns:
         return None
+    if facts.on_gpu:
+        return Saving(*found, "replayed")
     # Ranks that share cores do not only wait for one another.
-    return Saving(found[0] if facts.on_gpu else 0, found[1], "replayed")
+    return Saving(0, max(found[1], uneven.all_ns), "estimate")
 
 
 def _hardly_saving(finding: Finding, saved_ns: int) -> Finding:

@@ -108,6 +108,15 @@ def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding 
     return found
 
 
+def is_shared(facts: JobFacts, lost_ns: int) -> bool:
+    """Whether a problem that most ranks have explains what they lose in turn: what it costs all of them."""
+    return any(
+        one.finding.severity > pb.Finding.INFO
+        and one.finding.cost_us * 1e3 * one.ranks >= EXPLAINED * lost_ns
+        for one in shared_findings(facts)
+    )
+
+
 def own_report_text(finding: pb.Finding | None) -> str:
     """Return what the late rank's own report says, inside a summary; "" if nothing explains it."""
     return (

@@ -17,7 +17,13 @@ from tb_gpudiag.jobs.rules.job_words import (
     place_of,
     ranks_evidence,
 )
-from tb_gpudiag.jobs.rules.rank_findings import finding_of_late, fix_of, own_report_text, places_of
+from tb_gpudiag.jobs.rules.rank_findings import (
+    finding_of_late,
+    fix_of,
+    is_shared,
+    own_report_text,
+    places_of,
+)
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_STEPS, Uneven, find_uneven
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import (
@@ -99,6 +105,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
 def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
     """Return the finding that another rank is late in each step, and not because of its computing."""
     members, window_ns = uneven.members, facts.job_ns
+    chance = uneven.may_be_chance and not (uneven.steps >= LEAST_STEPS and is_shared(facts, uneven.high_ns))
     return Finding(
         title=f"A different rank is late each time: {time_ns(uneven.high_ns / uneven.of_steps)} per step "
         "lost",
@@ -106,7 +113,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
         f"{part_text(uneven.part)}, and all others wait for it. These were {culprits_text(facts, members)}.",
         fix=_TOGETHER,
         cost_ns=uneven.high_ns,
-        saving=_saving(uneven, uneven.may_be_chance),
+        saving=_saving(uneven, chance),
         evidence=[
             ranks_evidence(facts, members),
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
@@ -114,7 +121,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns)),
         ],
         places=_places(facts, members, uneven.part),
-        severity=Severity.INFO if uneven.may_be_chance else None,
+        severity=Severity.INFO if chance else None,
     )
 
 

@@ -75,7 +75,8 @@ SHARE_OF_STEPS_ON_CPU = 2 / 3
 class Uneven:
     """How uneven a job is. members: those that the others wait for; if they vary, all that were slowest once.
 
-    high_ns, low_ns: what is lost because of them over the steps, at most and at least. part: what they do
+    high_ns, low_ns: what is lost because of them over the steps, at most and at least. all_ns: what is lost
+    because of whoever was slowest in each step, at most. part: what they do
     longer, and part_ns by how much in all. steps: in how many of `of_steps` they were slow. work: whether
     they compute more than their peers ("more") or compute the same but slower ("slower"); "" if the trace
     does not show it, or if it is not computing that takes longer. slower: how many times as long the same
@@ -87,6 +88,7 @@ class Uneven:
     members: Int64
     high_ns: int
     of_steps: int
+    all_ns: int = 0
     low_ns: int = 0
     part: str = ""
     part_ns: int = 0
@@ -134,7 +136,8 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
     excess, steps = own.excess_ns, len(own.steps)
     total, in_step_ns = excess.sum(axis=1), np.maximum(0, excess.max(axis=0))
     least_ns = LEAST_SHARE * max(1, int(own.step_ns.sum()), facts.job_ns)
-    even = Uneven("even", np.zeros(0, np.int64), int(in_step_ns.sum()), steps, on_cpu=not facts.on_gpu)
+    lost_ns = int(in_step_ns.sum())
+    even = Uneven("even", np.zeros(0, np.int64), lost_ns, steps, all_ns=lost_ns, on_cpu=not facts.on_gpu)
     if even.high_ns < least_ns or not steps:
         return even
     if steps < LEAST_STEPS:

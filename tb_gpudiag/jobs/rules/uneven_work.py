@@ -131,7 +131,8 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         summary=summary,
         fix=fix_of(said) or (_EXPERTS if EXPERT in facts.parallelism else _BATCHES),
         cost_ns=uneven.high_ns,
-        saving=Saving(0, uneven.high_ns, "estimate"),
+        # Even batches are even for all ranks, not only for these.
+        saving=Saving(0, uneven.all_ns, "estimate"),
         evidence=[
             ranks_evidence(facts, uneven.members),
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),

@@ -192,3 +192,16 @@ def test_on_a_cpu_what_computes_at_random_does_not_hide_a_rank_that_sleeps() -> 
     finding = late(ranks)
     assert plain(finding.title).startswith("Rank 3 takes 5 ms longer than its peers in every step")
     assert finding.severity > pb.Finding.INFO
+
+
+def test_on_a_cpu_ranks_that_sleep_in_turn_are_no_chance() -> None:
+    """In three of six steps one rank is late, which cores explain, but not a sleep that all reports have."""
+
+    def own_ms(rank: int, step: int) -> float:
+        return 60.0 if step % 2 and rank == step // 2 else 10.0
+
+    ranks = on_cpu(own_ms, "python", 10)
+    assert late(ranks).severity == pb.Finding.INFO
+    finding = late([replace(one, findings=[own(cost_us=30_000)]) for one in ranks])
+    assert finding.title.startswith("A different rank is late each time")
+    assert finding.severity == pb.Finding.ERROR

@@ -44,6 +44,27 @@ def test_another_rank_in_each_step() -> None:
     assert "ranks 0–2" in answer.summary
 
 
+def test_even_batches_save_what_any_rank_is_longer() -> None:
+    """Rank 1 is the slowest in most of the time that is lost, and rank 2 in the rest."""
+    answer = check(
+        facts_of(
+            [
+                with_kernels(digest, 16 if digest.about.rank == 1 else 8)
+                for digest in job(
+                    4,
+                    8,
+                    own_ms=lambda rank, step: {(1, 2): 40.0, (1, 5): 40.0, (2, 3): 30.0}.get(
+                        (rank, step), 10.0
+                    ),
+                )
+            ]
+        )
+    )
+    assert isinstance(answer, Finding)
+    assert answer.saving is not None
+    assert (answer.cost_ns, answer.saving.high_ns) == (60 * MS, 80 * MS)
+
+
 def test_two_ranks_that_take_turns() -> None:
     answer = check(facts_of(job(2, 8, own_ms=lambda rank, step: 14.0 if rank == step % 2 else 10.0)))
     assert isinstance(answer, Finding)
