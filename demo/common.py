@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,12 @@ from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trac
 
 WAIT, WARMUP, ACTIVE = 2, 2, 5
 """Steps that are skipped, that warm up the profiler, and that are recorded."""
+
+TIMED = 20
+"""Steps that are timed before the recording, on a GPU."""
+
+STEP_MS = "step_ms.json"
+"""The file next to a trace with the milliseconds of a step without the profiler."""
 
 
 def parse(doc: str | None, arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -46,6 +54,8 @@ def record(
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
+        if not skip_warm_up:
+            time_without_profiler(step, logdir)
     wait, warmup = (0, 0) if skip_warm_up else (WAIT, WARMUP)
     with profile(
         activities=activities,
@@ -59,6 +69,32 @@ def record(
             step()
             if mark_steps:
                 profiler.step()
+
+
+def time_without_profiler(step: Callable[[], Any], logdir: Path) -> None:
+    """Write the milliseconds of a step to `logdir`: what a fix really gives is the difference of two."""
+    for _ in range(WAIT):
+        step()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(TIMED):
+        step()
+    torch.cuda.synchronize()
+    logdir.mkdir(parents=True, exist_ok=True)
+    (logdir / STEP_MS).write_text(json.dumps(1e3 * (time.perf_counter() - start) / TIMED))
+
+
+def snapshot(step: Callable[[], Any], logdir: Path) -> None:
+    """Record the memory of a few steps as a snapshot in `logdir`, also if it runs out. Needs a GPU."""
+    torch.cuda.memory._record_memory_history(max_entries=20_000, stacks="python")
+    try:
+        for _ in range(ACTIVE):
+            step()
+    except torch.OutOfMemoryError as error:
+        print(error)
+    logdir.mkdir(parents=True, exist_ok=True)
+    torch.cuda.memory._dump_snapshot(str(logdir / "snapshot.pickle"))
+    torch.cuda.memory._record_memory_history(enabled=None)
 
 
 class Convolutions(nn.Module):
@@ -84,7 +120,7 @@ def convolutions(device: str, *, width: int = 64, depth: int = 8) -> Convolution
 
 def trainer(model: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Return a function that trains `model` on one batch and returns the loss, still on its device."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)  # deep ones diverge otherwise
 
     def train(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()

@@ -14,6 +14,7 @@ LARGEST = 64
 
 def main() -> None:
     arguments = parse(__doc__)
+    torch._dynamo.config.recompile_limit = 1_000  # after a few, it gives up and runs without compiling
     model = torch.compile(convolutions(arguments.device, depth=1), dynamic=False)
     images, _ = batch(arguments.device, size=LARGEST)
     sizes = iter(range(LARGEST - 32, LARGEST))

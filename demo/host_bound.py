@@ -16,7 +16,7 @@ def class_weights(labels: list[int]) -> list[float]:
     """A plain Python loop, as tokenizers, samplers and target builders often are."""
     counts = Counter(labels)
     weights = []
-    for _ in range(400):
+    for _ in range(2_000):
         weights = [len(labels) / counts[label] for label in labels]
     return weights
 

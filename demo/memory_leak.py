@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from common import batch, convolutions, parse, record, trainer
+from common import batch, convolutions, parse, record, snapshot, trainer
 
 
 def main() -> None:
@@ -28,6 +28,8 @@ def main() -> None:
             validate()
 
     record(step, arguments.logdir)
+    if arguments.device != "cpu":
+        snapshot(step, arguments.logdir)
 
 
 if __name__ == "__main__":
