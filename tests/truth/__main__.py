@@ -1,5 +1,8 @@
 """Record real jobs, diagnose them, and print what was right.
 
+With `--gpu`, the jobs are those that `python -m tests.truth.gpu OUT` recorded on a machine with a GPU;
+they are only scored.
+
 `python -m tests.truth OUT [NAME…]` records below OUT; jobs with results there are only scored again, so a run
 that was interrupted goes on where it was. Without names, all jobs are recorded, and the scores go into the
 page "How right it is", with the names of jobs that failed to run, or that the time was too short for.
@@ -14,6 +17,8 @@ import traceback
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.truth.gpu import everything as everything_on_gpu  # noqa: F401
+from tests.truth.gpu.machine import MACHINE
 from tests.truth.job import JOBS, Job
 from tests.truth.jobs import everything  # noqa: F401
 from tests.truth.page import figures, write
@@ -24,11 +29,11 @@ ENOUGH_S = 24 * 60
 """No job of all begins later than this: `make truth` ends within 25 minutes, or says what it left out."""
 
 
-def main(out: str, *names: str) -> None:
+def main(out: str, *names: str, gpu: bool) -> None:
     scores: list[Score] = []
     left_out: list[str] = []
     began = time.monotonic()
-    for job in [JOBS[name] for name in names] if names else JOBS.values():
+    for job in [JOBS[name] for name in names] if names else [job for job in JOBS.values() if job.gpu == gpu]:
         if not names and time.monotonic() - began > ENOUGH_S:
             left_out.append(job.name)
             continue
@@ -45,12 +50,14 @@ def main(out: str, *names: str) -> None:
     if left_out:
         print(f"not run: {', '.join(left_out)}")
     if not names:
-        write(scores, left_out)
+        write(scores, left_out, Path(out) / MACHINE if gpu else None)
 
 
 def _times(job: Job, folder: Path) -> Times:
     kept = folder / "times.json"
     if not kept.exists():
+        if job.gpu:
+            raise FileNotFoundError(f"{job.name} was not recorded on a GPU: {kept}")
         times = record_job(job, folder)
         kept.write_text(json.dumps(asdict(times)))
     return Times(**json.loads(kept.read_text()))
@@ -81,4 +88,5 @@ def _line(found: Score) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    arguments = sys.argv[1:]
+    main(*(each for each in arguments if each != "--gpu"), gpu="--gpu" in arguments)

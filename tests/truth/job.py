@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ class Job:
     later: int = 0  # steps by which the last rank records later than the others
     allowed: frozenset[str] = frozenset()  # findings that are no false alarm although the job is healthy
     file: Path = field(default=Path())
+    gpu: bool = False  # needs one: recorded by on_gpu.py
+    environment: Mapping[str, str] = field(default_factory=dict)  # of the faulty run only
+    snapshot: bool = False  # of its memory, too
 
     @property
     def healthy(self) -> bool:
@@ -59,7 +63,7 @@ def job(
     functions: str = "",
     rank: int | None = None,
     allowed: str = "",
-    **settings: int,
+    **settings: Any,
 ) -> Callable[[Steps], Steps]:
     """Register a loop as a job. Texts are words with spaces between; a job without `limiters` is healthy."""
     expected = (
@@ -78,3 +82,6 @@ def job(
         return steps
 
     return register
+
+
+gpu_job = functools.partial(job, gpu=True)

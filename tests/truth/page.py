@@ -6,13 +6,14 @@ import datetime
 import os
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import torch
 
 from tests.conftest import REPOSITORY
+from tests.truth.gpu.machine import machine
 from tests.truth.score import SAME, Score, share
 
 PAGE: Final = REPOSITORY / "docs" / "how-right-it-is.md"
@@ -42,9 +43,19 @@ def figures(scores: Sequence[Score]) -> dict[str, str]:
     return {what: share(values(scores)) for what, values in FIGURES.items()}
 
 
-def write(scores: Sequence[Score], left_out: Sequence[str]) -> None:
-    """Replace the scores of the jobs on the page. left_out: jobs without a score."""
-    put("make truth", _written(scores, left_out))
+def write(scores: Sequence[Score], left_out: Sequence[str], gpu: Path | None) -> None:
+    """Replace the scores of the jobs on the page. left_out: jobs without a score. gpu: what says where they
+    were recorded, if not here."""
+    if gpu:
+        groups = {"one process, one GPU": list(scores)}
+        put("python -m tests.truth --gpu", _written(machine(gpu), groups, left_out))
+        return
+    here = f"torch {torch.__version__}, {_processor()}"
+    groups = {
+        "one process": [found for found in scores if found.job.world == 1],
+        "ranks": [found for found in scores if found.job.world > 1],
+    }
+    put("make truth", _written(here, groups, left_out))
 
 
 def put(command: str, text: str) -> None:
@@ -55,22 +66,19 @@ def put(command: str, text: str) -> None:
     PAGE.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
 
 
-def _written(scores: Sequence[Score], left_out: Sequence[str]) -> str:
-    groups = [
-        [found for found in scores if found.job.world == 1],
-        [found for found in scores if found.job.world > 1],
-    ]
+def _written(where: str, groups: Mapping[str, Sequence[Score]], left_out: Sequence[str]) -> str:
+    scores = [found for group in groups.values() for found in group]
     rows = [
-        f"| {what} | {' | '.join(share(values(group)) for group in groups)} |"
+        f"| {what} | {' | '.join(share(values(group)) for group in groups.values())} |"
         for what, values in FIGURES.items()
     ]
     today = datetime.datetime.now(tz=datetime.timezone.utc)
     return "\n".join(
         [
-            f"{today:%Y-%m-%d}, torch {torch.__version__}, {_machine()}.",
+            f"{today:%Y-%m-%d}, {where}.",
             "",
-            f"| {len(scores)} jobs | one process | ranks |",
-            "| --- | --- | --- |",
+            f"| {len(scores)} jobs | {' | '.join(groups)} |",
+            f"| --- {'| --- ' * len(groups)}|",
             *rows,
             "",
             "| job | what it does | ms per step | fixed | not right |",
@@ -82,7 +90,7 @@ def _written(scores: Sequence[Score], left_out: Sequence[str]) -> str:
     )
 
 
-def _machine() -> str:
+def _processor() -> str:
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     return f"{cpu[1] if cpu else platform.machine()} with {os.cpu_count()} cores"
 

@@ -164,8 +164,10 @@ def _holds(promise: tuple[float, float], times: Times) -> bool:
 def _compare(found: Score, job: Job, folder: Path) -> None:
     """Equal code is told apart by nothing; a fix is faster."""
     first, second = folder / "before_first" / "plain", folder / "before_second" / "plain"
-    found.equal = [_verdict(first, second), _verdict(second, first)]
-    found.changed = _verdict(first, folder / "after_first" / "plain")
+    if second.exists():
+        found.equal = [_verdict(first, second), _verdict(second, first)]
+    if (fixed := folder / "after_first" / "plain").exists():
+        found.changed = _verdict(first, fixed)
 
 
 def _verdict(base: Path, candidate: Path) -> str:
