@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import merged
+from tb_gpudiag.facts.core.intervals import merged, union
 from tb_gpudiag.facts.core.transfers import Transfers, in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
@@ -85,8 +85,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 
 def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, cost_ns: int) -> Removable:
-    """With pinned memory, copies take less time, and the host need not wait for them. At most, they all run
-    under computing, at the speed of the fastest link.
+    """With pinned memory, copies take less time, and the host need not wait for them, nor copy them into the
+    driver's buffer inside the call, as it does on any stream. At most, they all run under computing, at the
+    speed of the fastest link.
 
     chosen: mask of the copies, shape (t,). blocking: the calls that wait for the GPU.
     """
@@ -95,9 +96,10 @@ def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, 
     faster, fastest = (
         _faster(transfers, chosen, rate) for rate in (PINNED_BYTES_PER_NS, FASTEST_BYTES_PER_NS)
     )
+    inside = union(host.events.start_ns[calls], host.events.end_ns[calls])
     return Removable(
-        Removal(unblocked=waits, shorter=faster),
-        Removal(unblocked=waits, shorter=fastest, beside=beside(transfers, chosen)),
+        Removal(inside, unblocked=waits, shorter=faster),
+        Removal(inside, unblocked=waits, shorter=fastest, beside=beside(transfers, chosen)),
         # Copies from pinned memory are at least as exposed as these, which block the host.
         sure_ns=round(cost_ns * _saved_share(transfers, chosen, faster)),
     )
