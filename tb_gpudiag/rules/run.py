@@ -14,10 +14,11 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Savi
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule, Claimed, Rule, with_claims
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
-from tb_gpudiag.rules.shared.odd_recordings import ABOUT_HOST_SPEED, capture_ns, without_promise
+from tb_gpudiag.rules.shared.odd_recordings import capture_ns
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
 from tb_gpudiag.rules.shared.server_recording import for_server, of_one_step, one_replayed_step
+from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED, host_may_keep_up, without_promise
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 
 # Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs
@@ -126,7 +127,7 @@ def _severity(rule: Rule, finding: Finding, facts: Facts) -> Severity:
 
 def _host_is_no_limit(facts: Facts) -> bool:
     """Whether the host's own speed limits nothing, as far as the recording shows."""
-    if facts.lost_lead is not None or one_replayed_step(facts):
+    if host_may_keep_up(facts) or one_replayed_step(facts):
         return True
     if facts.device is None:
         return False
@@ -137,7 +138,7 @@ def _host_is_no_limit(facts: Facts) -> bool:
 def _with_saving(found: RuleFinding, facts: Facts, replay: Replay | None) -> Finding:
     finding = found.finding
     if found.rule.id in ABOUT_HOST_SPEED:
-        if facts.lost_lead is not None:
+        if host_may_keep_up(facts):
             return without_promise(finding)
         if facts.job.server is not None and one_replayed_step(facts):
             return of_one_step(finding, facts.job.server)

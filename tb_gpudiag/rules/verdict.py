@@ -18,16 +18,15 @@ from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, unseen
 from tb_gpudiag.rules.shared.odd_recordings import (
-    MEASURE,
     MOSTLY_LOADING,
     capture_sentence,
     loading_limits,
     no_gpu_sentence,
-    slowed_sentence,
 )
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
 from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
+from tb_gpudiag.rules.shared.slowed_recording import gpu_keeps_busy, host_may_keep_up, slowed_sentences
 from tb_gpudiag.rules.shared.verdict_sentences import first_fix_sentence, leads, left_out_sentences
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
@@ -117,8 +116,7 @@ def _gpu(facts: Facts, parts: WindowParts, unseen_ns: int, ranked: Sequence[str]
         limiter, said = _NOT_STEADY[steady.mostly]
         return Verdict(limiter, f"{start} {said.format(**_figures(parts))}", busy)
     limiter, said = _not_shown(facts, parts, *_limiter(parts, ranked), unseen_ns)
-    if facts.lost_lead is not None:
-        said = f"{said} {slowed_sentence(facts.lost_lead)} {MEASURE}"
+    said = " ".join([said, *slowed_sentences(facts)])
     if parts.lost_ns >= LEAST_SHARE * window_ns:
         start += f" {_LOST.format(share(parts.lost_ns, window_ns))}"
     left_out = left_out_sentences(steady, inferred=inferred)
@@ -141,8 +139,8 @@ def _not_shown(facts: Facts, parts: WindowParts, limiter: str, said: str, unseen
     server, most_ns = facts.job.server, max(parts.by_limiter.values())
     if server is not None and limiter != "compute" and host_ns == most_ns and one_replayed_step(facts):
         return "unknown", f"{waited} {one_step_sentence(server)}"
-    if facts.lost_lead is not None and limiter in _MAY_BE_THE_RECORDER:
-        return "unknown", waited
+    if limiter in _MAY_BE_THE_RECORDER and host_may_keep_up(facts):
+        return ("compute" if gpu_keeps_busy(facts) else "unknown"), f"In the recording, it{waited[2:]}"
     return limiter, said
 
 

@@ -183,10 +183,19 @@ class Replay:
         done = np.r_[NEVER, np.maximum.accumulate(ends[by_call])]
         return done[np.searchsorted(self._streams.call[by_call], at)]
 
-    def run(self, *changes: Removal) -> Replayed:
-        """Return the step times after these changes together."""
+    @property
+    def calls(self) -> Calls:
+        """The line of calls that the host makes."""
+        return self._calls
+
+    def run(self, *changes: Removal, sooner: tuple[Int64, Int64] | None = None) -> Replayed:
+        """Return the step times after these changes together.
+
+        sooner: between_ns and inside_ns instead of those of `calls`.
+        """
         calls = self._calls
-        between, inside, target = calls.between_ns, calls.inside_ns, calls.target
+        between, inside = sooner or (calls.between_ns, calls.inside_ns)
+        target = calls.target
         for host, share in _host_time(changes):
             before = coverage(host, calls.free_from_ns, calls.start_ns)
             within = coverage(host, calls.inside_from_ns, calls.end_ns)

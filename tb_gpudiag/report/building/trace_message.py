@@ -10,13 +10,12 @@ import numpy as np
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Intervals, Window
 from tb_gpudiag.facts.core.recording import Recorded
-from tb_gpudiag.facts.waiting.overhead import RecorderCost
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, RecorderCost
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.building.units import UINT32_MAX, us
 from tb_gpudiag.rules.recording.secrets_recorded import at_least
-from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS
 from tb_gpudiag.trace.events import Counter, Trace
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.wording.credential_words import left_out
@@ -89,8 +88,7 @@ def recording_cost_message(cost: RecorderCost, window: Window) -> pb.RecordingCo
     frames = cost.frames(whole)
     if not frames or not window.duration_ns:
         return None
-    low_ns = cost.spent_ns(whole, cost.frame_ns or LEAST_NS)
-    high_ns = max(low_ns, cost.spent_ns(whole, MOST_NS))
+    low_ns, high_ns = cost.spent_ns(whole, LEAST), cost.spent_ns(whole, MOST)
     return pb.RecordingCost(
         frames=frames,
         operators=cost.operators(whole),

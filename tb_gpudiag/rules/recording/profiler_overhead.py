@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
-from tb_gpudiag.rules.shared.odd_recordings import MEASURE, slowed_sentence
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
+from tb_gpudiag.rules.shared.slowed_recording import (
+    MEASURE,
+    estimate,
+    host_may_keep_up,
+    slowed_sentences,
+    unslowed,
+)
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDING_FOR_FIGURES
-from tb_gpudiag.wording.quantity import duration, share_of
+from tb_gpudiag.wording.quantity import duration, number, share_of
 
 CODE = fix_code(__name__)
 
@@ -28,8 +38,8 @@ MOSTLY = 0.5
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find a host that recording slows, and sum the GPU's idle time with cause `profiler`; without a GPU, the
     main thread's time."""
-    if facts.lost_lead is not None:
-        return _slowed(facts.lost_lead)
+    if host_may_keep_up(facts):
+        return _slowed(facts)
     lost = lost_time(facts)
     chosen = lost.of(Cause.PROFILER)
     overhead_ns = lost.total_ns(chosen)
@@ -68,26 +78,59 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _slowed(lead: LostLead) -> Finding:
+def _slowed(facts: Facts) -> Finding:
+    lead, estimated = facts.lost_lead, unslowed(facts)
+    if lead is not None:
+        title = f"which began {time_ns(lead.lead_ns)} ahead of the GPU and fell behind"
+        why = (
+            "Without the profiler it must have launched faster than the GPU works: otherwise it could not "
+            "have been ahead. "
+        )
+    else:
+        assert estimated is not None
+        title, why = estimate(facts, estimated), ""
     return Finding(
-        title="The recording itself probably slows the host, which began "
-        f"{time_ns(lead.lead_ns)} ahead of the GPU and fell behind",
-        summary=f"{slowed_sentence(lead)} Without the profiler it must have launched faster than the GPU "
-        "works: otherwise it could not have been ahead. Findings about the host may be the profiler's own.",
+        title=f"The recording itself probably slows the host{', ' if lead else ': '}{title}",
+        summary=f"{slowed_sentences(facts)[0]} {why}Findings about the host may be the profiler's own.",
         fix=Fix(MEASURE, CODE["measure"], PROFILER_URL),
         evidence=[
-            Evidence(
-                "Ahead of the GPU in the first step",
-                duration(lead.lead_ns),
-                (share_of(lead.lead_ns, lead.step_ns, "of a step"),),
-            ),
-            Evidence("Ahead in later steps", duration(lead.later_ns)),
-            Evidence("GPU waiting for the host in later steps", share_of(lead.starved_share, 1, "of a step")),
-            Evidence("Recorded step", duration(lead.step_ns)),
+            *(_lead_evidence(lead) if lead else []),
+            *(_estimate(facts, estimated) if estimated else []),
         ],
         severity=Severity.WARNING,
         leads=True,
     )
+
+
+def _lead_evidence(lead: LostLead) -> list[Evidence]:
+    return [
+        Evidence(
+            "Ahead of the GPU in the first step",
+            duration(lead.lead_ns),
+            (share_of(lead.lead_ns, lead.step_ns, "of a step"),),
+        ),
+        Evidence("Ahead in later steps", duration(lead.later_ns)),
+        Evidence("GPU waiting for the host in later steps", share_of(lead.starved_share, 1, "of a step")),
+        Evidence("Recorded step", duration(lead.step_ns)),
+    ]
+
+
+def _estimate(facts: Facts, found: Unslowed) -> list[Evidence]:
+    window, cost = facts.window, facts.recorder_cost
+    whole = Intervals(np.array([window.start_ns]), np.array([window.end_ns]))
+    return [
+        Evidence("Step window", duration(found.recorded_ns, "as recorded")),
+        Evidence(
+            "Without the recorder, estimated",
+            duration(found.least_ns, "at least"),
+            (duration(found.most_ns, "at most"),),
+        ),
+        Evidence(
+            "Recorded on the host",
+            number(cost.operators(whole), "operator"),
+            (number(cost.frames(whole), "Python frame"),),
+        ),
+    ]
 
 
 def _options(recorded: Recorded) -> str:

@@ -1,16 +1,12 @@
 """Recordings that say less about the job than they seem to, each in a sentence: of the capture of a graph,
-slowed by the recorder itself, without GPU activity."""
+without GPU activity."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from tb_gpudiag.facts.core.intervals import clip
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
-from tb_gpudiag.facts.waiting.lost_lead import LostLead
-from tb_gpudiag.rules.answer import Finding
-from tb_gpudiag.wording.format import count, in_quotes, share, time_ns
+from tb_gpudiag.wording.format import count, in_quotes, share
 
 # If most of the recording is a capture, it says nothing about steps.
 MOST_CAPTURED = 0.5
@@ -33,36 +29,6 @@ def capture_sentence(facts: Facts) -> str:
     return (
         f"This is the capture of a CUDA or HIP graph, {of_recording} of the recording: {launches} put into a "
         "graph, and none of them is meant to run. Nothing here shows how fast the job is."
-    )
-
-
-ABOUT_HOST_SPEED = frozenset({"GD102", "GD201", "GD202"})
-"""Rules about the host's own work between and in launches, which recording makes slower."""
-
-MEASURE = (
-    "Measure the step time without the profiler first: it may be much shorter than the "
-    "recorded one, and then the host is not what limits the job."
-)
-
-
-def slowed_sentence(lead: LostLead) -> str:
-    """Say what shows that the recording slows the host."""
-    return (
-        "The recording itself probably slows the host: when it began, the host was "
-        f"{time_ns(lead.lead_ns)} ahead of the GPU, and in later steps the GPU waits for it "
-        f"{share(lead.starved_share)} of the time."
-    )
-
-
-def without_promise(finding: Finding) -> Finding:
-    """Return a finding about the host's own work that promises no saving."""
-    return replace(
-        finding,
-        summary=f"{finding.summary} The recording itself probably slows the host (GD908): what a fix saves "
-        "without the profiler is not known.",
-        saving=None,
-        removable=None,
-        sure=False,
     )
 
 

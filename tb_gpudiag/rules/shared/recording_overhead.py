@@ -5,21 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tb_gpudiag.arrays import Bool
-from tb_gpudiag.facts.waiting.overhead import RecorderCost
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, RecorderCost
 from tb_gpudiag.rules.answer import Evidence, Finding, Severity
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
-
-# Recording a frame calls the recorder when it is entered and when it returns. In public traces, the fastest
-# twentieth of the frames leave 0.09 to 0.19 µs for both, with the interpreter's own part. This is used if a
-# trace has too few frames to tell.
-LEAST_NS = 100
-
-# In the same traces, the median time between a frame and the first frame inside it is 0.2 to 0.7 µs. If all
-# of that is the recorder's, and returning costs less, a frame takes this long. Recording an operator takes
-# about as long, and longer with shapes.
-MOST_NS = 1_000
 
 # Less than this does not change what a finding says.
 LEAST_PART = 0.05
@@ -38,10 +28,10 @@ def with_recording_overhead(
     frames = cost.frames(stretches)
     if not cost.frame_starts_ns.size:
         return found
-    least_ns = cost.spent_ns(stretches, cost.frame_ns or LEAST_NS)
+    least_ns = cost.spent_ns(stretches, LEAST)
     # Without a GPU, the time is the main thread's own.
     spent = cost.spent_ns if lost.device == NO_DEVICE else cost.delayed_ns
-    most_ns = max(least_ns, spent(stretches, MOST_NS))
+    most_ns = max(least_ns, spent(stretches, MOST))
     if most_ns < LEAST_PART * found.cost_ns:
         return found
     low, high = _corrected(found.cost_ns, most_ns, lost), _corrected(found.cost_ns, least_ns, lost)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_path
-from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS
 from tests.builder import BASE_NS, EPOCH_NS, TraceBuilder
 from tests.builder.nsys import Export
 from tests.report.reports import report_of
@@ -21,8 +21,8 @@ def test_frames_and_operators_in_the_step_window(tmp_path: Path) -> None:
     main.op("aten::mm", at=600, us=20).launch("gemm", at=605, us=5, runs_at=612, runs_us=300)
     cost = report_of(trace, tmp_path).recording_cost
     assert (cost.frames, cost.operators, cost.frame_us) == (50, 1, 0)
-    assert cost.low_us == pytest.approx(51 * LEAST_NS / 1000)
-    assert cost.high_us == pytest.approx(51 * MOST_NS / 1000)
+    for us, each in ((cost.low_us, LEAST), (cost.high_us, MOST)):
+        assert us == pytest.approx((50 * each.frame + each.operator + each.call) / 1000)
     assert cost.high_share == pytest.approx(cost.high_us / 1000, rel=0.1)
 
 

@@ -35,32 +35,32 @@ def _facts(pairs: int, idle_us: float, folder: Path) -> Facts:
 
 def test_estimates_the_overhead_from_the_frames_themselves(tmp_path: Path) -> None:
     found = finding(RULE.check(_facts(100, 400, tmp_path)))
-    # 200 frames: 0.2 µs each as fitted, 1 µs each at most, and two before the gap.
-    assert figures(found)[LABEL][:2] == (duration(40_000, "at least"), duration(202_000, "at most"))
+    # 200 frames: 0.1 µs each at least, 0.8 µs at most; before the gap, two more and a launch of 3 µs.
+    assert figures(found)[LABEL][:2] == (duration(20_000, "at least"), duration(164_600, "at most"))
     assert figures(found)[LABEL][3:] == (number(200, "Python frame"), number(0, "operator"))
-    assert "without it, the share is about 24.8% to 37.5%" in found.summary  # 198 of 798, 360 of 960 µs
+    assert "without it, the share is about 28.2% to 38.8%" in found.summary  # 235 of 835, 380 of 980 µs
 
 
 def test_with_few_frames_the_cost_of_one_is_a_constant(tmp_path: Path) -> None:
     found = finding(RULE.check(_facts(40, 400, tmp_path)))
-    assert figures(found)[LABEL][:2] == (duration(8_000, "at least"), duration(82_000, "at most"))
+    assert figures(found)[LABEL][:2] == (duration(8_000, "at least"), duration(68_600, "at most"))
 
 
 @pytest.mark.parametrize(
-    ("pairs", "expected"), [(20, Severity.ERROR), (69, Severity.ERROR), (71, Severity.WARNING)]
+    ("pairs", "expected"), [(20, Severity.ERROR), (85, Severity.ERROR), (87, Severity.WARNING)]
 )
 def test_is_an_error_only_if_it_is_one_without_the_overhead(
     pairs: int, expected: Severity, tmp_path: Path
 ) -> None:
-    facts = _facts(pairs, 400, tmp_path)  # 398 - 2 * pairs of 998 - 2 * pairs µs: 30% with 70.4 pairs
+    facts = _facts(pairs, 400, tmp_path)  # 395.4 - 1.6 * pairs of 995.4 - 1.6 * pairs µs: 30% with 86.4
     found = finding(RULE.check(facts))
     assert found.cost_ns == 400_000
     assert severity(RULE, found, facts) == expected
 
 
-@pytest.mark.parametrize(("pairs", "said"), [(9, True), (8, False)])
+@pytest.mark.parametrize(("pairs", "said"), [(10, True), (9, False)])
 def test_a_small_overhead_is_not_mentioned(pairs: int, said: bool, tmp_path: Path) -> None:
-    found = finding(RULE.check(_facts(pairs, 400, tmp_path)))  # 2 more before the gap: 20 or 18 of 400 µs
+    found = finding(RULE.check(_facts(pairs, 400, tmp_path)))  # 4.6 µs before the gap: 20.6 or 19 of 400 µs
     assert (LABEL in figures(found)) == said
     assert ("without it" in found.summary) == said
 
@@ -72,7 +72,7 @@ def test_what_is_recorded_while_the_gpu_works_makes_the_host_late_as_well(tmp_pa
             main.frame("train.py(40): outer", at=200.5 + i, us=0.5)
 
     before = finding(RULE.check(facts_of(one_gap(act, 400), tmp_path)))
-    assert figures(before)[LABEL][:2] == (duration(0, "at least"), duration(32_000, "at most"))
+    assert figures(before)[LABEL][:2] == (duration(0, "at least"), duration(28_600, "at most"))
 
 
 def test_transforms_in_python_are_slowed_down_too(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_transforms_in_python_are_slowed_down_too(tmp_path: Path) -> None:
 
     facts = facts_of(one_gap(act, 400), tmp_path)
     found = finding(LOADING.check(facts))
-    assert figures(found)[LABEL][1] == duration(392_000, "at most")
+    assert figures(found)[LABEL][1] == duration(316_600, "at most")
     assert "without it, the share is about" in found.summary
     assert LOADING.severity_of(found, facts.window.duration_ns) == Severity.WARNING
 
@@ -96,4 +96,4 @@ def test_a_job_on_a_cpu_is_corrected_too(tmp_path: Path) -> None:
         main.frame("train.py(40): outer", at=STEP_AT + 100 + i, us=0.5)
     main.op("aten::mm", at=STEP_AT + 500, us=STEP_US - 500)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert figures(found)[LABEL][1] == duration(300_000, "at most")
+    assert figures(found)[LABEL][1] == duration(240_000, "at most")

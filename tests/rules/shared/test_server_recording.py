@@ -8,7 +8,7 @@ from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.no_steps import RULE
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.shared.odd_recordings import ABOUT_HOST_SPEED
+from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, is_clear

@@ -1,0 +1,48 @@
+"""The step without the recorder: the replay, with what recording each event costs the host taken out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.facts.replay.model import Calls
+from tb_gpudiag.facts.replay.replay import Replay
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, EventCosts, RecorderCost
+
+# A launch takes a microsecond and more without a recorder, too.
+_LEAST_CALL_NS: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Unslowed:
+    """Length of the step window without the recorder: at most, if recording an event costs little; and at
+    least. recorded_ns: as it was recorded."""
+
+    recorded_ns: int
+    most_ns: int
+    least_ns: int
+
+    @property
+    def least_slowed(self) -> float:
+        """The share of the recorded window that is at least the recorder's."""
+        return 1 - self.most_ns / self.recorded_ns if self.recorded_ns else 0.0
+
+
+def find_unslowed(replay: Replay, recorded: RecorderCost) -> Unslowed:
+    """Replay without the recorder."""
+    whole_ns = replay.unchanged.window_ns
+    most_ns, least_ns = (
+        replay.run(sooner=_sooner(replay.calls, recorded, costs)).window_ns for costs in (LEAST, MOST)
+    )
+    return Unslowed(whole_ns, min(most_ns, whole_ns), min(least_ns, most_ns, whole_ns))
+
+
+def _sooner(calls: Calls, recorded: RecorderCost, costs: EventCosts) -> tuple[Int64, Int64]:
+    """Host time before and inside each call without what recording the events there takes."""
+    spent_ns = recorded.within(calls.free_from_ns, calls.start_ns, costs)
+    before = np.where(calls.between_ns > 0, np.maximum(0, calls.between_ns - spent_ns), calls.between_ns)
+    shorter = np.maximum(np.minimum(calls.inside_ns, _LEAST_CALL_NS), calls.inside_ns - costs.call)
+    return before, np.where(calls.event == NONE, calls.inside_ns, shorter)
