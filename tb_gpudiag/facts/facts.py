@@ -54,7 +54,7 @@ from tb_gpudiag.facts.launching.optimizer_loops import optimizer_loop
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
-from tb_gpudiag.facts.replay.unslowed import Unslowed, find_unslowed
+from tb_gpudiag.facts.replay.unslowed import find_unslowed
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device, measure_on_host
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
@@ -402,10 +402,8 @@ class Facts:
     )
     """What recording Python frames costs the main thread and those that launch."""
 
-    @cached_property
-    def unslowed(self) -> Unslowed:
-        """The step window without the recorder, if the replay can be trusted."""
-        return find_unslowed(self.replay, self.recorder_cost)
+    unslowed = fact(lambda f: find_unslowed(f.replay, f.recorder_cost))
+    """The step window without the recorder, if the replay can be trusted."""
 
     @cached_property
     def host_tasks(self) -> HostTasks:

@@ -902,6 +902,7 @@ class SyncSite(_message.Message):
         device: _ClassVar[SyncSite.Kind]
         event: _ClassVar[SyncSite.Kind]
         stream: _ClassVar[SyncSite.Kind]
+        launch: _ClassVar[SyncSite.Kind]
     copy: SyncSite.Kind
     copy_to_host: SyncSite.Kind
     copy_to_device: SyncSite.Kind
@@ -912,6 +913,7 @@ class SyncSite(_message.Message):
     device: SyncSite.Kind
     event: SyncSite.Kind
     stream: SyncSite.Kind
+    launch: SyncSite.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]

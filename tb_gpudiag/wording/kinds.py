@@ -69,6 +69,7 @@ SYNC_KINDS = table(
     Term("device", "Device synchronization", "A wait for all streams, such as torch.cuda.synchronize()."),
     Term("event", "Event synchronization", "The host waits until the GPU has reached an event."),
     Term("stream", "Stream synchronization", "The host waits until one stream has no work left."),
+    Term("launch", "Launch that waits", "Each launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1."),
     Term("copy", "Copy", "A copy whose direction is not recorded."),
 )
 """What makes the host wait for the GPU."""

@@ -511,7 +511,7 @@ export const MEMORY_LINES: Readonly<Record<"allocated" | "reserved" | "floor" | 
   }
 };
 
-export const SYNC_KINDS: Readonly<Record<"print" | "size" | "condition" | "item" | "copy_to_host" | "copy_to_device" | "device" | "event" | "stream" | "copy", Term>> = {
+export const SYNC_KINDS: Readonly<Record<"print" | "size" | "condition" | "item" | "copy_to_host" | "copy_to_device" | "device" | "event" | "stream" | "launch" | "copy", Term>> = {
   "print": {
     "word": "Printing a tensor",
     "noun": "printing a tensor",
@@ -556,6 +556,11 @@ export const SYNC_KINDS: Readonly<Record<"print" | "size" | "condition" | "item"
     "word": "Stream synchronization",
     "noun": "stream synchronization",
     "explanation": "The host waits until one stream has no work left."
+  },
+  "launch": {
+    "word": "Launch that waits",
+    "noun": "launch that waits",
+    "explanation": "Each launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1."
   },
   "copy": {
     "word": "Copy",

@@ -751,6 +751,8 @@ export const SyncSite_Kind = {
   device: "device",
   event: "event",
   stream: "stream",
+  /** launch - of every kernel: CUDA_LAUNCH_BLOCKING=1 */
+  launch: "launch",
 } as const;
 
 export type SyncSite_Kind = typeof SyncSite_Kind[keyof typeof SyncSite_Kind];

@@ -18,6 +18,10 @@ from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
+# With CUDA_LAUNCH_BLOCKING=1, all 1,998 launches of a recorded job return after their kernel has ended; in
+# 118 other recordings, at most 2% do.
+_LAUNCHES_BLOCK = 0.9
+
 # A launching thread that waits hands over to another launching thread. Jobs have one or two launching threads
 # per device; looking at more threads only costs time.
 _MOST_THREADS = 8
@@ -214,13 +218,17 @@ def _launching_threads(work: Work, main: int) -> list[int]:
 
 
 def _blocking_calls(work: Work) -> Int64:
-    """Find the calls that waited for the GPU, in order of their end: those that block by name, and copies
-    that returned only when the copy was done (to or from pageable memory)."""
+    """Find the calls that waited for the GPU, in order of their end: those that block by name, copies that
+    returned only when the copy was done (to or from pageable memory), and launches where all do so."""
     events = work.events
     calls = events.where(*CALL_CATEGORIES)
     blocking = mask_of(calls[match_some(events, BLOCKING_CALL, calls)], len(events))
     copies = (events.category[work.event] == Category.MEMCPY) & work.linked
     waited = copies & (work.launch_end_ns >= work.end_ns)
     blocking[work.launch[waited]] = True
+    kernels = (events.category[work.event] == Category.KERNEL) & work.linked
+    waited = kernels & (work.launch_end_ns >= work.end_ns)
+    if waited.any() and waited.sum() >= _LAUNCHES_BLOCK * kernels.sum():
+        blocking[work.launch[waited]] = True
     calls = np.flatnonzero(blocking)
     return calls[np.argsort(events.end_ns[calls], kind="stable")]

@@ -29,7 +29,8 @@ class SyncKind(IntEnum):
     DEVICE = 6  # for the whole device
     EVENT = 7
     STREAM = 8
-    COPY = 9  # a copy whose direction is not known
+    LAUNCH = 9  # each launch waits for its kernel
+    COPY = 10  # a copy whose direction is not known
 
     @property
     def label(self) -> str:
@@ -48,6 +49,7 @@ _CALL = (
     (SyncKind.DEVICE, api_calls.DEVICE_WAIT),
     (SyncKind.EVENT, api_calls.EVENT_WAIT),
     (SyncKind.STREAM, api_calls.STREAM_WAIT),
+    (SyncKind.LAUNCH, api_calls.LAUNCH_CALL),
 )
 
 

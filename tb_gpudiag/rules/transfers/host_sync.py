@@ -83,6 +83,11 @@ _KINDS = {
         "Let the GPU wait for the stream instead of the host.",
         CODE["synchronize"],
     ),
+    SyncKind.LAUNCH: (
+        "Launches that wait for their kernel",
+        "Unset CUDA_LAUNCH_BLOCKING: with it, each launch waits until its kernel has ended.",
+        CODE["launch_blocking"],
+    ),
     SyncKind.COPY: (
         "Blocking copy",
         "Copy from or to pinned memory with non_blocking=True.",

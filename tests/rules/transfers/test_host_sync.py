@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.savings import trusted_replay, with_saving
 from tb_gpudiag.rules.transfers.host_sync import RULE
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder
@@ -131,3 +132,27 @@ def test_reads_on_a_gpu_that_was_not_recorded_are_a_hint(tmp_path: Path) -> None
     assert ".item()" in found.fix.code
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
     assert found.cost_ns == 0
+
+
+@pytest.mark.parametrize(("waiting", "blocks"), [(20, True), (17, False)])
+def test_launches_that_wait_for_their_kernel_are_synchronizations(
+    waiting: int, blocks: bool, tmp_path: Path
+) -> None:
+    """CUDA_LAUNCH_BLOCKING=1: 18 of 20 are enough, as copies and memsets may return before."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=2_000)
+    for turn in range(20):
+        at = turn * 100.0
+        main.launch("gemm", at=at, us=55 if turn < waiting else 5, runs_at=at + 7, runs_us=40)
+    facts = facts_of(trace, tmp_path)
+    answer = RULE.check(facts)
+    if not blocks:
+        assert is_clear(answer)
+        return
+    found = finding(answer)
+    assert "CUDA_LAUNCH_BLOCKING" in found.fix.text
+    assert figures(found)["Launches that wait for their kernel"][0] == number(19, "synchronization")
+    saving = with_saving(found, facts, trusted_replay(facts)).saving
+    assert saving is not None
+    assert saving.high_ns > 0.3 * facts.window.duration_ns
