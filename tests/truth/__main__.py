@@ -14,6 +14,7 @@ import json
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def main(out: str, *names: str, gpu: bool) -> None:
     scores: list[Score] = []
     left_out: list[str] = []
     began = time.monotonic()
-    for job in [JOBS[name] for name in names] if names else [job for job in JOBS.values() if job.gpu == gpu]:
+    for job in _chosen(names, gpu):
         if not names and time.monotonic() - began > ENOUGH_S:
             left_out.append(job.name)
             continue
@@ -51,6 +52,12 @@ def main(out: str, *names: str, gpu: bool) -> None:
         print(f"not run: {', '.join(left_out)}")
     if not names:
         write(scores, left_out, Path(out) / MACHINE if gpu else None)
+
+
+def _chosen(names: Sequence[str], gpu: bool) -> list[Job]:
+    if names:
+        return [JOBS[name] for name in names]
+    return [job for job in JOBS.values() if job.gpu == gpu]
 
 
 def _times(job: Job, folder: Path) -> Times:

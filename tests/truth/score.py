@@ -56,7 +56,8 @@ def score(job: Job, times: Times, folder: Path) -> Score:
     said = _said(job, folder)
     found.said = {kind: _summary(one) for kind, one in said.items()}
     for kind, one in said.items():
-        if job.healthy or kind.startswith("after"):
+        # On a GPU, what a fix leaves is small enough that the host limits it: no healthy job.
+        if job.healthy or (kind.startswith("after") and not job.gpu):
             found.alarms += [f"{kind}: {rule}" for rule in _loud(one) if rule not in job.allowed]
     if job.expected:
         _score_fault(found, job, said)
@@ -72,13 +73,16 @@ def _said(job: Job, folder: Path) -> dict[str, Diagnosis]:
         by_run[report["trace"]["run"]].append(report)
     said = {one["run"]: one for one in answer.get("jobs", [])} if job.world > 1 else {}
     return {
-        run: dict(said.get(run, {}) if job.world > 1 else reports[0], steps_us=_step_us(reports))
+        run: dict(said.get(run, {}) if job.world > 1 else reports[0], steps_us=_window_us(reports))
         for run, reports in sorted(by_run.items())
     }
 
 
-def _step_us(reports: Sequence[Diagnosis]) -> float:
-    """Recorded time in steps, of one rank."""
+def _window_us(reports: Sequence[Diagnosis]) -> float:
+    """Recorded time in steps, of one rank: on a GPU, up to the end of what they launched."""
+    devices = [device["window_us"] for one in reports for device in one.get("devices", [])]
+    if devices:
+        return float(max(devices))
     steps: list[Diagnosis] = next((one["steps"] for one in reports if one.get("steps")), [])
     return float(sum(step["duration_us"] for step in steps))
 
@@ -115,7 +119,7 @@ def _score_fault(found: Score, job: Job, said: dict[str, Diagnosis]) -> None:
 
 
 def _score_findings(found: Score, expected: Expected, said: dict[str, Diagnosis]) -> None:
-    before = [one for kind, one in said.items() if kind.startswith("before")]
+    before = _of_fault(expected, said)
     firsts = [next(iter(_findings(one)), {}) for one in before]
     found.first = all(first.get("rule") in expected.rules for first in firsts)
     found.place = _is_named(said.get("before_first/stacks", {}), expected.functions)
@@ -125,7 +129,15 @@ def _score_findings(found: Score, expected: Expected, said: dict[str, Diagnosis]
     promises = [_promise(first, one) for first, one in zip(firsts, before, strict=True) if "saving" in first]
     found.promised = all(_holds(promise, found.times) for promise in promises) if promises else None
     after = [one for kind, one in said.items() if kind.startswith("after")]
+    if found.job.gpu:
+        return
     found.gone = not any(rule in expected.rules - found.job.allowed for one in after for rule in _loud(one))
+
+
+def _of_fault(expected: Expected, said: dict[str, Diagnosis]) -> list[Diagnosis]:
+    """The reports of the recordings that can show the fault: a leak shows where memory was recorded."""
+    kinds = "stacks" if expected.rules == {"GD401"} else ""
+    return [one for kind, one in said.items() if kind.startswith("before") and kind.endswith(kinds)]
 
 
 def _is_named(diagnosis: Diagnosis, functions: frozenset[str]) -> bool | None:
