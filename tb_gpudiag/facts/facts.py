@@ -54,7 +54,7 @@ from tb_gpudiag.facts.launching.optimizer_loops import optimizer_loop
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
-from tb_gpudiag.facts.replay.unslowed import find_unslowed
+from tb_gpudiag.facts.replay.unslowed import Spent, Unslowed, find_unslowed
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device, measure_on_host
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
@@ -64,7 +64,7 @@ from tb_gpudiag.facts.waiting.interruptions import find_interruptions
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
-from tb_gpudiag.facts.waiting.overhead import in_small_operators, recorder_cost
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, count_awaited, stream_waits
 from tb_gpudiag.facts.waiting.training_mode import training_mode, without_gradients
 from tb_gpudiag.step_time import StepTime, step_time
@@ -402,8 +402,14 @@ class Facts:
     )
     """What recording Python frames costs the main thread and those that launch."""
 
-    unslowed = fact(lambda f: find_unslowed(f.replay, f.recorder_cost))
-    """The step window without the recorder, if the replay can be trusted."""
+    @cached_property
+    def unslowed(self) -> Unslowed:
+        """The step window without the recorder, if the replay can be trusted."""
+        calls, cost = self.replay.calls, self.recorder_cost
+        least, most = (
+            Spent(cost.within(calls.free_from_ns, calls.start_ns, each), each.call) for each in (LEAST, MOST)
+        )
+        return find_unslowed(self.replay, least, most)
 
     @cached_property
     def host_tasks(self) -> HostTasks:

@@ -23,11 +23,17 @@ class Transfers:
     end_ns: Int64
     device: Int32
     launch: Int64  # event index of the call, or NONE
-    in_call_ns: Int64  # duration of the call; 0 without one
+    call_start_ns: Int64  # 0 without a call
+    call_end_ns: Int64
     bytes: Int64  # NONE where the trace does not say
     pageable: Bool  # one side is pageable host memory: only NVIDIA's traces say so
     to_device: Bool
     to_host: Bool
+
+    @property
+    def in_call_ns(self) -> Int64:
+        """Duration of the call; 0 without one."""
+        return self.call_end_ns - self.call_start_ns
 
     def ran(self, chosen: Bool | Int64, window: Window) -> Intervals:
         """Return when at least one of the chosen copies ran in the window."""
@@ -45,7 +51,8 @@ def find_transfers(work: Work) -> Transfers:
         events.end_ns[event],
         events.device[event],
         launch,
-        np.where(launch == NONE, 0, events.duration_ns[launch]),
+        np.where(launch == NONE, 0, events.start_ns[launch]),
+        np.where(launch == NONE, 0, events.end_ns[launch]),
         events.bytes[event],
         match_some(events, gpu_names.PAGEABLE, event),
         match_some(events, gpu_names.TO_DEVICE, event),

@@ -10,7 +10,6 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.replay.model import Calls
 from tb_gpudiag.facts.replay.replay import Replay
-from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, EventCosts, RecorderCost
 
 # A launch takes a microsecond and more without a recorder, too.
 _LEAST_CALL_NS: Final = 1_000
@@ -31,18 +30,24 @@ class Unslowed:
         return 1 - self.most_ns / self.recorded_ns if self.recorded_ns else 0.0
 
 
-def find_unslowed(replay: Replay, recorded: RecorderCost) -> Unslowed:
-    """Replay without the recorder."""
+@dataclass(frozen=True)
+class Spent:
+    """What the recorder takes of the host: before each call of the replay, shape (c,), and inside one."""
+
+    before_ns: Int64
+    inside_ns: int
+
+
+def find_unslowed(replay: Replay, least: Spent, most: Spent) -> Unslowed:
+    """Replay without what the recorder takes at least, and at most."""
     whole_ns = replay.unchanged.window_ns
-    most_ns, least_ns = (
-        replay.run(sooner=_sooner(replay.calls, recorded, costs)).window_ns for costs in (LEAST, MOST)
-    )
+    most_ns, least_ns = (replay.run(sooner=_sooner(replay.calls, spent)).window_ns for spent in (least, most))
     return Unslowed(whole_ns, min(most_ns, whole_ns), min(least_ns, most_ns, whole_ns))
 
 
-def _sooner(calls: Calls, recorded: RecorderCost, costs: EventCosts) -> tuple[Int64, Int64]:
-    """Host time before and inside each call without what recording the events there takes."""
-    spent_ns = recorded.within(calls.free_from_ns, calls.start_ns, costs)
-    before = np.where(calls.between_ns > 0, np.maximum(0, calls.between_ns - spent_ns), calls.between_ns)
-    shorter = np.maximum(np.minimum(calls.inside_ns, _LEAST_CALL_NS), calls.inside_ns - costs.call)
+def _sooner(calls: Calls, spent: Spent) -> tuple[Int64, Int64]:
+    """Host time before and inside each call without the recorder's."""
+    between = calls.between_ns
+    before = np.where(between > 0, np.maximum(0, between - spent.before_ns), between)
+    shorter = np.maximum(np.minimum(calls.inside_ns, _LEAST_CALL_NS), calls.inside_ns - spent.inside_ns)
     return before, np.where(calls.event == NONE, calls.inside_ns, shorter)

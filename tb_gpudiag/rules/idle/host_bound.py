@@ -130,11 +130,11 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
         general = replace(python_finding(facts.host, lost, python), removable=loops)
         if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:
             general = _of_unseen_work(general, lost)
-        found.append(with_recording_overhead(general, facts.recorder_cost, lost, python, ERROR_SHARE))
+        found.append(with_recording_overhead(general, facts, lost, python, ERROR_SHARE))
     if lost.share(lost.total_ns(overhead)) >= LEAST_CPU_SHARE:
         general = dispatch_finding(facts.host, lost, overhead, len(facts.steps))
         general = replace(general, removable=loops)
-        found.append(with_recording_overhead(general, facts.recorder_cost, lost, overhead, ERROR_SHARE))
+        found.append(with_recording_overhead(general, facts, lost, overhead, ERROR_SHARE))
     others = share(lost.total_ns(python | overhead), lost.window_ns)
     return sorted(found, key=lambda f: -f.cost_ns) or Clear(
         f"Python and the overhead of small operators take {others} of the main thread's time"
@@ -177,7 +177,7 @@ def _task_finding(
     )
     if on_host is not None:
         found = _on_gpu(found, kind, on_host, int(facts.gpu.window_account.computing_ns[0]))
-    return with_recording_overhead(found, facts.recorder_cost, lost, chosen, ERROR_SHARE)
+    return with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
 
 
 def _on_gpu(found: Finding, kind: HostTask, on_host: Intervals, computing_ns: int) -> Finding:
@@ -251,7 +251,7 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         claims=lost.claims(chosen),
         removable=removing(on_host, LEAST_REMOVED if launching or many else LEAST_OF_LONG_WORK),
     )
-    general = with_recording_overhead(general, facts.recorder_cost, lost, chosen, ERROR_SHARE)
+    general = with_recording_overhead(general, facts, lost, chosen, ERROR_SHARE)
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
         general = _of_unseen_work(general, lost)
     return with_ddp_copies(general, facts.ddp_copies, lost)

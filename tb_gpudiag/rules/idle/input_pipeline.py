@@ -101,7 +101,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     later_ns = subtract(lost.stretches(chosen), first).total
     if not _fresh_batches(fetched) and lost.share(later_ns) < ERROR_SHARE:
         found = replace(found, severity=Severity.WARNING)
-    return with_recording_overhead(found, facts.recorder_cost, lost, chosen, ERROR_SHARE)
+    return with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
 
 
 def _least_share(facts: Facts, lost: Lost) -> float:

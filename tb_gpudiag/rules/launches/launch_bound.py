@@ -86,7 +86,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         claims=lost.claims(chosen),
         removable=removing(_host_time(facts.main_thread_spans), LEAST_REMOVED),
     )
-    found = with_recording_overhead(found, facts.recorder_cost, lost, chosen, ERROR_SHARE)
+    found = with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
     return with_ddp_copies(found, facts.ddp_copies, lost)
 
 

@@ -123,7 +123,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             continue
         chosen = _before(lost, late, clusters[i])
         one = _finding(facts, lost, chosen, clusters[i])
-        one = with_recording_overhead(one, facts.recorder_cost, lost, chosen, ERROR_SHARE)
+        one = with_recording_overhead(one, facts, lost, chosen, ERROR_SHARE)
         found.append(with_ddp_copies(one, facts.ddp_copies, lost))
     return found
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tb_gpudiag.arrays import Bool
-from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, RecorderCost
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
 from tb_gpudiag.rules.answer import Evidence, Finding, Severity
+from tb_gpudiag.rules.savings import trusted_replay
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -16,7 +18,7 @@ LEAST_PART = 0.05
 
 
 def with_recording_overhead(
-    found: Finding, cost: RecorderCost, lost: Lost, chosen: Bool, error_share: float
+    found: Finding, facts: Facts, lost: Lost, chosen: Bool, error_share: float
 ) -> Finding:
     """Add the estimated overhead and the corrected share, if Python frames were recorded in the finding's
     time.
@@ -24,7 +26,7 @@ def with_recording_overhead(
     The finding is an ERROR only if it would still be one after subtracting the largest estimate. chosen: mask
     of the finding's time. error_share: from which share on its rule makes it an ERROR.
     """
-    stretches = lost.stretches(chosen)
+    cost, stretches = facts.recorder_cost, lost.stretches(chosen)
     frames = cost.frames(stretches)
     if not cost.frame_starts_ns.size:
         return found
@@ -32,6 +34,10 @@ def with_recording_overhead(
     # Without a GPU, the time is the main thread's own.
     spent = cost.spent_ns if lost.device == NO_DEVICE else cost.delayed_ns
     most_ns = max(least_ns, spent(stretches, MOST))
+    if lost.device != NO_DEVICE and trusted_replay(facts) is not None:
+        # The whole window is not shorter than the replay without the recorder.
+        most_ns = min(most_ns, max(0, lost.window_ns - facts.unslowed.least_ns))
+        least_ns = min(least_ns, most_ns)
     if most_ns < LEAST_PART * found.cost_ns:
         return found
     low, high = _corrected(found.cost_ns, most_ns, lost), _corrected(found.cost_ns, least_ns, lost)

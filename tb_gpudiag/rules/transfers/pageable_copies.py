@@ -96,7 +96,7 @@ def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, 
     faster, fastest = (
         _faster(transfers, chosen, rate) for rate in (PINNED_BYTES_PER_NS, FASTEST_BYTES_PER_NS)
     )
-    inside = union(host.events.start_ns[calls], host.events.end_ns[calls])
+    inside = union(transfers.call_start_ns[chosen], transfers.call_end_ns[chosen])
     return Removable(
         Removal(inside, unblocked=waits, shorter=faster),
         Removal(inside, unblocked=waits, shorter=fastest, beside=beside(transfers, chosen)),
