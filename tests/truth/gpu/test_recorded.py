@@ -1,0 +1,85 @@
+"""Jobs recorded on an H200, and what a stopwatch said of them without the profiler."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tb_gpudiag
+from tb_gpudiag.report.diagnosis import only_trace, read_facts
+from tb_gpudiag.report.wire import to_dict
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def report(name: str, variant: str) -> dict[str, Any]:
+    return to_dict(tb_gpudiag.diagnose(str(RECORDED / name / variant)))
+
+
+def timed_ms(name: str, variant: str) -> float:
+    times: dict[str, list[float]] = json.loads((RECORDED / name / "times.json").read_text())
+    return 1e3 * statistics.mean(times[variant])
+
+
+def loud(one: dict[str, Any]) -> list[str]:
+    return [finding["rule"] for finding in one["findings"] if finding["severity"] != "INFO"]
+
+
+def busy_ms(one: dict[str, Any]) -> float:
+    """How long the GPU works in a step."""
+    (device,) = one["devices"]
+    return float((device["window_us"] - device["window_idle_us"]) / 1e3 / len(one["steps"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "limiter", "first"),
+    [
+        ("prefetch_from_pageable_memory", "copy", "GD302"),
+        ("outputs_brought_back", "copy", "GD302"),
+        ("one_worker", "input", "GD101"),
+        ("mixture_of_experts_in_a_loop", "launch", "GD201"),
+        ("launch_blocking_left_on", "launch", "GD301"),
+    ],
+)
+def test_what_a_stopwatch_confirmed_comes_first(name: str, limiter: str, first: str) -> None:
+    one = report(name, "before")
+    assert one["verdict"]["limiter"] == limiter
+    assert loud(one)[0] == first
+    assert next(found for found in one["findings"] if found["rule"] == first)["saving"]["high_us"] > 0
+
+
+@pytest.mark.parametrize("name", ["matmuls_in_tf32", "loss_read_each_step_without_harm"])
+def test_a_healthy_job_has_no_finding_above_a_hint(name: str) -> None:
+    one = report(name, "before")
+    assert one["verdict"]["limiter"] == "compute"
+    assert not loud(one)
+    assert busy_ms(one) > 0.9 * timed_ms(name, "before")
+
+
+@pytest.mark.parametrize("name", ["alibi_bias_built_on_cpu", "batches_padded_to_the_model_maximum"])
+def test_a_host_that_only_the_recorder_slows_is_not_blamed(name: str) -> None:
+    """The GPU is idle for a third of the recorded time, and for a tenth of the timed one."""
+    one = report(name, "after")
+    assert busy_ms(one) > 0.9 * timed_ms(name, "after")
+    assert one["verdict"]["limiter"] in {"compute", "unknown"}
+    assert not {"GD102", "GD201", "GD202"} & set(loud(one))
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("alibi_bias_built_on_cpu", "after"),
+        ("batches_padded_to_the_model_maximum", "after"),
+        ("mixture_of_experts_in_a_loop", "before"),
+    ],
+)
+def test_a_step_without_the_profiler_is_predicted(name: str, variant: str) -> None:
+
+    facts = read_facts(only_trace(str(RECORDED / name / variant)))
+    least, most = (ns / 1e6 / len(facts.steps) for ns in (facts.unslowed.least_ns, facts.unslowed.most_ns))
+    assert 0.97 * least < timed_ms(name, variant) < 1.03 * most
+    assert facts.step_time.median / 1e6 > 1.4 * timed_ms(name, variant)
