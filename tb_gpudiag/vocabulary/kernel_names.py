@@ -80,6 +80,10 @@ BATCH_STATISTICS = any_of(
     r".*(bn_fw_tr|batchnorm_fwtr|batch_norm_collect_statistics|(BatchNorm|BN)FwdTrain).*", flags=re.S
 )
 
+# cuDNN's changes of layout, around convolutions of channels-first tensors. Those of other libraries say less:
+# whether MIOpen needs none with channels last depends on its settings.
+CHANNELS_FIRST = any_of(r".*cudnn.*(nchwToNhwc|nhwcToNchw).*", flags=re.S)
+
 # A library's own changes of layout, around its convolutions and matrix products.
 LAYOUT_KERNEL = any_of(r".*(nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|[Bb]atched_transpose).*", flags=re.S)
 

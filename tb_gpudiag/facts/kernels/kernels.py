@@ -16,7 +16,7 @@ from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import gpu_names, operators
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
-from tb_gpudiag.vocabulary.kernel_names import LAYOUT_KERNEL, read_names
+from tb_gpudiag.vocabulary.kernel_names import CHANNELS_FIRST, LAYOUT_KERNEL, read_names
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -164,6 +164,11 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
         found[(found != NONE) & ~kernels.is_kernel] = Move.COPY
     found[kernels.is_kernel & match_some(events, LAYOUT_KERNEL, kernels.event)] = Move.LAYOUT
     return found
+
+
+def of_channels_first(kernels: Kernels, host: Host) -> Bool:
+    """Mask of the kernels with which cuDNN changes the layout of channels-first tensors, shape (k,)."""
+    return kernels.is_kernel & match_some(host.events, CHANNELS_FIRST, kernels.event)
 
 
 def moves_of(host: Host, operator: Int64) -> Int64:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.kernels import Move, cpu_moves_of, find_moves
+from tb_gpudiag.facts.kernels.kernels import Move, cpu_moves_of, find_moves, of_channels_first
 from tb_gpudiag.rules.answer import NO_GPU, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
@@ -55,8 +57,11 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ((time.total_ns(move == kind), kind) for kind in Move if (move == kind).any()), reverse=True
     )
     main, advice, code = _KINDS[kinds[0][1]]
+    of_library = of_channels_first(time.kernels, facts.host)
+    channels_first = time.share(time.free(of_library, claimed).total) >= LEAST_SHARE
     if kinds[0][1] is Move.LAYOUT and time.kernels.convolves:
         code = f"{CODE['channels_last']}\n\n{code}"
+        advice = _CHANNELS_LAST if channels_first else advice
     if kinds[0][1] is Move.LAYOUT and not time.mostly(chosen, facts.compiled_kernels):
         code += f"\n{CODE['fuse']}"
     of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
@@ -66,9 +71,17 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         f"They take {of_busy}.",
         fix=Fix(advice, code, _URL),
         cost_ns=cost_ns,
-        removable=time.saving(chosen, cost_ns),
+        removable=replace(
+            time.saving(chosen, cost_ns), least=time.shorter((of_library, 1.0)) if channels_first else None
+        ),
+        severity=Severity.WARNING if channels_first else None,
         evidence=[
             time.evidence("Data movement", cost_ns),
+            *(
+                [Evidence("Around convolutions", duration(time.total_ns(of_library)))]
+                if channels_first
+                else []
+            ),
             *(_kind_evidence(kind, ns, int((move == kind).sum()), _ON_GPU) for ns, kind in kinds),
             Evidence("All data movement", of_busy),
         ],
@@ -76,6 +89,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=time.ranges(chosen),
         claims={time.device.id: free},
     )
+
+
+# A recorded ResNet in bfloat16 has 17% of these kernels, and channels last took 54% off its step: batch norm
+# and the convolutions themselves become faster, too.
+_CHANNELS_LAST = (
+    "Use channels last: the convolutions change the layout of channels-first tensors, there and back. Batch "
+    "norm becomes faster as well."
+)
 
 
 def _on_cpu(facts: Facts) -> RuleAnswer:

@@ -63,7 +63,11 @@ def test_fires_and_names_the_kind_of_data_movement(
     assert code in found.fix.code
     assert ("channels_last" in found.fix.code) == ("nchwToNhwc" in kernel)  # only for convolutions
     assert found.places[0].line == 8
-    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+    channels_first = "cudnn" in kernel  # channels last surely removes these kernels
+    severity = found.severity or RULE.severity_of(found, facts.window.duration_ns)
+    assert severity is (Severity.WARNING if channels_first else Severity.INFO)
+    assert found.removable is not None
+    assert (found.removable.least is not None) == channels_first
 
 
 @pytest.mark.parametrize("compiled", [True, False])
