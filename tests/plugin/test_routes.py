@@ -149,7 +149,7 @@ def test_the_list_is_sent_again_only_when_it_changed(serve: Callable[..., Server
     server = serve()
     id_ = server.only_id()
     server.ready(f"report?id={id_}")
-    # Nothing is running: from now on, the list stays the same.
+    _wait_until_kept(server)  # from now on, the list stays the same
     known = server.json("traces")["generation"]
     again = server.json(f"traces?known={known}")
     assert (again["generation"], again["unchanged"], again["traces"]) == (known, True, [])
@@ -238,10 +238,19 @@ def test_loading_does_not_look_at_the_directory(
     serve()
 
 
+def _wait_until_kept(server: Server) -> None:
+    """A report is there before its digest is made, and both are kept."""
+    idle = {"queued": 0, "running": 0, "failed": 0}
+
+    def kept() -> bool:
+        status = server.json("status")
+        return status["cache_bytes"] > 0 and status["jobs"] == idle
+
+    eventually(kept)
+
+
 def test_status_counts(diagnosed: Server) -> None:
+    _wait_until_kept(diagnosed)
     status = diagnosed.json("status")
     assert status["traces"] == 1
     assert status["scanned"] is True
-    assert status["cache_bytes"] > 0
-    idle = {"queued": 0, "running": 0, "failed": 0}
-    eventually(lambda: diagnosed.json("status")["jobs"] == idle)
