@@ -50,9 +50,9 @@ class GivenUp(Exception):
     """The pickle has something else, or something in another order."""
 
 
-cdef object larger(object array, Py_ssize_t used):
-    """Return a larger array with the same first elements."""
-    found = np.empty(used + used // 2 + 1024, array.dtype)
+cdef object larger(object array, Py_ssize_t used, Py_ssize_t more=1):
+    """Return a larger array with the same first elements, and room for that many more."""
+    found = np.empty(used + more + (used + more) // 2 + 1024, array.dtype)
     found[:used] = array[:used]
     return found
 
@@ -281,9 +281,9 @@ cdef class Tables:
         dict_ = container >> SHIFT
         if (container & KIND) != K_DICT or self.dict_level[dict_] & SEALED or self.v_shape[dict_] >= 0:
             raise GivenUp
-        while self.valued + count > self.v_values.shape[0]:
+        if self.valued + count > self.v_values.shape[0]:
             self.v_values = None
-            self.values = larger(self.values, self.valued)
+            self.values = larger(self.values, self.valued, count)
             self.v_values = self.values
         self.v_dict_at[dict_] = self.valued
         for i in range(count):
@@ -362,9 +362,9 @@ cdef class Tables:
             found = self.known_lists.get(content)
             if found is not None:
                 return found
-        while at + length > self.v_items.shape[0]:
+        if at + length > self.v_items.shape[0]:
             self.v_items = None
-            self.items = larger(self.items, at)
+            self.items = larger(self.items, at, length)
             self.v_items = self.items
         for i in range(length):
             self.v_items[at + i] = self.stack[first + i]
