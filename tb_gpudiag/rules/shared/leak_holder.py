@@ -65,12 +65,23 @@ def retained_loss(part: Explained) -> GrowingSite | None:
     return loss_of(part.sites) if part.cause is GRAPH else None
 
 
+# What stays beside a site and is a tenth of it, or less, says nothing about what keeps it.
+_LEAST_BESIDE = 0.1
+
+
 def _shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
     """Return the innermost function of the user's that calls what different functions allocated and what
     stays equally often: it keeps it, or hands it on. It is outside of modules, which keep no results of each
     other. None for a single function."""
     alike = [site for site in sites[:1] if site.frame is not None]
-    alike += [s for s in sites[1:] if alike and s.frame is not None and s.count == alike[0].count]
+    alike += [
+        s
+        for s in sites[1:]
+        if alike
+        and s.frame is not None
+        and s.count == alike[0].count
+        and s.bytes >= _LEAST_BESIDE * alike[0].bytes
+    ]
     if len({site.frame for site in alike}) < 2:
         return None
     stacks = [site.stack.split("\n") for site in alike]
