@@ -27,7 +27,7 @@ FAULTS = (
     "host_sync",
     "pageable_copies",
     "memory_leak",
-    "out_of_memory",
+    "memory_peak",
     "no_steps",
     "warmup_recorded",
 )

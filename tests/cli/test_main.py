@@ -141,7 +141,8 @@ read = diagnosis.read_facts
 def linger(file, *others):
     if "endless" not in file.path:
         return read(file, *others)
-    [timer] = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    [timer] = [each for each in timers if not each.finished.is_set()]  # the one before may still end
     threading.Thread(target=timer.function).start()  # now
     while True:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -55,8 +56,11 @@ def is_alive(pid: int) -> bool:
 
 def children(pid: int | str = "self") -> set[int]:
     """Return the process ids of a process's children: of all that its threads have started."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(child) for task in tasks for child in task.read_text().split()}
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            found |= {int(child) for child in task.read_text().split()}
+    return found
 
 
 def report_text(service: Service, id_: str) -> str:
