@@ -691,7 +691,7 @@ class KernelFamily(_message.Message):
     def __init__(self, device: _Optional[int] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceMemory(_message.Message):
-    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "start_bytes", "end_bytes", "segments")
+    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "start_bytes", "end_bytes", "segments", "failures")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PEAK_ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
     PEAK_RESERVED_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -712,6 +712,7 @@ class DeviceMemory(_message.Message):
     START_BYTES_FIELD_NUMBER: _ClassVar[int]
     END_BYTES_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
     device: int
     peak_allocated_bytes: float
     peak_reserved_bytes: float
@@ -732,7 +733,16 @@ class DeviceMemory(_message.Message):
     start_bytes: float
     end_bytes: float
     segments: _containers.RepeatedCompositeFieldContainer[MemorySegment]
-    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., name: _Optional[str] = ..., relative: bool = ..., peak_us: _Optional[float] = ..., peak_phase: _Optional[str] = ..., reserved_at_peak_bytes: _Optional[float] = ..., floors: _Optional[_Iterable[_Union[MemoryFloor, _Mapping[str, object]]]] = ..., trend: _Optional[_Union[FloorTrend, _Mapping[str, object]]] = ..., peak_owners: _Optional[_Iterable[_Union[MemoryOwner, _Mapping[str, object]]]] = ..., peak_kinds: _Optional[_Iterable[_Union[MemoryKind, _Mapping[str, object]]]] = ..., reserve: _Optional[_Union[MemoryReserve, _Mapping[str, object]]] = ..., steps_until_full: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_bytes: _Optional[float] = ..., segments: _Optional[_Iterable[_Union[MemorySegment, _Mapping[str, object]]]] = ...) -> None: ...
+    failures: _containers.RepeatedCompositeFieldContainer[MemoryFailure]
+    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., name: _Optional[str] = ..., relative: bool = ..., peak_us: _Optional[float] = ..., peak_phase: _Optional[str] = ..., reserved_at_peak_bytes: _Optional[float] = ..., floors: _Optional[_Iterable[_Union[MemoryFloor, _Mapping[str, object]]]] = ..., trend: _Optional[_Union[FloorTrend, _Mapping[str, object]]] = ..., peak_owners: _Optional[_Iterable[_Union[MemoryOwner, _Mapping[str, object]]]] = ..., peak_kinds: _Optional[_Iterable[_Union[MemoryKind, _Mapping[str, object]]]] = ..., reserve: _Optional[_Union[MemoryReserve, _Mapping[str, object]]] = ..., steps_until_full: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_bytes: _Optional[float] = ..., segments: _Optional[_Iterable[_Union[MemorySegment, _Mapping[str, object]]]] = ..., failures: _Optional[_Iterable[_Union[MemoryFailure, _Mapping[str, object]]]] = ...) -> None: ...
+
+class MemoryFailure(_message.Message):
+    __slots__ = ("us", "requested_bytes")
+    US_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    us: float
+    requested_bytes: float
+    def __init__(self, us: _Optional[float] = ..., requested_bytes: _Optional[float] = ...) -> None: ...
 
 class MemorySegment(_message.Message):
     __slots__ = ("address", "bytes", "used_bytes", "largest_free_bytes", "blocks", "expandable")
@@ -787,7 +797,7 @@ class MemoryFloor(_message.Message):
     def __init__(self, name: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ..., excused: bool = ...) -> None: ...
 
 class FloorTrend(_message.Message):
-    __slots__ = ("bytes_per_step", "low_bytes_per_step", "high_bytes_per_step", "start_us", "start_bytes", "end_us", "end_bytes", "state", "steps", "unit")
+    __slots__ = ("bytes_per_step", "low_bytes_per_step", "high_bytes_per_step", "start_us", "start_bytes", "end_us", "end_bytes", "state", "steps", "unit", "word")
     class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         step: _ClassVar[FloorTrend.Unit]
@@ -804,6 +814,7 @@ class FloorTrend(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
+    WORD_FIELD_NUMBER: _ClassVar[int]
     bytes_per_step: float
     low_bytes_per_step: float
     high_bytes_per_step: float
@@ -814,7 +825,8 @@ class FloorTrend(_message.Message):
     state: str
     steps: int
     unit: FloorTrend.Unit
-    def __init__(self, bytes_per_step: _Optional[float] = ..., low_bytes_per_step: _Optional[float] = ..., high_bytes_per_step: _Optional[float] = ..., start_us: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_us: _Optional[float] = ..., end_bytes: _Optional[float] = ..., state: _Optional[str] = ..., steps: _Optional[int] = ..., unit: _Optional[_Union[FloorTrend.Unit, str]] = ...) -> None: ...
+    word: str
+    def __init__(self, bytes_per_step: _Optional[float] = ..., low_bytes_per_step: _Optional[float] = ..., high_bytes_per_step: _Optional[float] = ..., start_us: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_us: _Optional[float] = ..., end_bytes: _Optional[float] = ..., state: _Optional[str] = ..., steps: _Optional[int] = ..., unit: _Optional[_Union[FloorTrend.Unit, str]] = ..., word: _Optional[str] = ...) -> None: ...
 
 class MemoryOwner(_message.Message):
     __slots__ = ("kind", "operator", "module", "place", "bytes", "count", "largest_bytes")
@@ -2646,6 +2658,52 @@ class LiveBlock(_message.Message):
     operator: str
     place: Place
     def __init__(self, bytes: _Optional[float] = ..., made_us: _Optional[float] = ..., freed_us: _Optional[float] = ..., operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
+
+class MemoryBands(_message.Message):
+    __slots__ = ("state", "progress", "error", "device", "start_us", "end_us", "column_us", "rest_bytes", "band_from", "band_to", "band_bytes", "band_made_us", "band_freed_us", "band_site", "band_kind", "sites", "more_bands")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_US_FIELD_NUMBER: _ClassVar[int]
+    REST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BAND_FROM_FIELD_NUMBER: _ClassVar[int]
+    BAND_TO_FIELD_NUMBER: _ClassVar[int]
+    BAND_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BAND_MADE_US_FIELD_NUMBER: _ClassVar[int]
+    BAND_FREED_US_FIELD_NUMBER: _ClassVar[int]
+    BAND_SITE_FIELD_NUMBER: _ClassVar[int]
+    BAND_KIND_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
+    MORE_BANDS_FIELD_NUMBER: _ClassVar[int]
+    state: ReportState.State
+    progress: float
+    error: Problem
+    device: int
+    start_us: float
+    end_us: float
+    column_us: _containers.RepeatedScalarFieldContainer[float]
+    rest_bytes: _containers.RepeatedScalarFieldContainer[float]
+    band_from: _containers.RepeatedScalarFieldContainer[int]
+    band_to: _containers.RepeatedScalarFieldContainer[int]
+    band_bytes: _containers.RepeatedScalarFieldContainer[float]
+    band_made_us: _containers.RepeatedScalarFieldContainer[float]
+    band_freed_us: _containers.RepeatedScalarFieldContainer[float]
+    band_site: _containers.RepeatedScalarFieldContainer[int]
+    band_kind: _containers.RepeatedScalarFieldContainer[MemoryKind.Kind]
+    sites: _containers.RepeatedCompositeFieldContainer[BandSite]
+    more_bands: float
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., column_us: _Optional[_Iterable[float]] = ..., rest_bytes: _Optional[_Iterable[float]] = ..., band_from: _Optional[_Iterable[int]] = ..., band_to: _Optional[_Iterable[int]] = ..., band_bytes: _Optional[_Iterable[float]] = ..., band_made_us: _Optional[_Iterable[float]] = ..., band_freed_us: _Optional[_Iterable[float]] = ..., band_site: _Optional[_Iterable[int]] = ..., band_kind: _Optional[_Iterable[_Union[MemoryKind.Kind, str]]] = ..., sites: _Optional[_Iterable[_Union[BandSite, _Mapping[str, object]]]] = ..., more_bands: _Optional[float] = ...) -> None: ...
+
+class BandSite(_message.Message):
+    __slots__ = ("operator", "place")
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    operator: str
+    place: Place
+    def __init__(self, operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class SegmentMap(_message.Message):
     __slots__ = ("state", "progress", "error", "device", "segments", "bytes", "used_bytes", "inactive_bytes", "free_bytes", "outside_bytes", "rows", "box_row", "box_offset", "box_bytes", "box_requested", "box_count", "box_made_us", "box_freed_us", "box_node", "node_parent", "node_name", "names")

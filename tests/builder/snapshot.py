@@ -136,9 +136,9 @@ class SnapshotBuilder:
         self.traces = [trace[-entries:] if entries else [] for trace in self.traces]
 
     def used(self, device: int = 0) -> int:
-        """Return the requested bytes that are in use."""
+        """Return the bytes that are in use, as the allocator rounds them."""
         return sum(
-            block.asked
+            block.bytes
             for segment in self.segments
             if segment.device == device
             for block in segment.blocks

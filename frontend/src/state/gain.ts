@@ -1,6 +1,6 @@
 // What a fix saves, in words. Every figure comes from the report.
 
-import { bytes, percent, time } from "../base/format";
+import { bytes, percent, plural, time } from "../base/format";
 import { term } from "../base/terms";
 import { SAVING_BASES } from "../base/vocabulary";
 import {
@@ -91,8 +91,8 @@ export function confidenceOf({ saving }: Finding, plan: Plan | undefined): strin
 export function growthOf({ trend }: DeviceMemory): string {
   if (!trend) return "";
   const range = between(bytes(Math.max(0, trend.low_bytes_per_step)), bytes(trend.high_bytes_per_step));
-  const over = `${trend.steps} ${trend.unit === "step" ? "steps" : "time windows"}`;
-  return `The floor of allocated memory rises by ${range} per ${trend.unit} (95% confidence, over ${over}).`;
+  const over = plural(trend.steps, trend.unit === "step" ? trend.word || "step" : "time window");
+  return `The floor of allocated memory rises by ${range} per ${trend.unit === "step" ? trend.word || "step" : "second"} (95% confidence, over ${over}).`;
 }
 
 /** The place to change: the user's own function if an installed package called on its behalf, then where the time goes. */

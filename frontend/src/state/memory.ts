@@ -37,8 +37,10 @@ function does(trend: FloorTrend): string {
   return known.noun.replace("{change}", perUnit(trend, trend.state === "falling" ? -1 : 1));
 }
 
-function more(left: number, { unit }: FloorTrend): string {
-  return unit === "second" ? time(left * 1e6) : plural(Math.max(1, Math.floor(left)), "more step");
+function more(left: number, { unit, word }: FloorTrend): string {
+  return unit === "second"
+    ? time(left * 1e6)
+    : plural(Math.max(1, Math.floor(left)), `more ${word || "step"}`);
 }
 
 /** A 95% confidence interval needs at least this many floors. */
@@ -46,7 +48,8 @@ const FEWEST_FOR_95 = 4;
 
 /** "8 MiB per step (95% confidence: 7.9 MiB to 8.1 MiB)". */
 function perUnit(trend: FloorTrend, sign: 1 | -1): string {
-  const { bytes_per_step, low_bytes_per_step, high_bytes_per_step, steps, unit, start_us, end_us } = trend;
+  const { bytes_per_step, low_bytes_per_step, high_bytes_per_step, steps, unit, word, start_us, end_us } =
+    trend;
   if (unit === "second") {
     const seen = end_us - start_us;
     return `${bytes((sign * bytes_per_step * seen) / 1e6)} in ${time(seen)}`; // no rate beyond what was seen
@@ -56,7 +59,7 @@ function perUnit(trend: FloorTrend, sign: 1 | -1): string {
     steps < FEWEST_FOR_95 || bytes(low) === bytes(high)
       ? ""
       : ` (95% confidence: ${bytes(low)} to ${bytes(high)})`;
-  return `${bytes(sign * bytes_per_step)} per step${between}`;
+  return `${bytes(sign * bytes_per_step)} per ${word || "step"}${between}`;
 }
 
 /** What the curve leaves out, or "" if it is complete. */

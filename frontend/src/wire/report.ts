@@ -592,6 +592,15 @@ export interface DeviceMemory {
   end_bytes: number;
   /** snapshots: most free memory next to used memory first; bounded */
   segments: MemorySegment[];
+  /** allocations that failed, the last ones; bounded */
+  failures: MemoryFailure[];
+}
+
+/** An allocation that failed. */
+export interface MemoryFailure {
+  us: number;
+  /** 0 if the recording does not say */
+  requested_bytes: number;
 }
 
 /** A segment that the allocator got from the driver, at the time of a snapshot. */
@@ -657,6 +666,8 @@ export interface FloorTrend {
   /** number of floors in the fit */
   steps: number;
   unit: FloorTrend_Unit;
+  /** what a unit is called: step, inferred step, repetition (a batch, an epoch, a token), window */
+  word: string;
 }
 
 export const FloorTrend_Unit = {
@@ -2052,6 +2063,40 @@ export interface LiveBlock {
   made_us: number;
   /** -1 if it is live at the end */
   freed_us: number;
+  operator: string;
+  place: Place | undefined;
+}
+
+/** Response of `memoryBands`: allocations over a time range, stacked in order of allocation, the oldest one below. */
+export interface MemoryBands {
+  state: ReportState_State;
+  progress: number;
+  error: Problem | undefined;
+  device: number;
+  start_us: number;
+  end_us: number;
+  /** each column of the picture shows this moment */
+  column_us: number[];
+  /** of each column: allocated, but in no band */
+  rest_bytes: number[];
+  /** first column in which the allocation was live */
+  band_from: number[];
+  /** first column after it */
+  band_to: number[];
+  band_bytes: number[];
+  /** -1: before the recording */
+  band_made_us: number[];
+  /** -1: live at the end */
+  band_freed_us: number[];
+  /** index into sites */
+  band_site: number[];
+  band_kind: MemoryKind_Kind[];
+  sites: BandSite[];
+  /** smaller or shorter ones, which are part of rest_bytes */
+  more_bands: number;
+}
+
+export interface BandSite {
   operator: string;
   place: Place | undefined;
 }

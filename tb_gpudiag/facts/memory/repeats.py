@@ -96,7 +96,7 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
         at = distinct(time[borders])
         if len(at) >= FEWEST_BORDERS and (trains or _is_loop(at, time, ends, size, outside, most)):
             names = [f"inferred {i + 1}" for i in range(len(at) - 1)]
-            return Periods(names, at[:-1], at[1:], "step", inferred=True)
+            return Periods(names, at[:-1], at[1:], "step", inferred=True, trains=trains)
     return NO_PERIODS
 
 

@@ -147,10 +147,10 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
         return []
     table = floor_table(allocations, found)
     containers = Containers(allocations.host)
-    x = found.periods.at[table.column]
-    sites = []
+    first = int(np.searchsorted(table.column, found.last_rate))
+    x, sites = found.periods.at[table.column[first:]], []
     for number in range(len(table.one)):
-        y = table.bytes[number].astype(np.float64)
+        y = table.bytes[number, first:].astype(np.float64)
         if y[-1] <= y[0]:
             continue
         slope, low, high = theil_sen(x, y)
@@ -180,7 +180,7 @@ def _site(
     host, one = allocations.host, int(own[-1])  # the recording shows most about the last one
     operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
     text = allocations.memory.stacks[stack] if stack != NONE else host_stack(host, operator)
-    counts = table.count[number].astype(np.float64)
+    counts = table.count[number, -len(x) :].astype(np.float64)
     phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
     return GrowingSite(
         operator=host.name(operator),

@@ -18,6 +18,7 @@ from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.leak_state import floor_state, until_full
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.frames import Frame
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 from tb_gpudiag.wording.format import one_line
 
 FLOORS_LIMIT = 2_000
@@ -27,6 +28,7 @@ SITES_LIMIT = 50
 OWNERS_LIMIT = 100
 RANGES_LIMIT = 20
 FRAMES_LIMIT = 40
+FAILURES_LIMIT = 20
 
 
 def memory_messages(devices: Iterable[DeviceMemory], events: Events) -> list[pb.DeviceMemory]:
@@ -60,7 +62,18 @@ def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
         steps_until_full=until_full(memory),
         trend=_trend(trend, floor_state(memory) or "") if trend else None,
         floor_slope_bytes_per_step=trend.per_unit if trend and trend.unit == "step" else 0.0,
+        failures=_failures(memory),
     )
+
+
+def _failures(memory: DeviceMemory) -> list[pb.MemoryFailure]:
+    """The last allocations that failed."""
+    events, event = memory.allocations.memory, memory.curve.event
+    failed = event[np.flatnonzero(events.action[event] == MemoryAction.OUT_OF_MEMORY)[-FAILURES_LIMIT:]]
+    return [
+        pb.MemoryFailure(us=us(events.time_ns[i]), requested_bytes=max(0, int(events.bytes[i])))
+        for i in failed.tolist()
+    ]
 
 
 def _segments(segments: SegmentFacts | None) -> list[pb.MemorySegment]:
@@ -101,6 +114,7 @@ def _trend(trend: Trend, state: str) -> pb.FloorTrend:
         state=state,
         steps=trend.steps,
         unit=trend.unit,
+        word=trend.word,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
@@ -57,6 +59,14 @@ MANY_STEPS = 10
 # One or two frees may be missing because two threads used one address in the same instant. With this many,
 # frees are really not recorded.
 FEWEST_UNSEEN = 3
+
+_WHERE_FROM = {
+    "step": "The recording marks no steps: they are inferred from the backward pass and the optimizer.",
+    "repetition": (
+        "The recording marks no steps: a repetition is what allocations repeat, such as a batch, an epoch "
+        "or a token. What grows with the tokens of one sequence ends with it."
+    ),
+}
 
 _FIVE_STEPS = (
     "Record five steps or more, marked by prof.step(): schedule(wait=5, warmup=2, active=6). The history of "
@@ -153,8 +163,9 @@ def _unit(memory: DeviceMemory) -> str:
 def _too_few_steps(memories: list[DeviceMemory]) -> CannotTell:
     steps = max(memory.trend.steps if memory.trend else 0 for memory in memories)
     return CannotTell(
-        f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and the recording "
-        f"has {count(steps)}" + "".join(map(_what_survives, memories)),
+        "".join(map(_what_survives, memories))
+        + f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and the recording "
+        f"has {count(steps)}",
         _FIVE_STEPS,
     )
 
@@ -166,8 +177,9 @@ def _what_survives(memory: DeviceMemory) -> str:
     site = found.frame or found.operator
     where = in_quotes(str(site)) if site else "one site"
     return (
-        f"; {where} holds {size(found.bytes)} of {memory.name} in {count(found.count, 'allocation')} made "
-        "throughout the recording, none of which was freed"
+        f"{where} keeps {size(found.bytes)} of {memory.name}: {count(found.count, 'allocation')}, made "
+        "throughout the recording and none of them freed. A leak looks like this, and so does a buffer that "
+        "fills; "
     )
 
 
@@ -259,7 +271,7 @@ def _subject(memory: DeviceMemory) -> str:
 
 
 def _steps(trend: Trend, suffix: str = "") -> Quantity:
-    return number(trend.steps, "step" if trend.unit == "step" else "window", suffix=suffix)
+    return number(trend.steps, trend.word, suffix=suffix)
 
 
 def _signed(change: float) -> str:
@@ -269,7 +281,7 @@ def _signed(change: float) -> str:
 def _growth(trend: Trend, per_unit: float) -> str:
     """`7 MiB per step`. Without steps, what was seen: `7 MiB in 40 ms`."""
     if trend.unit == "step":
-        return str(size(per_unit, "per step"))
+        return str(size(per_unit, f"per {trend.word}"))
     seen_ns = trend.end_ns - trend.start_ns
     return f"{size(per_unit * seen_ns / 1e9)} in {duration(seen_ns)}"
 
@@ -281,12 +293,11 @@ def _finding(memory: DeviceMemory) -> Finding:
     names = " and ".join(part.cause.name for part in parts if part.cause.name)
     named = f": {names}" if names else ""
     grows = "seems to grow" if doubt else "grows"
-    at = memory.floors.periods.at[~memory.floors.excused]
     return Finding(
         title=f"{_subject(memory)} {grows} by {_growth(trend, rate)}{named}",
         summary=" ".join(_summary(memory, trend, parts, doubt)),
         fix=_fix(parts, doubt),
-        cost_bytes=max(0, round(rate * float(at[-1] - at[0]))),
+        cost_bytes=_grown_bytes(memory, trend),
         cost_bytes_per_step=rate if trend.unit == "step" else 0.0,
         memory_device=memory.device,
         sure=not doubt,
@@ -296,9 +307,22 @@ def _finding(memory: DeviceMemory) -> Finding:
     )
 
 
+def _grown_bytes(memory: DeviceMemory, trend: Trend) -> int:
+    """Return by how much memory grew in the recording, at its present rate and any earlier one."""
+    first = max(int(np.argmin(memory.floors.excused)), memory.floors.last_rate)
+    at, floor = memory.floors.periods.at, memory.floors.bytes[~memory.floors.excused]
+    now = growth_per_unit(memory) * float(at[-1] - at[first])
+    before = trend.start_bytes - float(floor[0]) if memory.floors.last_rate else 0.0
+    return max(0, round(now + before))
+
+
 def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained], doubt: str) -> Iterator[str]:
-    kept = "between steps" if trend.unit == "step" else "when work is done"
+    kept = "between steps" if trend.unit == "step" and memory.floors.periods.trains else "when work is done"
     yield f"The memory still allocated {kept} keeps rising. {parts[0].cause.summary}"
+    if memory.floors.last_rate:
+        yield "It grew at another rate before: the figures are those of the end of the recording."
+    if memory.floors.periods.inferred:
+        yield _WHERE_FROM["step" if memory.floors.periods.trains else "repetition"]
     yield from map(filling_sentence, holders_of(parts[0].sites)[:1])
     for part in parts[1:]:
         yield f"{_growth(trend, part.per_unit)} of it has another reason: {part.cause.summary}"
@@ -335,16 +359,15 @@ def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> I
     low, high = _growth(trend, trend.low), _growth(trend, trend.high)
     spread = f"between {low} and {high}" if str(low) != str(high) else "the same every time"
     rate = growth_per_unit(memory)
-    compared = "inferred from allocations" if memory.floors.periods.inferred else "compared"
+    compared = "found in the allocations" if memory.floors.periods.inferred else "compared"
     if rate != trend.per_unit:
         spread = f"the floor's own slope is {spread}"
     if trend.unit == "step":
-        yield Evidence("Growth per step", size(rate), (spread, _steps(trend, compared)))
+        yield Evidence(f"Growth per {trend.word}", size(rate), (spread, _steps(trend, compared)))
     else:
         yield Evidence("Growth", _growth(trend, rate), (spread, _steps(trend, compared)))
-    yield Evidence(
-        "Memory floor", size(trend.end_bytes, "at the end"), (size(trend.start_bytes, "at the start"),)
-    )
+    seen = memory.floors.bytes[~memory.floors.excused]
+    yield Evidence("Memory floor", size(int(seen[-1]), "at the end"), (size(int(seen[0]), "at the start"),))
     explained = sum(site.per_unit for site in sites)
     if explained:
         part = share_of(min(explained, rate), rate, "of the growth")
@@ -378,11 +401,13 @@ def _until_full(memory: DeviceMemory) -> Quantity | None:
     left = until_full(memory)
     if not left:
         return None
-    return number(int(left), "step") if _unit(memory) == "step" else duration(left * 1e9)
+    trend = memory.trend
+    assert trend is not None  # until_full needs one
+    return number(int(left), trend.word) if trend.unit == "step" else duration(left * 1e9)
 
 
 def _about(full: Quantity) -> str:
-    return f"about {full}" if full.value else "less than one step"
+    return f"about {full}" if full.value else f"less than one {full.noun}"
 
 
 def _places(parts: list[Explained]) -> list[Place]:

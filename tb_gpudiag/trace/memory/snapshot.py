@@ -4,7 +4,7 @@ A snapshot has two parts: the allocator's segments and blocks at the time it was
 that, as far back as the ring buffer of `_record_memory_history` goes. The history has no totals, so the
 blocks give the last total. Going back from there, undoing each entry gives the total before it.
 
-Sizes are as requested. The allocator rounds them up within its blocks.
+Sizes are what the allocator takes: it rounds requests up to whole units. Those that failed are as requested.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ from tb_gpudiag.trace.memory.snapshot_segments import read_segments
 from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
 from tb_gpudiag.trace.memory.snapshot_tables import MISSING, NotTables, read_tables
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction
+
+ROUNDED_TO = 512
+"""The allocator's smallest unit. A number in a tensor of its own takes one."""
 
 _ALLOCATE, _FREE, _GROW, _SHRINK, _ = (int(action) for action in MemoryAction)
 
@@ -217,11 +220,13 @@ def _rows(history: AllocatorHistory, state: Segments, start_us: int, notes: list
     used = state.block_used & own[state.block_segment]
     moves = (history.action == _ALLOCATE) | (history.action == _FREE)
     older = np.flatnonzero(used & ~np.isin(state.block_address, history.address[moves]))
-    older_bytes = state.block_requested_bytes[older]
+    taken = _taken(state.block_requested_bytes)
+    older_bytes = taken[older]
     falls = np.isin(history.action, (_FREE, _SHRINK))
-    signed = np.where(falls, -history.bytes, history.bytes)
+    size = np.where(moves, _taken(history.bytes), history.bytes)
+    signed = np.where(falls, -size, size)
     segment = (history.action == _GROW) | (history.action == _SHRINK)
-    allocated, before = _back_from(int(state.block_requested_bytes[used].sum()), np.where(moves, signed, 0))
+    allocated, before = _back_from(int(taken[used].sum()), np.where(moves, signed, 0))
     reserved, reserved_before = _back_from(int(state.bytes[own].sum()), np.where(segment, signed, 0))
     # Older blocks were allocated before the history. If the totals say less, the snapshot was not taken where
     # the history ends.
@@ -255,6 +260,11 @@ def _rows(history: AllocatorHistory, state: Segments, start_us: int, notes: list
         np.r_[np.full(count, NONE), driver_free],
         max((int(reserved[i]) + free for i, free in history.free_at_failures if reserved[i] > 0), default=0),
     )
+
+
+def _taken(requested: Int64) -> Int64:
+    """Round requests up to what the allocator takes for them."""
+    return -(-requested // ROUNDED_TO) * ROUNDED_TO
 
 
 def _back_from(last: int, change: Int64) -> tuple[Int64, int]:

@@ -61,12 +61,12 @@ def training(steps: int = 6, *, marked: bool = True) -> SnapshotBuilder:
 def test_memory_retained_in_each_step_is_a_site_with_its_exact_stack() -> None:
     memory = memory_of(training())
     (site,) = memory.sites
-    assert (site.per_unit, site.size_bytes, site.old_count) == (1_000, 1_000, 4)
+    assert (site.per_unit, site.size_bytes, site.old_count) == (1_024, 1_024, 4)
     assert site.stack == "train.py(9): main\ntrain.py(12): keep"
     assert site.frame is not None
     assert (site.frame.file, site.frame.line) == ("train.py", 12)
     assert memory.trend is not None
-    assert memory.trend.per_unit == 1_000
+    assert memory.trend.per_unit == 1_024
 
 
 def test_frames_determine_kinds() -> None:
@@ -77,7 +77,7 @@ def test_frames_determine_kinds() -> None:
         MemoryKind.OPTIMIZER_STATE: 6 * MB,
         MemoryKind.ACTIVATION: 2 * MB,
         MemoryKind.GRADIENT: 3 * MB,
-        MemoryKind.UNKNOWN: 6_000,
+        MemoryKind.UNKNOWN: 6 * 1_024,
     }
 
 
@@ -98,7 +98,7 @@ def test_steps_before_the_history_have_no_floor() -> None:
     memory = memory_of(snapshot)
     assert 3 <= len(memory.floors) < 8
     assert memory.trend is not None
-    assert memory.trend.per_unit == 1_000
+    assert memory.trend.per_unit == 1_024
     snapshot.forget(0)
     assert len(memory_of(snapshot).floors) == 0
 
@@ -107,7 +107,8 @@ def test_without_marks_steps_are_inferred_from_what_repeats() -> None:
     memory = memory_of(training(64, marked=False))
     assert memory.floors.periods.inferred
     assert memory.trend is not None
-    assert (memory.trend.unit, memory.trend.per_unit) == ("step", 1_000)
+    assert (memory.trend.unit, memory.trend.per_unit) == ("step", 1_024)
+    assert memory.trend.word == "inferred step"
     assert memory.sites[0].frame is not None
     assert memory.sites[0].frame.line == 12
     assert until_full(memory) == 0  # its capacity is not known
@@ -138,7 +139,7 @@ def test_without_times_nothing_is_per_second() -> None:
     assert (len(memory.floors), memory.trend, memory.sites) == (0, None, [])
     memory = memory_of(training(64, marked=False), "without times")
     assert memory.trend is not None
-    assert (memory.trend.unit, memory.trend.per_unit) == ("step", 1_000)
+    assert (memory.trend.unit, memory.trend.per_unit) == ("step", 1_024)
     assert memory.peak.kinds[MemoryKind.PARAMETER] == 3 * MB
 
 

@@ -20,6 +20,8 @@ from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import facts_of, figures, healthy, is_clear, without_gpu
 from tests.simulator import simulate
 
+MODULE_FRAME = "/x/site-packages/torch/nn/modules/module.py(1773): _call_impl"
+
 
 def test_a_floor_that_rises_in_every_step_is_found_with_its_line(tmp_path: Path) -> None:
     found = only(RULE.check(facts_of(job([MIB] * 6), tmp_path)))
@@ -196,10 +198,51 @@ def test_a_snapshot_shows_the_cause_by_its_stacks(
     assert found.cost_bytes_per_step == len(stacks) * MIB
 
 
-def test_steps_that_are_not_marked_are_inferred(tmp_path: Path) -> None:
+def test_what_repeats_replaces_steps_that_are_not_marked(tmp_path: Path) -> None:
     found = only(RULE.check(facts_of(job([MIB] * 6, mark_steps=False), tmp_path)))
     assert found.cost_bytes_per_step == MIB
-    assert "inferred" in str(figures(found)["Growth per step"][-1])
+    assert "1 MiB per repetition" in found.title.replace("\xa0", " ")
+    assert "marks no steps" in found.summary
+
+
+def test_what_repeats_without_training_is_called_no_step(tmp_path: Path) -> None:
+    """It may be a batch, an epoch or a token."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(64 * MIB)
+    for at in range(100):
+        result = snapshot.allocate(
+            MIB, at=100 * at, stack=["go.py(4): main", MODULE_FRAME, "model.py(9): forward"]
+        )
+        snapshot.allocate(64 * 1024, at=100 * at + 5, stack=["go.py(4): main", "go.py(7): keep"])
+        snapshot.free(result, at=100 * at + 9)
+    found = only(RULE.check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    assert "64 KiB per repetition" in found.title.replace("\xa0", " ")
+
+
+@pytest.mark.parametrize("change", [8, 12, 18])
+def test_a_rate_that_changed_is_that_of_the_end(change: int, tmp_path: Path) -> None:
+    found = only(RULE.check(facts_of(job([MIB] * change + [5 * MIB] * (24 - change)), tmp_path)))
+    assert found.cost_bytes_per_step == 5 * MIB
+    assert found.cost_bytes == MIB * (change - 1) + 5 * MIB * (23 - change)
+    assert "another rate before" in found.summary
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_uneven_growth_is_no_change_of_the_rate(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    kept = [draw.randrange(MIB // 2, 2 * MIB) for _ in range(24)]
+    assert "another rate" not in only(RULE.check(facts_of(job(kept), tmp_path))).summary
+
+
+def test_small_tensors_take_what_the_allocator_rounds_them_to(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(64 * MIB)
+    for step in range(12):
+        snapshot.step(step, at=1_000 * step, us=990)
+        for i in range(100):
+            snapshot.allocate(8, at=1_000 * step + i, stack=["go.py(4): main", "go.py(7): keep"])
+    found = only(RULE.check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    assert found.cost_bytes_per_step == 100 * 512
 
 
 def _one_long_step(line: str, folder: Path, *, operator: str = "aten::relu") -> RuleAnswer:

@@ -114,11 +114,12 @@ def test_every_format_of_the_file_gives_the_same_curve_and_stacks(shape: Shape, 
     memory, segments = trace.memory, trace.segments
     assert trace.kind == "snapshot"
     assert segments is not None
-    assert memory.allocated[-1] == segments.block_requested_bytes.sum() == snapshot.used() == 3 * MB + 4_000
-    assert memory.allocated.max() == 5 * MB + 3_000 + 1_000
+    assert memory.allocated[-1] == snapshot.used() == 3 * MB + 4 * 1_024
+    assert segments.block_requested_bytes.sum() == 3 * MB + 4_000
+    assert memory.allocated.max() == 5 * MB + 4 * 1_024
     assert (memory.reserved == 20 * MB).all()
     assert set(memory.device_type) == {DeviceType.CUDA}
-    kept = memory.stacks[memory.stack[memory.bytes == 1_000][0]]
+    kept = memory.stacks[memory.stack[memory.bytes == 1_024][0]]
     assert kept == "train.py(9): main\ntrain.py(12): keep"
     assert segments.block_used.sum() == 5
     assert segments.block_bytes.sum() == segments.bytes.sum() == 20 * MB
@@ -161,7 +162,7 @@ def test_memory_older_than_the_history_is_found_with_its_stack(tmp_path: Path) -
     assert memory.found is not None
     found = np.flatnonzero(memory.found)
     assert memory.time_ns[found].tolist() == [0, 0, 0]
-    assert memory.bytes[found].tolist() == [3 * MB, 1_000, 1_000]
+    assert memory.bytes[found].tolist() == [3 * MB, 1_024, 1_024]
     assert "model.py(7): __init__" in memory.stacks[memory.stack[found[0]]]
 
 
@@ -181,7 +182,7 @@ def test_memory_that_waits_for_a_stream_is_used(tmp_path: Path) -> None:
     address = snapshot.allocate(MB, at=5_000)
     snapshot.free(address, at=5_001, completed=False)
     memory = read(snapshot, tmp_path).memory
-    assert memory.allocated[-1] == snapshot.used() == 4 * MB + 1_000
+    assert memory.allocated[-1] == snapshot.used() == 4 * MB + 1_024
 
 
 def test_out_of_memory_has_the_requested_size_and_changes_no_total(tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_requested_frees_count_if_none_are_completed(tmp_path: Path) -> None:
     document["device_traces"] = [[e for e in history if e["action"] != "free_completed"]]
     memory = read_document(document, tmp_path).memory
     assert (memory.action == MemoryAction.FREE).sum() == 4
-    assert memory.allocated[-1] == 3 * MB + 4_000
+    assert memory.allocated[-1] == 3 * MB + 4 * 1_024
 
 
 def test_a_snapshot_taken_after_recording_stopped_is_noted(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_malformed_entries_are_skipped_and_counted(tmp_path: Path) -> None:
     trace = read_document(document, tmp_path)
     assert trace.malformed_events == len(bad) + 3
     assert trace.events_read == 18
-    assert trace.memory.allocated[-1] == 3 * MB + 4_000
+    assert trace.memory.allocated[-1] == 3 * MB + 4 * 1_024
 
 
 def test_entries_of_an_unknown_kind_are_skipped_and_noted(tmp_path: Path) -> None:

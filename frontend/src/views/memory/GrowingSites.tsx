@@ -32,7 +32,7 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
                 <tr>
                   <th scope="col">Allocated by</th>
                   <th scope="col" className="gd-number">
-                    {seconds ? `In ${time(seconds * 1e6)}` : "Per step"}
+                    {seconds ? `In ${time(seconds * 1e6)}` : `Per ${trend.word || "step"}`}
                   </th>
                   <NumberTitle column="still_live" />
                   <NumberTitle column="live_count" />

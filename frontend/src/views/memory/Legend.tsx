@@ -11,7 +11,7 @@ export function Legend({ memory, scale }: { memory: DeviceMemory; scale: Scale }
   const shown: readonly (readonly [boolean, string, keyof typeof MEMORY_LINES, string])[] = [
     [true, "line", "allocated", MEMORY_LINES.allocated.word],
     [memory.peak_reserved_bytes > 0 && scale.reserved, "dashes", "reserved", MEMORY_LINES.reserved.word],
-    [floors, "point", "floor", `Floor of a ${memory.trend?.unit === "second" ? "window of time" : "step"}`],
+    [floors, "point", "floor", `Floor of ${floorOf(memory)}`],
     [floors && memory.floors.some(({ excused }) => excused), "hollow", "floor", "Warm-up"],
     [memory.trend !== undefined, "dashes", "floor", "Trend"],
   ];
@@ -32,4 +32,11 @@ export function Legend({ memory, scale }: { memory: DeviceMemory; scale: Scale }
       )}
     </ul>
   );
+}
+
+/** "a step", "an inferred step", "a window of time". */
+function floorOf({ trend }: DeviceMemory): string {
+  if (trend?.unit === "second") return "a window of time";
+  const word = trend?.word ?? "step";
+  return `${/^[aeiou]/.test(word) ? "an" : "a"} ${word}`;
 }

@@ -71,7 +71,7 @@ def _change(trend: pb.FloorTrend) -> str:
 def _growth(trend: pb.FloorTrend, per_unit: float) -> Quantity:
     """`7 MiB per step`. Without steps, what was seen: `7 MiB in 40 ms`."""
     if trend.unit == pb.FloorTrend.step:
-        return size(per_unit, "per step")
+        return size(per_unit, f"per {trend.word or 'step'}")
     seen_us = trend.end_us - trend.start_us
     return size(per_unit * seen_us / 1e6, f"in {time_us(seen_us)}")
 
@@ -82,7 +82,7 @@ def _sign(trend: pb.FloorTrend) -> int:
 
 def _floors(trend: pb.FloorTrend) -> str:
     if trend.unit == pb.FloorTrend.step:
-        return count(trend.steps, "step")
+        return count(trend.steps, trend.word or "step")
     return count(trend.steps, "time window")
 
 
@@ -101,7 +101,8 @@ def _until_full(m: pb.DeviceMemory) -> str:
     left = m.steps_until_full  # in the trend's unit
     if m.trend.unit != pb.FloorTrend.step:
         return f"about {time_us(left * 1e6)}"
-    return f"about {count(int(left), 'step')}" if left >= 1 else "less than one step"
+    word = m.trend.word or "step"
+    return f"about {count(int(left), word)}" if left >= 1 else f"less than one {word}"
 
 
 def _reserve(m: pb.DeviceMemory) -> str:
