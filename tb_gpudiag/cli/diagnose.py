@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tb_gpudiag.cli.annotations import github_annotations, sarif
@@ -95,6 +95,8 @@ def run(arguments: Sequence[str]) -> int:
         paths, result.errors = export_reports(paths)
     files, problems = find_files(paths, parsed.run)
     result.errors += problems
+    if parsed.torch_trace:
+        files = [replace(file, torch_trace=parsed.torch_trace) for file in files]
     result.interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
     _diagnose(files, result, sidecars=parsed.write_sidecar, quiet=parsed.quiet)
     if len(result.digests) > 1:
@@ -144,6 +146,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add_fail_on(made)
     made.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
+    made.add_argument(
+        "--torch-trace",
+        metavar="LOG",
+        help="a log of torch.compile (TORCH_TRACE), or the folder of it, if it is not beside the trace: it "
+        "says why functions were compiled again",
+    )
     made.add_argument(
         "--export",
         action="store_true",

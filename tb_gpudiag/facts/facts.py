@@ -57,6 +57,8 @@ from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Spent, Unslowed, find_unslowed
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device, measure_on_host
+from tb_gpudiag.facts.waiting.compilation import compiled_functions
+from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, compile_reasons
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
@@ -151,6 +153,13 @@ class Facts:
     def only_first_batch(self) -> bool:
         """Whether all batches were fetched for one step, from a new iterator."""
         return only_first_batch(self.batches, self.work)
+
+    @cached_property
+    def compile_reasons(self) -> CompileReasons | None:
+        """What torch.compile logged in this process, joined to the recording; None without a log."""
+        log = self.trace.compile_log
+        functions = compiled_functions(self.host, self.all_steps, self.recording) if log else []
+        return compile_reasons(log, self.host, functions, self.trace.origin_ns, self.host_window)
 
     captures = fact(lambda f: find_captures(f.events, f.recorded_steps))
     """Captures of CUDA and HIP graphs."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tb_gpudiag.errors import NothingToRead, UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.trace.compile_log.find_log import find_compile_log
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tb_gpudiag.trace.read import read_trace
 
@@ -26,13 +28,14 @@ def diagnose_file(file: TraceFile, progress: Progress | None = None) -> pb.Repor
 
 def read_facts(file: TraceFile, progress: Progress | None = None) -> Facts:
     """Read a trace file and return its facts, which are computed when they are used. Raises TraceError:
-    the file cannot be read."""
+    the file, or the log of torch.compile that was named for it, cannot be read."""
 
     def reading(share: float, stage: str) -> None:
         if progress is not None:
             progress(share * _READING_SHARE, stage)
 
     trace = read_trace(file.path, progress=reading, folder=file.folder)
+    trace = replace(trace, compile_log=find_compile_log(trace, file))
     if progress is not None:
         progress(_READING_SHARE, "diagnosing")
     return Facts(trace)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Float64, Int32, Int64, UInt8, mask_of
+from tb_gpudiag.trace.compile_log.log import CompileLog
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
 from tb_gpudiag.vocabulary.recorded import Category, Credential, FileKind, Recorder
 
@@ -244,6 +245,7 @@ class Trace:
     credentials: Mapping[Credential, int] = field(default_factory=dict)  # how often each is in the file
     unsearched_bytes: int = 0  # text that was not searched for them
     counters: list[Counter] = field(default_factory=list)  # most samples first; bounded
+    compile_log: CompileLog | None = None  # what torch.compile logged in the same process
 
     @property
     def origin_ns(self) -> int:

@@ -34,6 +34,12 @@ PARAMETER_LOOP = any_of(
 # A function that torch.compile compiled, as it runs: its number, and how often it had been compiled before.
 COMPILED_REGION = any_of(r"Torch-Compiled Region: (?P<function>.*\d+)/(?P<before>\d+)")
 
+# A graph that Inductor compiled, as it runs.
+COMPILED_GRAPH = any_of(r"## Call CompiledFxGraph .*", flags=re.S)
+
+# A function that torch.compile makes of the code after a break of the graph.
+RESUMED_FUNCTION = re.compile(r"resume_(in_(?P<function>.*)_)?at_(?P<line>\d+)(_\d+)?$", re.S)
+
 # Marks and operators around code that torch.compile wrote, as it runs, forward and backward.
 COMPILED_CODE = any_of(
     r"Torch-Compiled Region.*", r"## Call CompiledFxGraph .*", r"CompiledFunction(Backward)?", flags=re.S
@@ -65,6 +71,13 @@ def merged_name(name: str) -> str:
     if STEP.fullmatch(name):
         return "ProfilerStep"
     return _ADDRESS.sub("", name) if " at 0x" in name else name
+
+
+def resumed_name(name: str) -> str:
+    """Return `forward, from line 24 on` for `torch_dynamo_resume_in_forward_at_24`, and any other name as it
+    is."""
+    found = RESUMED_FUNCTION.search(name, 0, LONGEST_MATCHED)
+    return f"{found['function'] or 'the code'}, from line {found['line']} on" if found else name
 
 
 def module_name(name: str) -> str:

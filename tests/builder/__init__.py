@@ -16,11 +16,12 @@ Correlations, operators' ids, frames' parents, flows and memory totals are fille
 method for each thing that a thread can do; `TraceBuilder.raw` writes any event as it is, also a malformed
 one. Nothing is checked. Generation A has no Python frames: there `frame` becomes the operators' `Call stack`.
 
-`SnapshotBuilder` builds CUDA memory snapshots in the same way.
+`SnapshotBuilder` builds CUDA memory snapshots in the same way, and `CompileLogBuilder` logs of torch.compile.
 """
 
 from __future__ import annotations
 
+from tests.builder.compile_log import CompileLogBuilder
 from tests.builder.forms import BASE_NS, EPOCH_NS, GENERATIONS, Generation
 from tests.builder.recording import DeviceProperties, GpuSpan, HostSpan, MemoryEvent, Recording
 from tests.builder.snapshot import SnapshotBuilder
@@ -31,6 +32,7 @@ __all__ = [
     "BASE_NS",
     "EPOCH_NS",
     "GENERATIONS",
+    "CompileLogBuilder",
     "DeviceProperties",
     "Generation",
     "GpuSpan",

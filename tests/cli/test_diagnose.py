@@ -12,7 +12,7 @@ from tb_gpudiag.cli.main import main
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.trace.files.find import TraceFile
-from tests.builder import SnapshotBuilder, TraceBuilder
+from tests.builder import EPOCH_NS, CompileLogBuilder, SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
 from tests.wording.plain import plain
 
@@ -373,3 +373,26 @@ def test_a_pickle_that_builds_objects_is_refused(tmp_path: Path, capsys: pytest.
     assert "builds objects" in output.err
     assert str(path) in output.err
     assert json.loads(output.out)["errors"][0]["remedy"]
+
+
+def test_a_log_of_torch_compile_is_read_from_anywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = TraceBuilder()
+    main_thread = trace.thread()
+    for step in (0, 1):
+        main_thread.step(step, at=step * 1_000, us=1000)
+        main_thread.op("_compile.compile_inner (dynamo_timed)", at=step * 1_000 + 10, us=900)
+        main_thread.op(f"Torch-Compiled Region: 3/{step + 1}", at=step * 1_000 + 920, us=40)
+    path = str(trace.write(tmp_path / "log"))
+    made = CompileLogBuilder()
+    made.artifact("recompile_reasons", "3/2", "3/1: k == 1")
+    made.metrics("3/2", "forward", "model.py", 12, start_ns=EPOCH_NS + 1_010_000, us=900)
+    elsewhere = made.write(tmp_path / "elsewhere")
+    assert main(["diagnose", path]) == 0
+    assert "did not hold" not in capsys.readouterr().out
+    for named in (elsewhere, elsewhere.parent):
+        assert main(["diagnose", path, "--torch-trace", str(named), "--full"]) == 0
+        assert "“k == 1” did not hold" in plain(capsys.readouterr().out)
+    assert main(["diagnose", path, "--torch-trace", str(tmp_path / "none")]) == 2
+    assert "none" in capsys.readouterr().err

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, merged, union
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
@@ -21,9 +18,9 @@ from tb_gpudiag.facts.waiting.compilation import (
 )
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.shared.compile_causes import Why, recompiled_fix
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
-from tb_gpudiag.wording.format import in_quotes, one_line
-from tb_gpudiag.wording.quantity import Quantity, duration, number
+from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
 
@@ -34,8 +31,6 @@ LEAST_SHARE = 0.02
 # If the trace does not say whether a function had been compiled before, compilation in this many steps counts
 # as recompilation.
 RECOMPILED_STEPS = 2
-
-FUNCTIONS_SHOWN = 4
 
 _LABELS = {
     CompileKind.DYNAMO: "torch.compile",
@@ -122,6 +117,7 @@ def _captured(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
 def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Finding:
     cost_ns = lost.total_ns(chosen)
     functions = compiled_functions(facts.host, facts.steps, facts.host_window)
+    why = Why(functions, facts.compile_reasons)
     names = list(dict.fromkeys(f.step for f in functions if f.step))
     again = _recompiled(facts.steps, functions, names)
     once = not again and len(facts.steps) < RECOMPILED_STEPS
@@ -129,10 +125,8 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
     by_kind = [(lost.total_ns(chosen & (work.kind == k)), k) for k in CompileKind]
     return Finding(
         title=lost.sentence("Recompilation" if again else "Compiling or loading GPU code", cost_ns),
-        summary=(_RECOMPILED_SUMMARY if again else _ONCE_SUMMARY).format(waits=waits),
-        fix=Fix(
-            "Keep sizes and Python values the same, or compile for dynamic shapes.", CODE["recompiled"], _URL
-        )
+        summary=(_RECOMPILED_SUMMARY if again else _ONCE_SUMMARY).format(waits=waits) + why.sentence,
+        fix=recompiled_fix(why.kind, CODE, _URL)
         if again
         else Fix(
             "Record after warm-up; if later steps compile too, find out why.", CODE["record_later"], _URL
@@ -142,7 +136,7 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
             Evidence.of_window("Compiling and loading", cost_ns, lost.window_ns),
             *(Evidence.of_cost(_LABELS[k], ns, cost_ns) for ns, k in sorted(by_kind, reverse=True) if ns),
             Evidence("Stretches", number(len(lost.stretches(chosen).start))),
-            *_function_evidence(facts.host, functions, names),
+            *why.evidence(facts.host, names),
         ],
         places=places(facts.host, work.call[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
@@ -163,36 +157,6 @@ def _recompiled(steps: Steps, functions: list[CompiledFunction], names: list[str
     order = sorted(range(len(steps)), key=lambda i: int(steps.start_ns[i]))
     late = {steps.names[i] for i in order[len(order) // 2 :]}
     return again and (not names or any(name in late for name in names))
-
-
-def _function_evidence(host: Host, functions: list[CompiledFunction], names: list[str]) -> Iterator[Evidence]:
-    """The functions that torch.compile compiled, longest first, and the steps it did so in (`names`)."""
-    if not functions:
-        return
-    yield Evidence("Compiled functions", number(len(functions)))
-    if names:
-        more = len(names) - FUNCTIONS_SHOWN
-        shown = [one_line(name, 40) for name in names[:FUNCTIONS_SHOWN]]
-        yield Evidence(
-            "Steps with compilation",
-            number(len(names), "step"),
-            (*shown, *([number(more, suffix="more")] if more > 0 else [])),
-        )
-    for function in sorted(functions, key=lambda f: -f.duration_ns)[:FUNCTIONS_SHOWN]:
-        label = f"Function {in_quotes(function.function, 20)}" if function.function else "A function"
-        details = tuple(_details(host, function, with_step=len(names) > 1))
-        yield Evidence(label, duration(function.duration_ns), details)
-
-
-def _details(host: Host, function: CompiledFunction, *, with_step: bool) -> Iterator[Quantity | str]:
-    """Where a compilation was called from, how often it had happened before, and in which step."""
-    frame = host.frame(int(host.place[function.event]))
-    if frame is not None:
-        yield f"called from {in_quotes(str(frame), 160)}"
-    if function.before > 0:
-        yield number(function.before, "earlier compilation")
-    if function.step and with_step:
-        yield f"in {one_line(function.step, 40)}"
 
 
 def _loaded(facts: Facts, lost: Lost, chosen: Bool) -> Finding:

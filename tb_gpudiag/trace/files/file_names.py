@@ -48,6 +48,7 @@ class TraceFile:
     identity: str  # changes whenever the file does
     kind: FileKind = "trace"  # by its name; only reading it makes sure
     folder: str = ""  # see opening.open_local
+    torch_trace: str = ""  # a log of torch.compile, or a folder of logs, that a user named for this trace
 
 
 @dataclass

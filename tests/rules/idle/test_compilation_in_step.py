@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.compilation_in_step import RULE
 from tb_gpudiag.rules.savings import with_saving
 from tb_gpudiag.wording.quantity import duration, number
-from tests.builder import HostThread, TraceBuilder
+from tests.builder import EPOCH_NS, CompileLogBuilder, HostThread, TraceBuilder
 from tests.rules.stage import (
     cannot_tell,
     facts_of,
@@ -136,3 +138,73 @@ def test_a_compilation_that_is_seen_once_promises_nothing(tmp_path: Path) -> Non
     assert found.records_again
     assert severity(RULE, found, facts) == Severity.WARNING
     assert with_saving(found, facts, facts.replay).saving is None
+
+
+SIZE = "tensor 'x' size mismatch at index 0. expected 8, actual 9"
+
+
+def _logged(log: CompileLogBuilder, tmp_path: Path) -> Facts:
+    """Facts of the second and fifth of six steps that recompile, with the log beside the trace."""
+    log.write(tmp_path)
+    return read_facts(only_trace(str(_recompiling({1: 1, 4: 2}).write(tmp_path))))
+
+
+def _start_ns(step: int) -> int:
+    return EPOCH_NS + (step * 1_000 + 10) * 1_000
+
+
+def _log_of(first: str, second: str) -> CompileLogBuilder:
+    log = CompileLogBuilder()
+    for step, id, guard in ((1, "3/1", first), (4, "3/2", second)):
+        log.artifact("recompile_reasons", id, f"3/0: {guard}")
+        log.metrics(
+            id,
+            "forward",
+            "/me/model.py",
+            12,
+            start_ns=_start_ns(step),
+            us=480,
+            inductor_fx_local_cache_miss_count=1,
+        )
+    return log
+
+
+def test_the_log_says_which_guard_failed_and_what_it_cost(tmp_path: Path) -> None:
+    found = finding(RULE.check(_logged(_log_of(SIZE, "k == 1"), tmp_path)))
+    evidence = figures(found)
+    assert evidence["A tensor has another size"] == (duration(480_000), number(1, "compilation"))
+    assert evidence["A Python value has changed"] == (duration(480_000), number(1, "compilation"))
+    assert evidence["Cache misses"][:2] == (number(2, "compilation"), duration(960_000))
+    functions = [e.details for e in found.evidence if e.label == "Function “forward”"]
+    assert [details[0] for details in functions] == [f"“{SIZE}”", "“k == 1” did not hold"]
+    assert functions[0][1] == "defined in “model.py”, line 12"
+    assert f"The longest one, of “forward”: “{SIZE}”." in found.summary
+    assert "TORCH_TRACE" not in found.fix.code
+
+
+@pytest.mark.parametrize(
+    ("guard", "fix"),
+    [
+        (SIZE, "mark_dynamic"),
+        ("G['SCALE'] == 2.0", "torch.tensor(scale)"),
+        ("tensor 'x' dtype mismatch. expected Float, actual Double", "dtype=torch.float32"),
+        ("GLOBAL_STATE changed: grad_mode", "torch.no_grad()"),
+        ("___check_obj_id(fn, 139645370122560)", "Make it once"),
+    ],
+)
+def test_the_fix_fits_what_changed(guard: str, fix: str, tmp_path: Path) -> None:
+    assert fix in finding(RULE.check(_logged(_log_of(guard, guard), tmp_path))).fix.code
+
+
+def test_without_a_log_the_fix_says_how_to_record_one(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_recompiling({1: 1, 4: 2}), tmp_path)))
+    assert "TORCH_TRACE=" in found.fix.code
+    assert "mark_dynamic" in found.fix.code
+
+
+def test_the_log_of_another_process_is_said_to_be_no_help(tmp_path: Path) -> None:
+    log = CompileLogBuilder()
+    log.metrics("3/1", "forward", "/me/model.py", 12, start_ns=_start_ns(0) - 10**13)
+    evidence = figures(finding(RULE.check(_logged(log, tmp_path))))
+    assert evidence["Log of torch.compile"][:2] == (number(0), "of 2 compilations are in the log")
+    assert "Function “3”" in evidence

@@ -1,0 +1,116 @@
+"""Find the structured log of torch.compile that belongs to a trace."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.arrays import Bool
+from tb_gpudiag.errors import TraceError, Unreadable
+from tb_gpudiag.trace.compile_log.log import CompileLog
+from tb_gpudiag.trace.compile_log.read_log import UNKNOWN_PID, pid_of_log, read_compile_log
+from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.files.file_names import TraceFile
+from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.source import is_remote
+from tb_gpudiag.vocabulary.compile_spans import COMPILED_FUNCTION
+from tb_gpudiag.vocabulary.marks import COMPILED_CODE
+
+PREFIX: Final = "dedicated_log_torch_trace_"
+SUFFIX: Final = ".log"
+
+# Each process of a job writes a log, and so does each start of the job. A folder of thousands of ranks is
+# still listed as a whole.
+MOST_LOGS: Final = 10_000
+# Logs of one process id: containers start with the same ids again and again.
+_MOST_READ: Final = 8
+# The name of the file that logs is at the start of its first line.
+_HEAD_BYTES: Final = 4 << 10
+
+
+def find_compile_log(trace: Trace, file: TraceFile) -> CompileLog | None:
+    """Read the log of the process that recorded the trace; None without one.
+
+    It is looked for in the trace's own folder, or where `file.torch_trace` says. Logs beside a trace without
+    compiled code are not opened.
+
+    Raises TraceError, only if a log was named: it cannot be read, or none is of this process.
+    """
+    named = file.torch_trace
+    compiled = _compiled_code(trace)
+    if not named and (is_remote(file.path) or not compiled.any()):
+        return None
+    if named and not os.path.isdir(named):
+        return read_compile_log(named)
+    folder = named or os.path.dirname(file.path) or "."
+    within = "" if named else file.folder
+    try:
+        logs = _logs_in(folder)
+    except OSError as error:
+        if named:
+            raise Unreadable(error.strerror or str(error), where=named) from error
+        return None
+    found = _of_process(logs, trace, compiled, within)
+    if found is None and named:
+        raise Unreadable(
+            f"none of the {len(logs):,} logs in it is of the process that recorded this trace",
+            where=named,
+            remedy=f"name the log itself, {PREFIX}*{SUFFIX}",
+        )
+    return found
+
+
+def _compiled_code(trace: Trace) -> Bool:
+    """Mask of the events that are compiled, or that compile, shape (n,)."""
+    events = trace.events
+    found = events.matcher.matches(COMPILED_CODE) | events.matcher.matches(COMPILED_FUNCTION)
+    return found[events.name] if found.any() else np.zeros(len(events), np.bool_)
+
+
+def _logs_in(folder: str) -> list[str]:
+    """Paths of the logs in a folder, the last one written first. Raises OSError."""
+    found: list[os.DirEntry[str]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
+                found.append(entry)
+                if len(found) >= MOST_LOGS:
+                    break
+    return [path for _, path in sorted(((_written_ns(e), e.path) for e in found), reverse=True)]
+
+
+def _written_ns(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_mtime_ns
+    except OSError:  # deleted meanwhile
+        return 0
+
+
+def _of_process(logs: list[str], trace: Trace, compiled: Bool, folder: str) -> CompileLog | None:
+    """Read the log of a process with compiled code, if that compiled something before the trace ended. A log
+    that does not say its process is taken if it is the only one."""
+    threads = [trace.events.threads[i] for i in np.unique(trace.events.thread[compiled])]
+    pids = {int(t.pid[:10]) for t in threads if t.pid.isascii() and t.pid.isdecimal()}
+    if len(logs) == 1:
+        pids.add(UNKNOWN_PID)
+    for path in [path for path in logs if _pid(path, folder) in pids][:_MOST_READ]:
+        with suppress(TraceError):
+            log = read_compile_log(path, folder)
+            if _began_before_the_end(log, trace):
+                return log
+    return None
+
+
+def _began_before_the_end(log: CompileLog, trace: Trace) -> bool:
+    ends_ns = trace.origin_ns + int(np.max(trace.events.end_ns, initial=0))
+    starts_ns = [compilation.start_ns for compilation in log.compilations if compilation.start_ns]
+    return not trace.origin_ns or min(starts_ns, default=0) <= ends_ns
+
+
+def _pid(path: str, folder: str) -> int | None:
+    with suppress(OSError, TraceError), open_local(path, folder) as content:
+        return pid_of_log(content.read(_HEAD_BYTES))
+    return None

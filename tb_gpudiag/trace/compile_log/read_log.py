@@ -1,0 +1,310 @@
+"""Read the structured log of torch.compile.
+
+Each entry is a line with a time, a process and JSON, such as
+`V1126 10:02:47.287000 27125 torch/_dynamo/utils.py:2350] {"artifact": {"name": …}, "frame_id": 0, …}`. Lines
+of its payload follow, each behind a tab; `has_payload` is their MD5. torch adds kinds of entries with each
+release: only the few that say why something was compiled are read, and all others are skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import IO, Any, Final
+
+from tb_gpudiag.errors import NotATrace, Unreadable
+from tb_gpudiag.trace.compile_log.entry_texts import (
+    cut,
+    failed_guard,
+    failed_guards,
+    graph_break,
+    no_graph,
+    with_new_values,
+)
+from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, LoggedBreak, LoggedCompilation
+from tb_gpudiag.trace.credentials.credentials import remove_credentials
+from tb_gpudiag.trace.files.opening import open_local
+
+# A small function leaves 200 to 400 KB for each compilation, most of it configuration and generated code.
+MOST_BYTES: Final = 2 << 30
+# The largest entry of interest seen takes 60 KB.
+MOST_ENTRY_BYTES: Final = 8 << 20
+# torch gives up on a function after 8 compilations by default. Real jobs have some hundred.
+MOST_COMPILATIONS: Final = 20_000
+_BLOCK_BYTES: Final = 4 << 20
+
+# Longer numbers are addresses of threads, which torch before 2.5 wrote in place of the process.
+_LARGEST_PID: Final = 1 << 22
+UNKNOWN_PID: Final = 0
+
+_LINE: Final = re.compile(rb"\n([^\t\n][^\n]*)")
+_HEAD: Final = re.compile(
+    rb'[A-Z]\d{4} \d\d:\d\d:\d\d\.\d{6} (?P<pid>\d{1,20}) [^\n"]*?\] (?P<json>\{.*)', re.DOTALL
+)
+_NAMES: Final = (
+    b'{"compilation_metrics"',
+    b'"recompile_reasons"',
+    b'"dynamo_graph_break_reason"',
+    b'{"dynamo_cpp_guards_str"',
+    b'"torch_version"',
+)
+_WITH_PAYLOAD: Final = frozenset(
+    {"recompile_reasons", "dynamo_graph_break_reason", "dynamo_cpp_guards_str", "torch_version"}
+)
+_CACHES: Final = {
+    "inductor_fx_local_cache": "FX graph",
+    "inductor_fx_remote_cache": "remote FX graph",
+    "aotautograd_local_cache": "AOTAutograd",
+    "aotautograd_remote_cache": "remote AOTAutograd",
+}
+
+
+@dataclass
+class _Reading:
+    """What was read so far."""
+
+    pid: int = 0
+    rank: int = -1
+    torch: str = ""
+    guards: dict[str, tuple[FailedGuard, ...]] = field(default_factory=dict)
+    compilations: list[LoggedCompilation] = field(default_factory=list)
+    latest: dict[str, int] = field(default_factory=dict)  # place of the last compilation with this id
+    breaks: list[LoggedBreak] = field(default_factory=list)
+    entries: int = 0
+    malformed: int = 0
+    full: bool = False
+
+
+def read_compile_log(path: str, folder: str = "") -> CompileLog:
+    """Read one log. folder: see open_local.
+
+    Raises:
+        NotATrace: it is something else.
+        Unreadable: it cannot be opened or read.
+    """
+    reading = _Reading()
+    try:
+        with open_local(path, folder) as content:
+            size = os.fstat(content.fileno()).st_size
+            for block in _blocks(content):
+                _read_block(block, reading)
+    except OSError as error:
+        raise Unreadable(error.strerror or str(error), where=path) from error
+    if not reading.entries:
+        raise NotATrace(
+            "it is not a structured log of torch.compile",
+            where=path,
+            remedy="name a file dedicated_log_torch_trace_*.log, which TORCH_TRACE=DIR writes",
+        )
+    notes = []
+    if size > MOST_BYTES:
+        notes.append(f"Only the first {MOST_BYTES:,} of {size:,} bytes of the log were read.")
+    if reading.full:
+        notes.append(f"Only the first {MOST_COMPILATIONS:,} compilations and graph breaks were read.")
+    log = CompileLog(
+        os.path.basename(path),
+        reading.pid,
+        reading.rank,
+        reading.torch,
+        reading.compilations,
+        reading.breaks,
+        reading.entries,
+        reading.malformed,
+        notes,
+    )
+    return _without_credentials(log)
+
+
+def pid_of_log(content: bytes) -> int | None:
+    """Return the process that wrote a log, of its first bytes; 0 if it does not say, None if it is no log."""
+    head = _HEAD.match(content)
+    return _pid(head["pid"]) if head is not None else None
+
+
+def _blocks(content: IO[bytes]) -> Iterator[bytes]:
+    """Yield pieces of whole entries, each with a line feed before it and at its end."""
+    rest, left = b"\n", MOST_BYTES
+    while block := content.read(min(_BLOCK_BYTES, left)):
+        left -= len(block)
+        rest += block
+        # The last entry may go on in the next block.
+        lines = rest.rfind(b"\n", 0, len(rest) - 1)
+        while lines > 0 and rest[lines + 1 : lines + 2] == b"\t":
+            lines = rest.rfind(b"\n", 0, lines)
+        if lines > 0:
+            yield rest[: lines + 1]
+            rest = rest[lines:]
+        elif len(rest) > MOST_ENTRY_BYTES:
+            rest = b"\n"  # its end is read as the payload of nothing, or as a line that is no entry
+    yield rest + b"\n"
+
+
+def _read_block(block: bytes, reading: _Reading) -> None:
+    for line in _LINE.finditer(block):
+        text = line[1]
+        if not (text[:1].isupper() and text[1:5].isdigit()):
+            reading.malformed += 1
+            continue
+        reading.entries += 1
+        if any(name in text[:400] for name in _NAMES):
+            try:
+                _read_entry(text, line.end(), block, reading)
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+                reading.malformed += 1
+
+
+def _read_entry(line: bytes, end: int, block: bytes, reading: _Reading) -> None:
+    """Read one entry of interest. Raises whatever `_read_block` catches."""
+    head = _HEAD.match(line)
+    if head is None or len(line) > MOST_ENTRY_BYTES:
+        raise ValueError(line[:80])
+    entry = json.loads(head["json"])
+    reading.pid = reading.pid or _pid(head["pid"])
+    if isinstance(entry.get("rank"), int) and 0 <= entry["rank"] < 1 << 24:
+        reading.rank = entry["rank"]
+    kind = next(iter(entry))
+    if kind == "artifact":
+        kind = entry["artifact"]["name"]
+    read = _READERS.get(kind)
+    if read is not None:
+        payload = _payload(block, end, entry["has_payload"]) if kind in _WITH_PAYLOAD else ""
+        read(_id(entry), entry, payload, reading)
+
+
+def _payload(block: bytes, at: int, md5: str) -> str:
+    """Return the lines behind tabs from `at` on. Raises ValueError: their MD5 is another."""
+    start = at
+    while block.startswith(b"\n\t", at):
+        at = block.find(b"\n", at + 1)
+        at = len(block) if at < 0 else at
+        if at - start > MOST_ENTRY_BYTES:
+            raise ValueError("payload")
+    payload = block[start:at].replace(b"\r\n", b"\n").replace(b"\n\t", b"\n")[1:].removesuffix(b"\r")
+    if hashlib.md5(payload, usedforsecurity=False).hexdigest() != md5:
+        raise ValueError("payload")
+    return payload.decode("utf-8", "replace")
+
+
+def _pid(digits: bytes) -> int:
+    pid = int(digits)
+    return pid if pid <= _LARGEST_PID else UNKNOWN_PID
+
+
+def _id(entry: dict[str, Any]) -> str:
+    """`3/2`, and `!1/3/2` below compiled autograd. The attempt is left out: it is the same compilation."""
+    parts = entry.get("frame_id"), entry.get("frame_compile_id")
+    name = "/".join("-" if part is None else str(int(part)) for part in parts)
+    autograd = entry.get("compiled_autograd_id")
+    return name if autograd is None else f"!{int(autograd)}/{name}"
+
+
+def _read_version(id: str, entry: dict[str, Any], payload: str, reading: _Reading) -> None:
+    reading.torch = cut(str(json.loads(payload)["pytorch_version"]))
+
+
+def _read_reasons(id: str, entry: dict[str, Any], payload: str, reading: _Reading) -> None:
+    if len(reading.guards) < MOST_COMPILATIONS:
+        reading.guards[id] = failed_guards(payload)
+
+
+def _read_guards(id: str, entry: dict[str, Any], payload: str, reading: _Reading) -> None:
+    if id in reading.guards:
+        reading.guards[id] = with_new_values(reading.guards[id], payload)
+
+
+def _read_break(id: str, entry: dict[str, Any], payload: str, reading: _Reading) -> None:
+    if len(reading.breaks) < MOST_COMPILATIONS:
+        reading.breaks.append(graph_break(id, payload))
+    else:
+        reading.full = True
+
+
+def _read_metrics(id: str, entry: dict[str, Any], payload: str, reading: _Reading) -> None:
+    found, latest = entry["compilation_metrics"], reading.latest.get(id)
+    compiled = _compilation(id, found, reading.guards)
+    if latest is not None and (not compiled.function or found.get("is_forward") is False):
+        before = reading.compilations[latest]
+        reading.compilations[latest] = replace(  # its backward pass
+            before,
+            hits=tuple(dict.fromkeys(before.hits + compiled.hits)),
+            misses=tuple(dict.fromkeys(before.misses + compiled.misses)),
+            no_graph=before.no_graph or compiled.no_graph,
+        )
+    elif len(reading.compilations) < MOST_COMPILATIONS:
+        reading.latest[id] = len(reading.compilations)
+        reading.compilations.append(compiled)
+    else:
+        reading.full = True
+
+
+def _compilation(
+    id: str, found: dict[str, Any], known: dict[str, tuple[FailedGuard, ...]]
+) -> LoggedCompilation:
+    """Read figures that torch has of one compilation. known: guards by id; those of this one are taken."""
+
+    def text(name: str) -> str:
+        return cut(str(found.get(name) or ""))
+
+    guards = known.pop(id, ())
+    if not guards and text("recompile_reason"):
+        guards = (failed_guard(str(found["recompile_reason"])),)
+    failed = ": ".join(filter(None, (text("fail_type"), text("fail_reason"))))
+    return LoggedCompilation(
+        id,
+        text("co_name"),
+        text("co_filename"),
+        max(0, int(found.get("co_firstlineno") or 0)),
+        _ns(found.get("start_time_us"), 1_000) or _ns(found.get("start_time"), 1_000_000_000),
+        _ns(found.get("duration_us"), 1_000) or _ns(found.get("entire_frame_compile_time_s"), 1_000_000_000),
+        guards,
+        tuple(name for key, name in _CACHES.items() if found.get(f"{key}_hit_count")),
+        tuple(name for key, name in _CACHES.items() if found.get(f"{key}_miss_count")),
+        no_graph(str(found.get("cudagraph_skip_reason") or "")),
+        cut(failed.split("\n", 1)[0]),
+    )
+
+
+def _ns(value: Any, unit: int) -> int:
+    """Return nanoseconds; 0 for what is no time."""
+    found = int(float(value or 0) * unit) if not isinstance(value, int) else value * unit
+    return found if 0 < found < 1 << 62 else 0
+
+
+_Reader = Callable[[str, dict[str, Any], str, _Reading], None]
+_READERS: Final[dict[str, _Reader]] = {
+    "torch_version": _read_version,
+    "recompile_reasons": _read_reasons,
+    "dynamo_cpp_guards_str": _read_guards,
+    "dynamo_graph_break_reason": _read_break,
+    "compilation_metrics": _read_metrics,
+}
+
+
+def _without_credentials(log: CompileLog) -> CompileLog:
+    """No view may show credentials: guards quote values of the program."""
+    texts = [text for c in log.compilations for text in (c.failed, _reason(c), *_texts(c.guards))]
+    texts += [found.reason for found in log.breaks]
+    remove_credentials(texts)
+    left = iter(texts)
+    compilations = []
+    for compilation in log.compilations:
+        failed, reason = next(left), next(left)
+        skipped = replace(compilation.no_graph, reason=reason) if compilation.no_graph else None
+        guards = tuple(replace(guard, text=next(left), now=next(left)) for guard in compilation.guards)
+        compilations.append(replace(compilation, no_graph=skipped, failed=failed, guards=guards))
+    breaks = [replace(found, reason=next(left)) for found in log.breaks]
+    return replace(log, compilations=compilations, breaks=breaks)
+
+
+def _reason(compilation: LoggedCompilation) -> str:
+    return compilation.no_graph.reason if compilation.no_graph is not None else ""
+
+
+def _texts(guards: tuple[FailedGuard, ...]) -> Iterator[str]:
+    for guard in guards:
+        yield guard.text
+        yield guard.now
