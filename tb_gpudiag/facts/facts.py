@@ -42,8 +42,10 @@ from tb_gpudiag.facts.core.transfers import find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.attention import unfused_attention
 from tb_gpudiag.facts.kernels.back_ends import under_way
+from tb_gpudiag.facts.kernels.mfu import Mfu, find_mfu
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import peaks_of
+from tb_gpudiag.facts.kernels.recomputation import recomputed
 from tb_gpudiag.facts.kernels.roofline import roofline
 from tb_gpudiag.facts.launching.ddp_copies import ddp_copies
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls, allocator_calls
@@ -452,8 +454,21 @@ class Facts:
     peaks = fact(lambda f: None if f.device is None else peaks_of(f.properties(f.device.id)))
     """Peaks of the busiest device; None without a device, or where the trace does not say which it is."""
 
-    roofline = fact(lambda f: roofline(f.gpu.kernels, f.host, f.peaks))
+    recomputed = fact(lambda f: recomputed(f.host))
+    """Mask of the events in forward passes that ran again inside of backward, shape (n,)."""
+
+    roofline = fact(lambda f: roofline(f.gpu.kernels, f.host, f.peaks, f.recomputed))
     """Operators of the busiest device against its peaks."""
+
+    @cached_property
+    def mfu(self) -> Mfu | None:
+        """What the busiest device makes of its stated peak; None without a device."""
+        if self.device is None:
+            return None
+        kernels, time = self.device.kernels, self.device.time
+        return find_mfu(
+            kernels, time, self.window, self.host, self.roofline, self.communication, self.recomputed
+        )
 
     unfused_attention = fact(lambda f: unfused_attention(f.gpu.kernels, f.host))
     """Unfused attention on the busiest device."""

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class Report(_message.Message):
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     STEP_TIME_FIELD_NUMBER: _ClassVar[int]
     BETTER_RECORDING_FIELD_NUMBER: _ClassVar[int]
+    MFU_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -50,7 +51,8 @@ class Report(_message.Message):
     counters: _containers.RepeatedCompositeFieldContainer[Counter]
     step_time: StepTime
     better_recording: BetterRecording
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ...) -> None: ...
+    mfu: Mfu
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ...) -> None: ...
 
 class BetterRecording(_message.Message):
     __slots__ = ("sentence", "code")
@@ -59,6 +61,104 @@ class BetterRecording(_message.Message):
     sentence: str
     code: str
     def __init__(self, sentence: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
+
+class Mfu(_message.Message):
+    __slots__ = ("missing", "sentence", "mfu", "hfu", "at_least", "computes_in", "peak_teraflops", "assumed", "model_teraflops", "step_operations", "recomputing_us", "parts", "operators")
+    class Missing(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        nothing: _ClassVar[Mfu.Missing]
+        matmuls: _ClassVar[Mfu.Missing]
+        shapes: _ClassVar[Mfu.Missing]
+        flops: _ClassVar[Mfu.Missing]
+        peak: _ClassVar[Mfu.Missing]
+    nothing: Mfu.Missing
+    matmuls: Mfu.Missing
+    shapes: Mfu.Missing
+    flops: Mfu.Missing
+    peak: Mfu.Missing
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    MFU_FIELD_NUMBER: _ClassVar[int]
+    HFU_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    COMPUTES_IN_FIELD_NUMBER: _ClassVar[int]
+    PEAK_TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
+    ASSUMED_FIELD_NUMBER: _ClassVar[int]
+    MODEL_TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
+    STEP_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    RECOMPUTING_US_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    missing: Mfu.Missing
+    sentence: str
+    mfu: float
+    hfu: float
+    at_least: bool
+    computes_in: str
+    peak_teraflops: float
+    assumed: str
+    model_teraflops: float
+    step_operations: float
+    recomputing_us: float
+    parts: _containers.RepeatedCompositeFieldContainer[MfuPart]
+    operators: _containers.RepeatedCompositeFieldContainer[OperatorRate]
+    def __init__(self, missing: _Optional[_Union[Mfu.Missing, str]] = ..., sentence: _Optional[str] = ..., mfu: _Optional[float] = ..., hfu: _Optional[float] = ..., at_least: bool = ..., computes_in: _Optional[str] = ..., peak_teraflops: _Optional[float] = ..., assumed: _Optional[str] = ..., model_teraflops: _Optional[float] = ..., step_operations: _Optional[float] = ..., recomputing_us: _Optional[float] = ..., parts: _Optional[_Iterable[_Union[MfuPart, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorRate, _Mapping[str, object]]]] = ...) -> None: ...
+
+class MfuPart(_message.Message):
+    __slots__ = ("part", "cause", "us", "share")
+    class Part(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        idle: _ClassVar[MfuPart.Part]
+        communicating: _ClassVar[MfuPart.Part]
+        copying: _ClassVar[MfuPart.Part]
+        memory_bound: _ClassVar[MfuPart.Part]
+        low_efficiency: _ClassVar[MfuPart.Part]
+        data_type: _ClassVar[MfuPart.Part]
+        unknown: _ClassVar[MfuPart.Part]
+        recomputed: _ClassVar[MfuPart.Part]
+        model: _ClassVar[MfuPart.Part]
+    idle: MfuPart.Part
+    communicating: MfuPart.Part
+    copying: MfuPart.Part
+    memory_bound: MfuPart.Part
+    low_efficiency: MfuPart.Part
+    data_type: MfuPart.Part
+    unknown: MfuPart.Part
+    recomputed: MfuPart.Part
+    model: MfuPart.Part
+    PART_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    part: MfuPart.Part
+    cause: CauseTime.Cause
+    us: float
+    share: float
+    def __init__(self, part: _Optional[_Union[MfuPart.Part, str]] = ..., cause: _Optional[_Union[CauseTime.Cause, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+
+class OperatorRate(_message.Message):
+    __slots__ = ("operator", "shapes", "number", "calls", "us", "teraflops", "terabytes", "reached", "lost_us", "recomputed")
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
+    TERABYTES_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    LOST_US_FIELD_NUMBER: _ClassVar[int]
+    RECOMPUTED_FIELD_NUMBER: _ClassVar[int]
+    operator: str
+    shapes: str
+    number: str
+    calls: float
+    us: float
+    teraflops: float
+    terabytes: float
+    reached: float
+    lost_us: float
+    recomputed: float
+    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., reached: _Optional[float] = ..., lost_us: _Optional[float] = ..., recomputed: _Optional[float] = ...) -> None: ...
 
 class StepTime(_message.Message):
     __slots__ = ("median_us", "low_us", "high_us", "steps", "inferred")
@@ -2314,7 +2414,7 @@ class OperatorTable(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[_Union[OperatorTable.Group, str]] = ..., kind: _Optional[_Union[OperatorRow.Kind, str]] = ..., rows: _Optional[_Iterable[_Union[OperatorRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., has_shapes: bool = ..., has_stacks: bool = ..., has_modules: bool = ..., has_gpu: bool = ...) -> None: ...
 
 class OperatorRow(_message.Message):
-    __slots__ = ("key", "name", "shapes", "module", "stack", "calls", "host_self_us", "host_total_us", "gpu_self_us", "gpu_total_us", "tensor_core_us", "teraflops", "terabytes")
+    __slots__ = ("key", "name", "shapes", "module", "stack", "calls", "host_self_us", "host_total_us", "gpu_self_us", "gpu_total_us", "tensor_core_us", "teraflops", "terabytes", "reached")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         operator: _ClassVar[OperatorRow.Kind]
@@ -2338,6 +2438,7 @@ class OperatorRow(_message.Message):
     TENSOR_CORE_US_FIELD_NUMBER: _ClassVar[int]
     TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
     TERABYTES_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
     key: float
     name: str
     shapes: str
@@ -2351,7 +2452,8 @@ class OperatorRow(_message.Message):
     tensor_core_us: float
     teraflops: float
     terabytes: float
-    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., calls: _Optional[float] = ..., host_self_us: _Optional[float] = ..., host_total_us: _Optional[float] = ..., gpu_self_us: _Optional[float] = ..., gpu_total_us: _Optional[float] = ..., tensor_core_us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ...) -> None: ...
+    reached: float
+    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., calls: _Optional[float] = ..., host_self_us: _Optional[float] = ..., host_total_us: _Optional[float] = ..., gpu_self_us: _Optional[float] = ..., gpu_total_us: _Optional[float] = ..., tensor_core_us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
 
 class KernelTable(_message.Message):
     __slots__ = ("state", "progress", "error", "group", "rows", "total_rows", "rest")

@@ -9,6 +9,9 @@ from tb_gpudiag.vocabulary.patterns import any_of
 # What an iterator of torch's DataLoader runs first, one after the other: it draws a seed for its workers.
 SEED = (any_of(r"aten::empty"), any_of(r"aten::random_"), any_of(r"aten::item"))
 
+# torch's own operators.
+ATEN = any_of(r"aten::.*", flags=re.S)
+
 # Matrix products and the layers that consist of one.
 BATCHED_MATMUL = any_of(r"aten::(bmm|baddbmm_?|_baddbmm\w*|matmul|einsum)")
 LINEAR = any_of(r"aten::linear")
@@ -17,12 +20,28 @@ MATMUL_FACTORS = {
     "aten::mm": (0, False),
     "aten::bmm": (0, False),
     "aten::addmm": (1, False),
+    "aten::addmm_": (1, False),
+    "aten::_addmm_activation": (1, False),
     "aten::baddbmm": (1, False),
+    "aten::baddbmm_": (1, False),
     "aten::linear": (0, True),
     "aten::matmul": (0, False),
+    "aten::mv": (0, False),
+    "aten::addmv": (1, False),
+    "aten::addmv_": (1, False),
     "aten::_scaled_mm": (0, False),
+    "aten::_grouped_mm": (0, False),
+    "aten::_scaled_grouped_mm": (0, False),
+    "aiter::gemm_a16w16": (0, True),
+    "vllm::rocm_unquantized_gemm": (0, True),
 }
 """Operator -> (index of the first of the two inputs that it multiplies, whether the second is transposed)."""
+
+VECTOR_PRODUCTS = frozenset({"aten::mv", "aten::addmv", "aten::addmv_"})
+"""Of these, the second factor is a vector."""
+
+GROUPED = frozenset({"aten::_grouped_mm", "aten::_scaled_grouped_mm"})
+"""Many matmuls in one, with the sizes of the groups in a tensor that the trace does not have."""
 
 NUMBER_BYTES = {
     "double": 8,

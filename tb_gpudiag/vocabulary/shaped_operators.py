@@ -31,12 +31,16 @@ class ConvolutionRow(NamedTuple):
     groups: int
     transposed: int | None = None
     results: int | None = None
+    always_transposed: bool = False
 
 
 _CUDNN = ConvolutionRow(0, 1, stride=3, padding=2, dilation=4, groups=5)
 _ATEN = ConvolutionRow(0, 1, stride=3, padding=4, dilation=5, groups=8, transposed=6)
 _LAYER = ConvolutionRow(0, 1, stride=3, padding=4, dilation=5, groups=6)
 _MIOPEN = ConvolutionRow(0, 1, stride=4, padding=3, dilation=5, groups=6)
+_DEPTHWISE = ConvolutionRow(
+    0, 1, stride=4, padding=5, dilation=6, groups=2
+)  # no groups: kernel_size is there
 
 CONVOLUTIONS = {
     "aten::convolution": _ATEN,
@@ -46,6 +50,13 @@ CONVOLUTIONS = {
     "aten::conv3d": _LAYER,
     "aten::cudnn_convolution": _CUDNN,
     "aten::miopen_convolution": _MIOPEN,
+    "aten::miopen_depthwise_convolution": _MIOPEN,
+    "aten::_conv_depthwise2d": _DEPTHWISE,
+    "aten::conv_depthwise3d": _DEPTHWISE,
+    "aten::cudnn_convolution_transpose": ConvolutionRow(0, 1, 4, 2, 5, 6, always_transposed=True),
+    "aten::miopen_convolution_transpose": ConvolutionRow(0, 1, 5, 3, 6, 7, always_transposed=True),
+    "aten::cudnn_convolution_relu": _LAYER,
+    "aten::cudnn_convolution_add_relu": ConvolutionRow(0, 1, stride=5, padding=6, dilation=7, groups=8),
     "aten::convolution_backward": ConvolutionRow(1, 2, 4, 5, 6, 9, transposed=7, results=10),
 }
 
@@ -75,12 +86,25 @@ ATTENTION: tuple[tuple[re.Pattern[str], AttentionRow], ...] = (
     (any_of(r"aten::_scaled_dot_product_cudnn_attention"), AttentionRow(0, 6, True)),
     (any_of(r"aten::_scaled_dot_product_cudnn_attention_backward"), AttentionRow(1, 14, True, True)),
     (any_of(r"aten::_cudnn_attention_forward"), AttentionRow(0, 10, True)),
+    (any_of(r"aten::_cudnn_attention_backward"), AttentionRow(1, 14, True, True)),
     (any_of(r"aten::_scaled_dot_product_fused_attention_overrideable"), AttentionRow(0, 5, True)),
-    (any_of(r"\w+::_?(flash_attn|fmha|mha)_(forward|fwd)"), AttentionRow(0, 5, False)),
+    (any_of(r"\w+::_?(flash_attn|fmha|fmha_v3|mha)_(forward|fwd)"), AttentionRow(0, 5, False)),
     (any_of(r"\w+::_?(flash_attn|fmha|mha)_(backward|bwd)"), AttentionRow(1, 11, False, True)),
 )
 """The first row that matches the whole name decides. Attention over packed sequences does not say how long
 they are: it has three dimensions, and no cost here."""
+
+RECURRENT = {
+    "aten::_cudnn_rnn": 1,
+    "aten::_cudnn_rnn_backward": 2,
+    "aten::miopen_rnn": 1,
+    "aten::miopen_rnn_backward": 2,
+}
+"""Recurrent layers of a library, and how many times backward multiplies for each product of the forward pass.
+The first two inputs are the sequences and a list of weights."""
+
+MAY_MULTIPLY = any_of(r"aten::(_?linalg|_?fft|_?addr|_?cdist|_trilinear|_?chol|_?lu_|ormqr|mkldnn)\w*")
+"""torch's own operators that multiply matrices, and whose FLOPs nobody counts. The other ones do not."""
 
 EXPERTS = any_of(r"\w+::\w*fused_(moe|experts)\w*")
 """A mixture of experts: [tokens, size], [experts, 2 × inner, size], [experts, size, inner], [tokens, chosen
@@ -114,6 +138,7 @@ def has_cost(name: str) -> bool:
     return (
         name in MATMUL_FACTORS
         or name in CONVOLUTIONS
+        or name in RECURRENT
         or attention_row(name) is not None
         or EXPERTS.fullmatch(name, 0, LONGEST_MATCHED) is not None
         or streamed_times(name) is not None

@@ -50,6 +50,18 @@ COLUMNS = table(
         "On tensor cores",
         "Share of their time in kernels that use tensor cores, judging by their names.",
     ),
+    # Operators against the roofline
+    Term("calls", "Calls", "Number of calls that launched kernels."),
+    Term(
+        "beyond_roofline", "Beyond the roofline", "Time beyond what arithmetic and bytes take at the peaks."
+    ),
+    Term("teraflops", "Arithmetic", "FLOPs of the calls, divided by the time of their kernels."),
+    Term("terabytes", "Memory", "Each input read once and each result written once, by the kernels' time."),
+    Term(
+        "of_roofline",
+        "Of the roofline",
+        "The least possible time at the stated peaks, as a share of the time.",
+    ),
     # The host
     Term("host_time", "Time", "Time of the main host thread, each moment counted once."),
     Term("host_share", "Share of step window", "Share of the step window, on the main host thread."),

@@ -44,6 +44,7 @@ TABLES: Mapping[str, Terms] = {
     "LIMITERS": vocabulary.LIMITERS,
     "SEVERITIES": vocabulary.SEVERITIES,
     "FAMILIES": kinds.FAMILIES,
+    "MFU_PARTS": kinds.MFU_PARTS,
     "MEMORY_KINDS": kinds.MEMORY_KINDS,
     "MEMORY_LINES": kinds.MEMORY_LINES,
     "SYNC_KINDS": kinds.SYNC_KINDS,

@@ -19,6 +19,35 @@ FAMILIES = table(
 )
 """What a kernel does, judging by its name."""
 
+MFU_PARTS = table(
+    Term("idle", "Idle", "Nothing runs on the GPU."),
+    Term("communicating", "Communication", "Collectives run, and nothing computes meanwhile."),
+    Term("copying", "Copies", "Copies run, and nothing computes meanwhile."),
+    Term(
+        "memory_bound",
+        "Memory-bound",
+        "Kernels that move data and hardly compute, and what memory bandwidth costs matmuls.",
+    ),
+    Term(
+        "low_efficiency",
+        "Low efficiency",
+        "Matmuls, convolutions and attention take longer than arithmetic and memory bandwidth explain.",
+    ),
+    Term(
+        "data_type",
+        "Slower data type",
+        "Matmuls in a format with a lower peak than the one that most FLOPs are computed in.",
+    ),
+    Term(
+        "unknown",
+        "Unknown FLOPs",
+        "Kernels that may compute FLOPs that the trace does not show, and work that it lacks.",
+    ),
+    Term("recomputed", "Recomputed", "Arithmetic of the forward pass that backward repeats: checkpointing."),
+    Term("model", "Model FLOPs", "Arithmetic that the model needs, at the peak: the MFU."),
+)
+"""What a GPU's stated peak goes to."""
+
 MEMORY_KINDS = table(
     Term("parameter", "Parameters", "Weights of the model."),
     Term("gradient", "Gradients", "Allocated in the backward pass and kept for the optimizer."),

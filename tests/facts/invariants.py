@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.sites import floor_table
 
 
 def assert_invariants(facts: Facts) -> None:
     """Check that the step window is in the recording, that the ledger covers the idle time exactly, that the
-    accounts and the main thread's spans cover the step window exactly, and that kinds and owners add up to
-    the peak of each device's memory."""
+    accounts, the main thread's spans and the parts of the MFU cover the step window, and that kinds and
+    owners add up to the peak of each device's memory."""
     recorded = facts.recorded_window
     assert recorded.start_ns <= facts.window.start_ns <= facts.window.end_ns <= recorded.end_ns
     assert facts.window.duration_ns > 0 or not facts.devices
     for device in facts.devices:
         _assert_ledger(facts, device)
         _assert_accounts(facts, device)
+    if facts.mfu is not None:
+        _assert_mfu(facts.mfu)
     for memory in facts.memory:
         _assert_memory(facts, memory)
     spans = facts.main_thread_spans
@@ -57,6 +61,15 @@ def _assert_accounts(facts: Facts, device: DeviceFacts) -> None:
         assert int(steps.start_ns[0]) == device.window.start_ns
         assert int(steps.end_ns[-1]) == device.window.end_ns
         assert (steps.idle_ns.sum(axis=0) == device.window_account.idle_ns[0]).all()
+
+
+def _assert_mfu(found: Mfu) -> None:
+    assert bool(found.parts_ns) == (found.missing == Missing.NOTHING)
+    if found.parts_ns:
+        assert sum(found.parts_ns.values()) == pytest.approx(found.window_ns, rel=1e-9)
+        assert min(found.parts_ns.values()) > -1e-3
+        assert 0 <= found.share(PeakPart.MODEL, PeakPart.RECOMPUTED) <= 1 + 1e-9
+        assert sum(found.idle_ns.values()) == found.parts_ns[PeakPart.IDLE]
 
 
 def _assert_memory(facts: Facts, memory: DeviceMemory) -> None:

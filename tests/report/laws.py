@@ -18,6 +18,7 @@ def assert_report_laws(report: pb.Report) -> None:
     """Check that all adds up, that no time, size or share is impossible, and that no fix saves more time than
     there is."""
     _assert_it_adds_up(report)
+    _assert_mfu_adds_up(report)
     refuse_not_finite(report)
     _assert_possible(report)
     window_us = max([device.window_us for device in report.devices[:1]], default=float("inf"))
@@ -42,6 +43,15 @@ def _assert_possible(message: Message) -> None:
             elif isinstance(item, float) and field.name.endswith(("_us", "_share", "_bytes")):
                 assert item >= 0 or field.full_name in _SIGNED, field.full_name
                 assert item <= 1 + 1e-9 or not field.name.endswith("_share"), (field.full_name, item)
+
+
+def _assert_mfu_adds_up(report: pb.Report) -> None:
+    found = report.mfu
+    if found.parts:
+        # Each part is rounded to a nanosecond.
+        window_us, most = report.devices[0].window_us, 1e-3 * len(found.parts)
+        assert sum(part.us for part in found.parts) == pytest.approx(window_us, abs=most)
+        assert 0 <= found.mfu <= found.hfu <= 1 + 1e-9
 
 
 def _assert_it_adds_up(report: pb.Report) -> None:

@@ -385,6 +385,54 @@ export const FAMILIES: Readonly<Record<"gemm" | "convolution" | "attention" | "e
   }
 };
 
+export const MFU_PARTS: Readonly<Record<"idle" | "communicating" | "copying" | "memory_bound" | "low_efficiency" | "data_type" | "unknown" | "recomputed" | "model", Term>> = {
+  "idle": {
+    "word": "Idle",
+    "noun": "idle",
+    "explanation": "Nothing runs on the GPU."
+  },
+  "communicating": {
+    "word": "Communication",
+    "noun": "communication",
+    "explanation": "Collectives run, and nothing computes meanwhile."
+  },
+  "copying": {
+    "word": "Copies",
+    "noun": "copies",
+    "explanation": "Copies run, and nothing computes meanwhile."
+  },
+  "memory_bound": {
+    "word": "Memory-bound",
+    "noun": "memory-bound",
+    "explanation": "Kernels that move data and hardly compute, and what memory bandwidth costs matmuls."
+  },
+  "low_efficiency": {
+    "word": "Low efficiency",
+    "noun": "low efficiency",
+    "explanation": "Matmuls, convolutions and attention take longer than arithmetic and memory bandwidth explain."
+  },
+  "data_type": {
+    "word": "Slower data type",
+    "noun": "slower data type",
+    "explanation": "Matmuls in a format with a lower peak than the one that most FLOPs are computed in."
+  },
+  "unknown": {
+    "word": "Unknown FLOPs",
+    "noun": "unknown FLOPs",
+    "explanation": "Kernels that may compute FLOPs that the trace does not show, and work that it lacks."
+  },
+  "recomputed": {
+    "word": "Recomputed",
+    "noun": "recomputed",
+    "explanation": "Arithmetic of the forward pass that backward repeats: checkpointing."
+  },
+  "model": {
+    "word": "Model FLOPs",
+    "noun": "model FLOPs",
+    "explanation": "Arithmetic that the model needs, at the peak: the MFU."
+  }
+};
+
 export const MEMORY_KINDS: Readonly<Record<"parameter" | "gradient" | "optimizer_state" | "activation" | "temporary" | "input" | "before" | "unknown", Colored>> = {
   "parameter": {
     "word": "Parameters",
@@ -898,7 +946,7 @@ export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term
   }
 };
 
-export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
+export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
   "launches": {
     "word": "Launches",
     "noun": "launches",
@@ -998,6 +1046,31 @@ export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_ti
     "word": "On tensor cores",
     "noun": "on tensor cores",
     "explanation": "Share of their time in kernels that use tensor cores, judging by their names."
+  },
+  "calls": {
+    "word": "Calls",
+    "noun": "calls",
+    "explanation": "Number of calls that launched kernels."
+  },
+  "beyond_roofline": {
+    "word": "Beyond the roofline",
+    "noun": "beyond the roofline",
+    "explanation": "Time beyond what arithmetic and bytes take at the peaks."
+  },
+  "teraflops": {
+    "word": "Arithmetic",
+    "noun": "arithmetic",
+    "explanation": "FLOPs of the calls, divided by the time of their kernels."
+  },
+  "terabytes": {
+    "word": "Memory",
+    "noun": "memory",
+    "explanation": "Each input read once and each result written once, by the kernels' time."
+  },
+  "of_roofline": {
+    "word": "Of the roofline",
+    "noun": "of the roofline",
+    "explanation": "The least possible time at the stated peaks, as a share of the time."
   },
   "host_time": {
     "word": "Time",
@@ -1162,6 +1235,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "gap": "A time in which nothing runs on a GPU, from the end of one piece of work to the start of the next.",
   "gpu busy": "The share of the step window in which the busiest GPU ran anything.",
   "gpu span": "From the start of the first GPU event to the end of the last one.",
+  "hfu": "Hardware FLOPs utilization: like MFU, but arithmetic that backward repeats because of activation checkpointing counts too.",
   "hotspot": "An operator, module, line or kernel that many launches come from, with the idle time they cause.",
   "idle": "A GPU is idle while nothing runs on it.",
   "inferred steps": "The repetition of a job's launches, where the job marks no steps.",
@@ -1173,6 +1247,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "limiter": "What limits the speed of a job: the largest part of the step window that a fix could remove.",
   "matmul": "A matrix multiplication.",
   "memset": "GPU memory is filled with a value, usually zero.",
+  "mfu": "Model FLOPs utilization: the arithmetic that the model needs, as a share of what the GPU's stated dense peak allows in the same time.",
   "occupancy": "The warps that are resident on a multiprocessor, as a share of those it can hold.",
   "operator": "A PyTorch function such as aten::mm.",
   "peak": "The moment at which allocated memory was highest, and what it consisted of.",

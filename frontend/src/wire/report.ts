@@ -57,7 +57,11 @@ export interface Report {
     | StepTime
     | undefined;
   /** absent if the recording lacks nothing */
-  better_recording: BetterRecording | undefined;
+  better_recording:
+    | BetterRecording
+    | undefined;
+  /** absent without a GPU, and where nothing multiplies matrices */
+  mfu: Mfu | undefined;
 }
 
 /** What the recording lacks, for all hints about it (INFO, GD9xx) and all rules in `unchecked`. */
@@ -65,6 +69,96 @@ export interface BetterRecording {
   sentence: string;
   /** records all of it; empty if no recording does */
   code: string;
+}
+
+/** Model FLOPs utilization of the busiest device over the step window, and where the rest of its stated peak goes. */
+export interface Mfu {
+  /** why mfu, hfu, peak and parts are empty */
+  missing: Mfu_Missing;
+  /** all of it in one line */
+  sentence: string;
+  /** FLOPs that the model needs, as a share of the stated peak */
+  mfu: number;
+  /** with the FLOPs that backward repeated */
+  hfu: number;
+  /** some kernels may compute FLOPs that are not known */
+  at_least: boolean;
+  /** the format whose peak it is, such as BF16: most FLOPs are computed in it */
+  computes_in: string;
+  /** stated, dense */
+  peak_teraflops: number;
+  /** whose peak it is, if not this device's own */
+  assumed: string;
+  /** TFLOP/s: known FLOPs of the model by the step window */
+  model_teraflops: number;
+  /** known FLOPs of the model in a step; 0 without steps */
+  step_operations: number;
+  /** all kernels of forward passes that ran again in backward */
+  recomputing_us: number;
+  /** they add up to the step window */
+  parts: MfuPart[];
+  /** what loses most of the peak; bounded */
+  operators: OperatorRate[];
+}
+
+export const Mfu_Missing = {
+  nothing: "nothing",
+  /** matmuls - not on the wire */
+  matmuls: "matmuls",
+  /** shapes - the inputs of operators were not recorded */
+  shapes: "shapes",
+  /** flops - kernels of unknown FLOPs take longer than those of known FLOPs */
+  flops: "flops",
+  /** peak - it is not known which GPU it is, or it has no stated peaks */
+  peak: "peak",
+} as const;
+
+export type Mfu_Missing = typeof Mfu_Missing[keyof typeof Mfu_Missing];
+
+/** A part of the step window at the peak. */
+export interface MfuPart {
+  part: MfuPart_Part;
+  /** of idle */
+  cause: CauseTime_Cause;
+  us: number;
+  /** of the step window */
+  share: number;
+}
+
+export const MfuPart_Part = {
+  idle: "idle",
+  communicating: "communicating",
+  copying: "copying",
+  memory_bound: "memory_bound",
+  low_efficiency: "low_efficiency",
+  data_type: "data_type",
+  unknown: "unknown",
+  recomputed: "recomputed",
+  model: "model",
+} as const;
+
+export type MfuPart_Part = typeof MfuPart_Part[keyof typeof MfuPart_Part];
+
+/** All calls of an operator with the same inputs, over the step window. */
+export interface OperatorRate {
+  operator: string;
+  /** of its tensors, cut off if long */
+  shapes: string;
+  /** number format */
+  number: string;
+  calls: number;
+  /** of its kernels */
+  us: number;
+  /** TFLOP/s, 0 if memory-bound */
+  teraflops: number;
+  /** TB/s */
+  terabytes: number;
+  /** share of the roofline, 0 if the peaks are not known */
+  reached: number;
+  /** time beyond the roofline */
+  lost_us: number;
+  /** of the calls: in a forward pass that ran again */
+  recomputed: number;
 }
 
 /** How long a step takes. Whatever says it says this. */
@@ -1843,6 +1937,8 @@ export interface OperatorRow {
   teraflops: number;
   /** TB/s, likewise */
   terabytes: number;
+  /** share of the roofline, 0 if it is not known */
+  reached: number;
 }
 
 export const OperatorRow_Kind = { operator: "operator", range: "range", call: "call", python: "python" } as const;

@@ -146,13 +146,13 @@ class Host:
     @cached_property
     def in_backward(self) -> Bool:
         """Mask of the events that autograd's nodes ran, shape (n,)."""
-        return self._backward_node != NONE
+        return self.backward_node != NONE
 
     def _with_forward(self, found: Int64) -> Int64:
         """Fill `found` where it is NONE from the forward operator with the same sequence number."""
         inside, forward = np.flatnonzero(self.in_backward), self.forward_by_sequence
         lacking = inside[found[inside] == NONE]
-        creator = self.creators(self._backward_node[lacking], forward[found[forward] != NONE])
+        creator = self.creators(self.backward_node[lacking], forward[found[forward] != NONE])
         found[lacking[creator != NONE]] = found[creator[creator != NONE]]
         return found
 
@@ -177,7 +177,7 @@ class Host:
         return forward[np.argsort(events.sequence[forward], kind="stable")]
 
     @cached_property
-    def _backward_node(self) -> Int64:
+    def backward_node(self) -> Int64:
         """Event of the nearest of `backward_nodes`, or NONE."""
         node = mask_of(self.backward_nodes, len(self.events))
         return self.tree.nearest_of(node)

@@ -15,10 +15,19 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.vocabulary.operators import EIGHT_BITS, LINEAR, MATMUL_FACTORS, NUMBER_BYTES, number_format
+from tb_gpudiag.vocabulary.operators import (
+    EIGHT_BITS,
+    GROUPED,
+    LINEAR,
+    MATMUL_FACTORS,
+    NUMBER_BYTES,
+    VECTOR_PRODUCTS,
+    number_format,
+)
 from tb_gpudiag.vocabulary.shaped_operators import (
     CONVOLUTIONS,
     EXPERTS,
+    RECURRENT,
     attention_row,
     gradients,
     streamed_times,
@@ -42,6 +51,7 @@ class OperatorKind(IntEnum):
     ATTENTION = 2
     EXPERTS = 3  # a mixture of experts
     STREAMED = 4  # elementwise, norms, softmax, reductions: memory-bound
+    RECURRENT = 5  # a recurrent layer of cuDNN or MIOpen
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,8 @@ class Inputs:
 
 def operator_cost(operator: str, shapes: str, types: str, settings: str = "") -> Cost | None:
     """Return the cost of one call, from its inputs as JSON; None if they do not say it."""
+    if operator in RECURRENT:
+        return _recurrent(operator, shapes, types)
     inputs = _inputs(shapes, types, settings)
     if inputs is None:
         return None
@@ -132,12 +144,15 @@ def _list(text: str) -> list[Any] | None:
 
 def _matmul(operator: str, inputs: Inputs) -> Cost | None:
     skipped, transposed = MATMUL_FACTORS[operator]
-    sizes = _matmul_sizes(inputs.shapes[skipped : skipped + 2], transposed)
+    factors = inputs.shapes[skipped : skipped + 2]
+    if operator in VECTOR_PRODUCTS and len(factors) == 2:
+        factors = [factors[0], [*factors[1], 1]]
+    sizes = _grouped_sizes(factors) if operator in GROUPED else _matmul_sizes(factors, transposed)
     number = _common_number(inputs, skipped, skipped + 1)
     if sizes is None or number is None:
         return None
-    batch, rows, inner, columns = sizes
-    moved = batch * (rows * inner + inner * columns + rows * columns) * NUMBER_BYTES[number]
+    batch, rows, _, columns = sizes
+    moved = (sum(map(math.prod, factors)) + batch * rows * columns) * NUMBER_BYTES[number]
     if number in EIGHT_BITS:  # the result has 16 bits
         moved += batch * rows * columns
     return Cost(OperatorKind.MATMUL, number, 2 * math.prod(sizes), moved, sizes)
@@ -160,9 +175,25 @@ def _matmul_sizes(pair: list[list[int]], transposed: bool) -> tuple[int, int, in
     return batch, rows, inner, columns
 
 
+def _grouped_sizes(pair: list[list[int]]) -> tuple[int, int, int, int] | None:
+    """Parse the sizes of matmuls whose groups share the rows, the inner size or the columns: each number of
+    the shared dimension is in one group. None if these are not the shapes of such."""
+    if len(pair) != 2 or not all(len(dims) in (2, 3) for dims in pair):
+        return None
+    left, right = pair
+    *groups, rows, inner = left
+    batch = groups[0] if len(right) == 3 and groups else 1
+    if right[-2] != inner or (batch != 1 and right[0] != batch) or not batch * rows * inner * right[-1]:
+        return None
+    return batch, rows, inner, right[-1]
+
+
 def _common_number(inputs: Inputs, first: int, second: int) -> str | None:
-    """Return the number format of both inputs; None if they differ, or if it is not known."""
-    if len(inputs.types) <= max(first, second) or inputs.types[first] != inputs.types[second]:
+    """Return the number format of both inputs; None if they differ in size, or if it is not known."""
+    if len(inputs.types) <= max(first, second):
+        return None
+    both = inputs.types[first], inputs.types[second]
+    if both[0] != both[1] and not EIGHT_BITS.issuperset(both):
         return None
     return inputs.types[first] if inputs.types[first] in NUMBER_BYTES else None
 
@@ -178,7 +209,7 @@ def _convolution(operator: str, inputs: Inputs) -> Cost | None:
     if sides < 1 or len(weight) != len(data):
         return None
     stride, padding, dilation = ((given * sides)[:sides] for given in settings[:3])
-    if row.transposed is not None and _is_true(inputs, row.transposed):
+    if row.always_transposed or (row.transposed is not None and _is_true(inputs, row.transposed)):
         results = math.prod(data) * math.prod(weight[1:])  # each input is used once for each weight
         positions = math.prod(data[2:])
         written = data[0] * weight[1] * math.prod(d * s for d, s in zip(data[2:], stride, strict=True))
@@ -226,9 +257,10 @@ def _attention(operator: str, inputs: Inputs) -> Cost | None:
     pairs = query[0] * query[heads] * query[tokens] * key[tokens]
     if _is_true(inputs, row.causal) and query[tokens] == key[tokens]:
         pairs //= 2
-    # Forward: query × key and weights × value. Backward: five such products.
-    products = 5 / 2 if row.backward else 1
-    operations = int(2 * pairs * (query[3] + value[3]) * products)
+    # Forward: query × key and weights × value. Backward: the scores again and the gradients of query and key
+    # are products over the size of a query, the gradients of weights and value over that of a value.
+    over_query, over_value = (3, 2) if row.backward else (1, 1)
+    operations = 2 * pairs * (over_query * query[3] + over_value * value[3])
     moved = (2 * math.prod(query) + math.prod(key) + math.prod(value)) * NUMBER_BYTES[number]
     sizes = (query[0], query[heads], query[tokens], key[tokens], query[3])
     return Cost(OperatorKind.ATTENTION, number, operations, moved * (2 if row.backward else 1), sizes)
@@ -249,6 +281,24 @@ def _experts(_: str, inputs: Inputs) -> Cost | None:
     weights = math.prod(up[1:]) + math.prod(down[1:])
     moved = (used * weights + 2 * tokens * size) * NUMBER_BYTES[number]
     return Cost(OperatorKind.EXPERTS, number, 2 * tokens * chosen * weights, moved, (tokens, chosen, used))
+
+
+def _recurrent(operator: str, shapes: str, types: str) -> Cost | None:
+    """Each weight matrix multiplies the input or the state of each step and sequence."""
+    sizes, formats = _list(shapes), _list(types)
+    if not sizes or not formats or len(sizes) < 2 or not isinstance(formats[0], str):
+        return None
+    (data, weights), number = sizes[:2], number_format(formats[0])
+    if not isinstance(weights, list) or not all(
+        is_shape(dims) and _is_plausible(dims) for dims in [data, *weights]
+    ):
+        return None
+    matrices = [math.prod(dims) for dims in weights if len(dims) == 2]
+    if len(data) != 3 or not matrices or number not in NUMBER_BYTES or not math.prod(data):
+        return None
+    steps, times = data[0] * data[1], RECURRENT[operator]
+    moved = times * (2 * math.prod(data) + sum(matrices)) * NUMBER_BYTES[number]
+    return Cost(OperatorKind.RECURRENT, number, 2 * times * steps * sum(matrices), moved, ())
 
 
 def _streamed(operator: str, inputs: Inputs) -> Cost | None:

@@ -24,6 +24,8 @@ class OperatorTime:
 
     operations, bytes: of all calls. arithmetic_ns, memory_ns: time of all calls at the stated peaks; 0 if the
     peaks are not known. sizes: see Cost. in_order: see operator_costs; None also if it differs between calls.
+    recomputed: of the calls, those in a forward pass that ran again. computes_in: the format whose peak
+    holds, such as TF32.
     """
 
     operator: str
@@ -37,7 +39,9 @@ class OperatorTime:
     arithmetic_ns: float
     memory_ns: float
     sizes: tuple[int, ...]
-    in_order: bool | None
+    computes_in: str
+    recomputed: int = 0
+    in_order: bool | None = None
 
     @property
     def least_ns(self) -> float:
@@ -68,8 +72,8 @@ class Roofline:
         return np.isin(self.operator, np.array(places, np.int64))
 
 
-def roofline(kernels: Kernels, host: Host, peaks: Peaks | None) -> Roofline:
-    """Compare operators whose inputs were recorded with the roofline."""
+def roofline(kernels: Kernels, host: Host, peaks: Peaks | None, recomputed: Bool) -> Roofline:
+    """Compare operators whose inputs were recorded with the roofline. recomputed: see recomputation.py."""
     events = host.events
     operator = kernels.operators(host)
     known = np.flatnonzero((operator != NONE) & kernels.is_kernel)  # copies run at another bandwidth
@@ -90,6 +94,7 @@ def roofline(kernels: Kernels, host: Host, peaks: Peaks | None) -> Roofline:
     by_unit = np.zeros((number, len(Arithmetic)))
     np.add.at(by_unit, (member, kernels.arithmetic[known]), duration)
     ordered = _in_order(events, group, called, number)
+    again = np.bincount(group, recomputed[called], number)
     found: list[tuple[OperatorTime, int]] = []
     for place in range(number):
         name, shape, kind, setting = (int(i) for i in keys[:, place])
@@ -98,7 +103,7 @@ def roofline(kernels: Kernels, host: Host, peaks: Peaks | None) -> Roofline:
         if cost is not None and time[place]:
             unit = Arithmetic(int(by_unit[place].argmax()))
             one = _measured(texts[:2], cost, int(calls[place]), int(time[place]), unit, peaks)
-            found.append((replace(one, in_order=ordered[place]), place))
+            found.append((replace(one, in_order=ordered[place], recomputed=int(again[place])), place))
     found.sort(key=lambda pair: -pair[0].time_ns)
     index = np.full(number, NONE, np.int64)
     index[[place for _, place in found]] = np.arange(len(found))
@@ -122,11 +127,8 @@ def _measured(
 ) -> OperatorTime:
     """Compare one operator with the peaks. named: its name and shapes. unit: what computes in its kernels."""
     operations, moved = cost.operations * calls, cost.bytes * calls
-    arithmetic_ns = memory_ns = 0.0
-    if peaks is not None:
-        # TFLOP/s are 1,000 operations per nanosecond.
-        arithmetic_ns = operations / (_peak(cost.number, unit, operations / time_ns / 1e3, peaks) * 1e3)
-        memory_ns = moved / (peaks.bandwidth * 1e3)
+    # TFLOP/s are 1,000 operations per nanosecond.
+    computes_in, peak = _peak(cost.number, unit, operations / time_ns / 1e3, peaks or _NO_PEAKS)
     return OperatorTime(
         *named,
         cost.number,
@@ -135,20 +137,26 @@ def _measured(
         time_ns,
         operations,
         moved,
-        arithmetic_ns,
-        memory_ns,
+        operations / (peak * 1e3) if peak else 0.0,
+        moved / (peaks.bandwidth * 1e3) if peaks else 0.0,
         cost.sizes,
-        None,
+        computes_in,
     )
 
 
-def _peak(number: str, arithmetic: Arithmetic, reached: float, peaks: Peaks) -> float:
-    """Return the peak in TFLOP/s. FP32 uses tensor cores as TF32 if the kernels' names or the rate say so."""
+_NO_PEAKS = Peaks(0, 0, 0, 0, 0, 0)
+
+
+def _peak(number: str, arithmetic: Arithmetic, reached: float, peaks: Peaks) -> tuple[str, float]:
+    """Return the format that the numbers are multiplied in, and its peak in TFLOP/s. FP32 uses tensor cores
+    as TF32 if the kernels' names or the rate say so."""
     if number in EIGHT_BITS:
-        return peaks.fp8 or peaks.half
+        return ("FP8", peaks.fp8) if peaks.fp8 else ("FP16", peaks.half)
     if number in HALF_PRECISION:
-        return peaks.half
+        return "BF16" if number == "bfloat16" else "FP16", peaks.half
     if number == "double":
-        return peaks.fp64
+        return "FP64", peaks.fp64
     named = arithmetic == Arithmetic.TENSOR_CORES and not peaks.matrix_fp32
-    return peaks.tf32 if peaks.tf32 and (named or reached > peaks.fp32) else peaks.fp32
+    if peaks.tf32 and (named or reached > peaks.fp32):
+        return "TF32", peaks.tf32
+    return "FP32", peaks.fp32

@@ -21,6 +21,7 @@ from tb_gpudiag.report.building.finding_messages import (
     unchecked_messages,
 )
 from tb_gpudiag.report.building.memory_messages import memory_messages
+from tb_gpudiag.report.building.mfu_message import mfu_message
 from tb_gpudiag.report.building.time_messages import (
     family_messages,
     host_messages,
@@ -70,6 +71,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         recording_cost=recording_cost_message(facts.recorder_cost, window),
         counters=counter_messages(facts.trace.counters),
         better_recording=_better_recording(better_recording(outcome, facts)),
+        mfu=mfu_message(facts.mfu, facts.roofline, len(steps)) if facts.mfu is not None else None,
         step_time=step_time_message(facts.step_time, len(steps), marked=facts.recorded.steps),
     )
 

@@ -13,6 +13,7 @@ from tb_gpudiag.report.views.sections.memory_sections import (
     partly_free_segments,
     peak_owners,
 )
+from tb_gpudiag.report.views.sections.mfu_sections import mfu_sections
 from tb_gpudiag.report.views.sections.rule_sections import better_recording, clear, defects, notes
 from tb_gpudiag.report.views.sections.time_sections import (
     accounts,
@@ -46,6 +47,7 @@ def report_view(report: pb.Report) -> ReportView:
         limiter=limiter(report),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in _sections(report) if section),
+        mfu=report.mfu.sentence,
     )
 
 
@@ -53,6 +55,7 @@ def _sections(report: pb.Report) -> list[Section]:
     """All sections in reading order; some are empty."""
     return [
         *accounts(report),
+        *mfu_sections(report),
         inferred_steps(report),
         findings(report),
         plan(report),

@@ -144,7 +144,8 @@ Section = Table | Lines | Account | Findings
 
 @dataclass(frozen=True)
 class ReportView:
-    """One report: its trace, its verdict, and its sections in reading order. No section is empty."""
+    """One report: its trace, its verdict, and its sections in reading order. No section is empty. mfu: a
+    sentence about model FLOPs utilization, or ""."""
 
     heading: str
     path: str
@@ -152,6 +153,7 @@ class ReportView:
     limiter: str
     verdict: str
     sections: tuple[Section, ...]
+    mfu: str = ""
 
 
 class Command(NamedTuple):

@@ -106,6 +106,7 @@ def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
     verdict = _wrapped(limiter + report.verdict, width, 6)
     verdict[0].stylize("bold", 0, len(limiter))
     yield from verdict
+    yield from _wrapped(report.mfu, width, 2) if report.mfu else ()
     for section in _short_sections(report):
         yield Text()
         yield from _wrapped(section.title, width, 1, style="bold")

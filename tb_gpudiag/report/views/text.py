@@ -38,7 +38,7 @@ _NARROWEST = 40
 
 _BAR_WIDTH = 28
 _SEVERITY_STYLES = {"ERROR": "bold red", "WARNING": "bold yellow", "INFO": "cyan"}
-_PART_STYLES = {"computing": "green", "copying": "cyan", "communicating": "blue"}
+_PART_STYLES = {"computing": "green", "model": "green", "copying": "cyan", "communicating": "blue"}
 _IDLE_STYLE = "red"
 
 _NARROWEST_HEADER = 10
@@ -110,6 +110,8 @@ def _print_report(report: ReportView, console: Console) -> None:
     _say(_prose(report.about, "dim"), console)
     console.print()
     _say(_verdict(report), console)
+    if report.mfu:
+        _say(_prose(report.mfu), console)
     _print_titles(report, console)
     for section in report.sections:
         console.print()

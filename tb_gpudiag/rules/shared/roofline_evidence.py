@@ -54,16 +54,16 @@ def operator_evidence(found: OperatorTime) -> Evidence:
         rates = (bandwidth(found.bytes / found.time_ns), share_of(found.reached, 1.0, "of the bandwidth"))
         reason = {True: "contiguous inputs", False: "inputs not contiguous", None: ""}[found.in_order]
     return Evidence(
-        f"{in_quotes(found.operator)} {_tensors(found.shapes)}, {found.number}",
+        f"{in_quotes(found.operator)} {tensors(found.shapes)}, {found.number}",
         duration(found.time_ns),
         (number(found.calls, "call"), *rates, *([reason] if reason else [])),
     )
 
 
-def _tensors(shapes: str) -> str:
+def tensors(shapes: str) -> str:
     """The shapes of an operator's tensors, without its other inputs."""
-    tensors = [dims for dims in json.loads(shapes) if dims]
-    return one_line(json.dumps(tensors, separators=(",", ":")), _LONGEST_SHAPES)
+    shown = [dims for dims in json.loads(shapes) if dims]
+    return one_line(json.dumps(shown, separators=(",", ":")), _LONGEST_SHAPES)
 
 
 def achieved(found: OperatorTime) -> str:

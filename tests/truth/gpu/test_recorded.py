@@ -83,3 +83,30 @@ def test_a_step_without_the_profiler_is_predicted(name: str, variant: str) -> No
     least, most = (ns / 1e6 / len(facts.steps) for ns in (facts.unslowed.least_ns, facts.unslowed.most_ns))
     assert 0.97 * least < timed_ms(name, variant) < 1.03 * most
     assert facts.step_time.median / 1e6 > 1.4 * timed_ms(name, variant)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "layers", "format", "peak"),
+    [
+        # Each layer's products forward, and twice as many backward, but no gradient of the input.
+        (
+            "loss_read_each_step_without_harm",
+            8192,
+            [(4096, 8192), (8192, 4096)] * 6 + [(4096, 4096)],
+            "BF16",
+            989,
+        ),
+        ("matmuls_in_tf32", 8192, [(4096, 4096)] * 5, "TF32", 494),
+        ("gelu_in_a_python_function", 16384, [(1024, 4096), (4096, 1024)] * 4, "BF16", 989),
+    ],
+)
+def test_flops_of_a_step_follow_from_the_layers(
+    name: str, rows: int, layers: list[tuple[int, int]], format: str, peak: float
+) -> None:
+    found = report(name, "before")["mfu"]
+    products = [2 * rows * inputs * outputs for inputs, outputs in layers]
+    assert found["step_operations"] == pytest.approx(3 * sum(products) - products[0], rel=1e-9)
+    assert (found["computes_in"], found["peak_teraflops"]) == (format, pytest.approx(peak))
+    # By the stopwatch, without the profiler.
+    timed = found["step_operations"] / (timed_ms(name, "before") * peak * 1e9)
+    assert found["mfu"] == pytest.approx(timed, rel=0.05)

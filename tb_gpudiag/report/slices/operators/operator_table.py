@@ -45,6 +45,7 @@ class _Table:
     tensor: Floats
     operations: Floats
     moved: Floats
+    least: Floats
     rated: Floats
 
     def order(self, by: str) -> Int64:
@@ -135,6 +136,7 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
         tensor=of_work(np.where(tensor, weights.cell_ns[known], 0).astype(np.float64)),
         operations=of_work(rated * _rates(data, "rate_operations", rate)),
         moved=of_work(rated * _rates(data, "rate_bytes", rate)),
+        least=of_work(rated * _rates(data, "rate_least", rate)),
         rated=of_work(rated),
     )
 
@@ -222,4 +224,5 @@ def _figures(table: _Table, rows: Int64) -> pb.OperatorRow:
         # Operations per ns are 1e9 FLOP/s, bytes per ns are 1 GB/s.
         teraflops=table.operations[rows].sum() / rated / 1e3 if rated else 0,
         terabytes=table.moved[rows].sum() / rated / 1e3 if rated else 0,
+        reached=table.least[rows].sum() / rated if rated else 0,
     )

@@ -26,7 +26,12 @@ def prepare_roofline(facts: Facts) -> tuple[dict[str, npt.NDArray[Any]], Int64]:
     if device is None:
         none = np.zeros(0)
         empty = pack_meta({"points": []})
-        return {"roofline_meta": empty, "rate_operations": none, "rate_bytes": none}, of_work
+        return {
+            "roofline_meta": empty,
+            "rate_operations": none,
+            "rate_bytes": none,
+            "rate_least": none,
+        }, of_work
     found, kernels = facts.roofline, device.kernels
     of_work[np.searchsorted(work.event, kernels.event)] = found.operator
     family = _families(found.operator, kernels.family, kernels.duration_ns, len(found.operators))
@@ -58,6 +63,7 @@ def prepare_roofline(facts: Facts) -> tuple[dict[str, npt.NDArray[Any]], Int64]:
         # For each ns of the operator's kernels.
         "rate_operations": np.array([float(item.operations) for item in found.operators]) / time,
         "rate_bytes": np.array([float(item.bytes) for item in found.operators]) / time,
+        "rate_least": np.array([item.least_ns for item in found.operators]) / time,
     }
     return arrays, of_work
 
