@@ -9,11 +9,10 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule, Claimed, Rule, with_claims
-from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
+from tb_gpudiag.rules.savings import Predicted, plan_fixes, predicted_of, with_saving
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
@@ -77,9 +76,9 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     unchecked: list[tuple[AnyRule, CannotTell]] = [
         (rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)
     ]
-    replay = _replay_if_needed(facts, found)
-    found = [_seen(replace(f, finding=_with_saving(f, facts, replay)), window_ns) for f in found]
-    seen, replayed = facts.device is not None, replay is not None
+    predicted = _predicted_if_needed(facts, found)
+    found = [_seen(replace(f, finding=_with_saving(f, facts, predicted)), window_ns) for f in found]
+    seen, replayed = facts.device is not None, predicted is not None
     costly = any(f.finding.cost_ns >= COSTLY * window_ns and f.rule.family in ABOUT_TIME for f in found)
     found.sort(
         key=lambda f: (
@@ -87,7 +86,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
             _rank(f, window_ns, facts.memory, replayed=replayed),
         )
     )
-    plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
+    plan = plan_fixes(predicted, [f.finding for f in found]) if predicted is not None else []
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
 
 
@@ -135,14 +134,14 @@ def _host_is_no_limit(facts: Facts) -> bool:
     return computing_ns >= COMPUTE_SHARE * facts.window.duration_ns
 
 
-def _with_saving(found: RuleFinding, facts: Facts, replay: Replay | None) -> Finding:
+def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) -> Finding:
     finding = found.finding
     if found.rule.id in ABOUT_HOST_SPEED:
         if host_may_keep_up(facts):
             return without_promise(finding)
         if facts.job.server is not None and one_replayed_step(facts):
             return of_one_step(finding, facts.job.server)
-    return with_saving(finding, facts, replay)
+    return with_saving(finding, facts, predicted)
 
 
 def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
@@ -235,11 +234,11 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
         return crashed(rule, error)
 
 
-def _replay_if_needed(facts: Facts, found: Sequence[RuleFinding]) -> Replay | None:
-    """The replay, if some finding can be replayed and the replay can be trusted."""
+def _predicted_if_needed(facts: Facts, found: Sequence[RuleFinding]) -> Predicted | None:
+    """What predicts savings, if some finding can be replayed and the replay can be trusted."""
     if all(f.finding.removable is None for f in found):
         return None
-    return trusted_replay(facts)
+    return predicted_of(facts)
 
 
 def _refuse_double_claims(answer: RuleAnswer, claimed: Claimed) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import Rule
-from tb_gpudiag.rules.savings import with_saving
+from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import Quantity
 from tests.builder import HostThread, TraceBuilder
@@ -89,7 +89,7 @@ def figures(found: Finding) -> dict[str, tuple[Quantity | str, ...]]:
 
 def saving(found: Finding, facts: Facts) -> Saving:
     """Return what a fix saves, replayed whether or not the replay can be trusted."""
-    made = with_saving(found, facts, facts.replay if facts.device else None).saving
+    made = with_saving(found, facts, Predicted(facts.replay, None) if facts.device else None).saving
     assert made is not None
     return made
 

@@ -16,7 +16,8 @@ from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Finding, Fix, Removable, Saving
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_saving
+from tb_gpudiag.rules.savings import Predicted, plan_fixes, with_saving
+from tb_gpudiag.rules.shared.trusted_replay import trusted_replay
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -105,7 +106,7 @@ def test_a_plan_never_saves_more_than_the_gpu_needs() -> None:
     [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
     all_host_time = Removal(Intervals(np.array([0]), np.array([2_000_000])), share=10.0)
     promising = replace(found, removable=Removable(all_host_time, all_host_time))
-    [planned] = plan_fixes(facts.replay, [promising])
+    [planned] = plan_fixes(Predicted(facts.replay, None), [promising])
     assert planned.saving_ns + planned.window_ns == facts.replay.measured.window_ns
     assert planned.window_ns == 2 * 10 * 50_000  # the kernels
 
@@ -113,15 +114,15 @@ def test_a_plan_never_saves_more_than_the_gpu_needs() -> None:
 def test_two_fixes_of_the_same_time_count_once() -> None:
     facts = facts_of(two_steps(400))
     [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD101"]
-    plan = plan_fixes(facts.replay, [found, found])
+    plan = plan_fixes(Predicted(facts.replay, None), [found, found])
     assert [(planned.finding, planned.saving_ns) for planned in plan] == [(0, 800_000)]
 
 
 def test_what_cannot_be_replayed_saves_at_most_its_cost() -> None:
     facts = facts_of(two_steps(400))
     bare = Finding("", "", Fix(""), cost_ns=5)
-    assert with_saving(bare, facts, facts.replay).saving == Saving(0, 5)
-    assert with_saving(Finding("", "", Fix("")), facts, facts.replay).saving is None
+    assert with_saving(bare, facts, Predicted(facts.replay, None)).saving == Saving(0, 5)
+    assert with_saving(Finding("", "", Fix("")), facts, Predicted(facts.replay, None)).saving is None
 
 
 def test_the_first_row_of_the_plan_saves_what_its_finding_says() -> None:
@@ -139,7 +140,7 @@ def test_what_is_sure_is_no_more_than_the_fix_surely_removes_of_the_cost() -> No
     assert found.removable is not None
     half = replace(found.removable.most, share=0.5)
     cheap = replace(found, cost_ns=200_000, removable=Removable(half, found.removable.most))
-    saving = with_saving(cheap, facts, facts.replay).saving
+    saving = with_saving(cheap, facts, Predicted(facts.replay, None)).saving
     assert saving is not None
     assert saving.low_ns == 100_000
     assert saving.high_ns > cheap.cost_ns

@@ -194,13 +194,13 @@ class Replay:
         sooner: between_ns and inside_ns instead of those of `calls`.
         """
         calls = self._calls
-        between, inside = sooner or (calls.between_ns, calls.inside_ns)
+        between, inside = between_ns, inside_ns = sooner or (calls.between_ns, calls.inside_ns)
         target = calls.target
         for host, share in _host_time(changes):
             before = coverage(host, calls.free_from_ns, calls.start_ns)
             within = coverage(host, calls.inside_from_ns, calls.end_ns)
-            between = between - np.rint(before * share).astype(np.int64)
-            inside = inside - np.rint(within * share).astype(np.int64)
+            between_ns = _less(between_ns, between, calls.between_ns, before, share)
+            inside_ns = _less(inside_ns, inside, calls.inside_ns, within, share)
         unblocked = [event for change in changes for event in change.unblocked]
         if unblocked:
             target = np.where(np.isin(calls.event, np.array(unblocked)), NONE, target)
@@ -211,7 +211,7 @@ class Replay:
         closed = _idle(changes).end
         if len(closed):
             streams = _at_once(streams, np.isin(self._work.start_ns, closed))
-        begun, ends = simulate(calls, streams, between, inside, target)
+        begun, ends = simulate(calls, streams, between_ns, inside_ns, target)
         marks = np.flatnonzero(calls.event == NONE)
         borders = np.maximum(begun[marks], self._done(ends, marks))
         # What the first step waited for was launched before it.
@@ -278,6 +278,13 @@ class Replay:
     def _inside(self, start: Int64, end: Int64) -> int:
         """Return how much of the window these stretches cover together."""
         return clip(union(start, end), self._window.start_ns, self._window.end_ns).total
+
+
+def _less(left_ns: Int64, host_ns: Int64, recorded_ns: Int64, removed_ns: Int64, share: float) -> Int64:
+    """Return what is left of each host time without a share of what is removed of it as recorded; shape (c,)
+    each."""
+    part = host_ns / np.where(recorded_ns > 0, recorded_ns, 1) if host_ns is not recorded_ns else 1.0
+    return left_ns - np.rint(removed_ns * share * part).astype(np.int64)
 
 
 def _without(streams: Streams, gone: Bool) -> Streams:

@@ -18,16 +18,22 @@ _LEAST_CALL_NS: Final = 1_000
 @dataclass(frozen=True)
 class Unslowed:
     """Length of the step window without the recorder: at most, if recording an event costs little; and at
-    least. recorded_ns: as it was recorded."""
+    least. recorded_ns: as it was recorded. sooner: the host's times of the least, see Replay.run."""
 
     recorded_ns: int
     most_ns: int
     least_ns: int
+    sooner: tuple[Int64, Int64]
 
     @property
     def least_slowed(self) -> float:
         """The share of the recorded window that is at least the recorder's."""
         return 1 - self.most_ns / self.recorded_ns if self.recorded_ns else 0.0
+
+    @property
+    def most_slowed(self) -> float:
+        """The share of the recorded window that is at most the recorder's."""
+        return 1 - self.least_ns / self.recorded_ns if self.recorded_ns else 0.0
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,9 @@ class Spent:
 def find_unslowed(replay: Replay, least: Spent, most: Spent) -> Unslowed:
     """Replay without what the recorder takes at least, and at most."""
     whole_ns = replay.unchanged.window_ns
-    most_ns, least_ns = (replay.run(sooner=_sooner(replay.calls, spent)).window_ns for spent in (least, most))
-    return Unslowed(whole_ns, min(most_ns, whole_ns), min(least_ns, most_ns, whole_ns))
+    most_ns = min(whole_ns, replay.run(sooner=_sooner(replay.calls, least)).window_ns)
+    sooner = _sooner(replay.calls, most)
+    return Unslowed(whole_ns, most_ns, min(most_ns, replay.run(sooner=sooner).window_ns), sooner)
 
 
 def _sooner(calls: Calls, spent: Spent) -> tuple[Int64, Int64]:

@@ -8,8 +8,8 @@ from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
 from tb_gpudiag.rules.answer import Evidence, Finding, Severity
-from tb_gpudiag.rules.savings import trusted_replay
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
+from tb_gpudiag.rules.shared.trusted_replay import trusted_replay
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
 

@@ -8,7 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.answer import Finding
-from tb_gpudiag.rules.savings import trusted_replay
+from tb_gpudiag.rules.shared.trusted_replay import trusted_replay
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 from tb_gpudiag.wording.format import share, time_ns
 

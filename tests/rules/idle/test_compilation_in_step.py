@@ -8,7 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.compilation_in_step import RULE
-from tb_gpudiag.rules.savings import with_saving
+from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import EPOCH_NS, CompileLogBuilder, HostThread, TraceBuilder
 from tests.rules.stage import (
@@ -137,7 +137,7 @@ def test_a_compilation_that_is_seen_once_promises_nothing(tmp_path: Path) -> Non
     found = finding(RULE.check(facts))
     assert found.records_again
     assert severity(RULE, found, facts) == Severity.WARNING
-    assert with_saving(found, facts, facts.replay).saving is None
+    assert with_saving(found, facts, Predicted(facts.replay, None)).saving is None
 
 
 SIZE = "tensor 'x' size mismatch at index 0. expected 8, actual 9"

@@ -7,7 +7,7 @@ import pytest
 
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
-from tb_gpudiag.rules.savings import with_saving
+from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -304,7 +304,9 @@ def test_a_long_stretch_that_was_not_recorded_is_not_called_python(tmp_path: Pat
     assert "torch.compile" not in found.fix.code
     assert "Python between operators" not in figures(found)
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
-    assert with_saving(found, facts, facts.replay).saving is None  # a new recording saves no time
+    assert (
+        with_saving(found, facts, Predicted(facts.replay, None)).saving is None
+    )  # a new recording saves no time
 
 
 def test_without_operators_nothing_is_called_python(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.answer import Severity
-from tb_gpudiag.rules.savings import trusted_replay, with_saving
+from tb_gpudiag.rules.savings import predicted_of, with_saving
 from tb_gpudiag.rules.transfers.host_sync import RULE
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder
@@ -153,6 +153,6 @@ def test_launches_that_wait_for_their_kernel_are_synchronizations(
     found = finding(answer)
     assert "CUDA_LAUNCH_BLOCKING" in found.fix.text
     assert figures(found)["Launches that wait for their kernel"][0] == number(19, "synchronization")
-    saving = with_saving(found, facts, trusted_replay(facts)).saving
+    saving = with_saving(found, facts, predicted_of(facts)).saving
     assert saving is not None
     assert saving.high_ns > 0.3 * facts.window.duration_ns
