@@ -80,6 +80,9 @@ AUTOGRAD_NODE = any_of(r"\w+Backward\d*", r"autograd::engine::evaluate_function:
 # What the name of a function's node has after the function's own name.
 NODE_SUFFIX = "Backward"
 
+# cuDNN's attention, which cuDNN plans anew for each new shape.
+CUDNN_ATTENTION = any_of(r"aten::_cudnn_attention_(forward|backward)")
+
 # Operators that move data without computing, by what they are called for.
 CAST = any_of(r"aten::(to|_to_copy|type_as|float|half|bfloat16|double)")
 LAYOUT_CHANGE = any_of(r"aten::(contiguous|clone|reshape|flatten|_reshape_copy|unfold)")

@@ -44,14 +44,23 @@ class Cluster:
 
 
 def find_clusters(
-    host: Host, work: Work, device: int, window: Window, *, least_turns: int, least_chain: int
+    host: Host,
+    work: Work,
+    copies: Int64,
+    device: int,
+    window: Window,
+    *,
+    least_turns: int,
+    least_chain: int,
 ) -> list[Cluster]:
     """Find the device's clusters in the window: loops of at least `least_turns` iterations, chains of at
     least `least_chain` launches.
 
     An iteration is 1 to LONGEST_PERIOD launches, each with the same operator, place and module as in the
     iteration before. Repeated matmuls outside any module may be a stack of layers, so they are excluded, as
-    are collectives.
+    are collectives. A loop that launches nothing but copies from or to the host has no kernels to merge.
+
+    copies: launch calls of those, event indices.
     """
     events = host.events
     launched = work.linked & window.contains(work.launch_start_ns)
@@ -85,11 +94,13 @@ def find_clusters(
     within = np.minimum(start[:, None] + offset, len(name) - 1)
     turn = np.sort(np.where(offset < period[:, None], name[within], NONE), axis=1)
     at = np.where(period > 0, place[start], NONE)
-    keys, member = np.unique(np.column_stack([mark, at, period, turn]), axis=0, return_inverse=True)
+    _, member = np.unique(np.column_stack([mark, at, period, turn]), axis=0, return_inverse=True)
     by_key = np.argsort(member.reshape(-1), kind="stable")
     found = []
     for own in np.split(by_key, np.cumsum(np.bincount(member.reshape(-1)))[:-1]):
         index = _members(start[own], stop[own])
+        if np.isin(calls[index], copies).all():
+            continue
         of_mark = "" if mark[own[0]] == NONE else events.names[mark[own[0]]]
         found.append(
             Cluster(
@@ -103,7 +114,6 @@ def find_clusters(
                 union(events.start_ns[calls[start[own]]], events.end_ns[calls[stop[own] - 1]]),
             )
         )
-    assert len(found) == len(keys)
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64, UInt8, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, coverage, longest, union
+from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.transfers import Transfers
@@ -137,6 +138,17 @@ def operators_around(host: Host, calls: Int64, little_ns: int) -> Intervals:
     calls, operator = calls[operator != NONE], operator[operator != NONE]
     own = operator[events.duration_ns[operator] - events.duration_ns[calls] <= little_ns]
     return union(events.start_ns[own], events.end_ns[own])
+
+
+def between_launches(work: Work, calls: Int64, longest_ns: int) -> Intervals:
+    """Return the host time from one of these calls to the next, of at most `longest_ns`, in which nothing
+    else is launched. calls: event indices, shape (k,)."""
+    launch, first = np.unique(work.launch[work.linked], return_index=True)
+    start_ns = work.launch_start_ns[work.linked][first]
+    order = np.argsort(start_ns, kind="stable")
+    own, at = np.isin(launch, calls)[order], start_ns[order]
+    loop = own[:-1] & own[1:] & (np.diff(at) <= longest_ns)
+    return union(at[:-1][loop], at[1:][loop])
 
 
 def calls_in(host: Host, stretches: Intervals) -> Int64:

@@ -68,6 +68,9 @@ _LOOPS = "one tensor operator in place of a loop removes both its Python and its
 
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
+# An operator does these, which the user's own code calls.
+_OF_OPERATORS = frozenset({HostTask.RANDOM, HostTask.PLANNING})
+
 _HOST = np.array([*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 
 _NAMED = ("Python between operators", "Slow CPU operators")
@@ -167,10 +170,9 @@ def _task_finding(
             ),
             Evidence("Calls", number(calls, "call"), per_step(calls, len(facts.steps))),
         ],
-        # Users do not edit the library, so the place is the function that calls it. Their own code calls the
-        # operator that makes a random tensor.
+        # Users do not edit the library, so the place is the function that calls it.
         places=places(facts.host, tasks.call[event], lost.length_ns[chosen], by_operator=True)
-        if kind is HostTask.RANDOM
+        if kind in _OF_OPERATORS
         else places(facts.host, tasks.caller(event), lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),

@@ -107,7 +107,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     device = facts.gpu
     lost = lost_time(facts, claimed)
     clusters = find_clusters(
-        facts.host, facts.work, device.id, facts.host_window, least_turns=LEAST_TURNS, least_chain=LEAST_CHAIN
+        facts.host,
+        facts.work,
+        facts.transfers.launch,
+        device.id,
+        facts.host_window,
+        least_turns=LEAST_TURNS,
+        least_chain=LEAST_CHAIN,
     )
     late = lost.in_short_dry_gaps & lost.of(*BETWEEN_CALLS, *ISSUING) & (lost.launch != NONE)
     costs_ns = _idle_ns(lost, late, clusters)

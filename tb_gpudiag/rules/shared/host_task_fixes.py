@@ -84,6 +84,16 @@ HOST_TASK_FIXES = {
         ),
         _RARELY,
     ),
+    HostTask.PLANNING: HostTaskFix(
+        "planning cuDNN's attention",
+        "planning attention for a shape that cuDNN has not seen",
+        Fix(
+            "Use FlashAttention, which needs no plan, or pad to a few lengths.",
+            _CODE["plan_attention"],
+            "https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cuda.enable_cudnn_sdp",
+        ),
+        _RARELY,
+    ),
     HostTask.TOKENIZING: HostTaskFix(
         "tokenizing text",
         "tokenizing text",

@@ -8,11 +8,19 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, merged, subtract, union
+from tb_gpudiag.facts.core.intervals import (
+    EMPTY,
+    Intervals,
+    clip,
+    intersect,
+    merged,
+    subtract,
+    union,
+)
 from tb_gpudiag.facts.core.transfers import in_window, round_trips
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.facts.waiting.sync_sites import operators_around
+from tb_gpudiag.facts.waiting.sync_sites import between_launches, operators_around
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Rule, fix_code, with_claims
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, exposed_time, speed, waits_with
@@ -30,6 +38,10 @@ LEAST_ROUND_TRIPS = 3
 
 # A few scalars per step do no harm, a loop over fields or items does.
 LEAST_TINY = 10
+
+# Packing tensors into one takes the host time, too. Where 300 boxes of a step became one tensor, a job on an
+# H200 took half as long, which is more than all of the copies' own time.
+LEAST_PACKED = 0.5
 
 _URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
@@ -125,9 +137,14 @@ def _round_trips_removed(facts: Facts, spans: Intervals, copies: Int64) -> Remov
 
 
 def _tiny_copies_removed(facts: Facts, copies: Int64) -> Removable:
-    """At most, the copies vanish with the operators that make them. copies: indices of Transfers."""
-    around = operators_around(facts.host, facts.transfers.launch[copies], LONGEST_GAP_NS)
-    return Removable(None, replace(_without(facts, copies), host=around))
+    """At least half of the operators that make the copies vanishes, at most all of them with the copies and
+    the loop around them. copies: indices of Transfers."""
+    calls = facts.transfers.launch[copies]
+    around = operators_around(facts.host, calls, LONGEST_GAP_NS)
+    loops = between_launches(facts.work, calls, LONGEST_GAP_NS)
+    return Removable(
+        Removal(around, LEAST_PACKED), replace(_without(facts, copies), host=merged(around, loops))
+    )
 
 
 def _without(facts: Facts, copies: Int64) -> Removal:

@@ -92,6 +92,15 @@ def test_a_job_without_a_gpu_makes_its_random_tensors_where_they_are_needed() ->
     assert list(_kinds(trace, "aten::")) == [NONE]
 
 
+def test_cudnn_plans_attention_where_a_call_takes_many_times_as_long_as_one_with_a_plan() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for at, us in ((0, 600), (1_000, 20_000)):
+        main.op("aten::_cudnn_attention_forward", at=at, us=us)
+        main.launch("cudnn", at=at + us - 20, us=5, runs_at=at + us, runs_us=5)
+    assert list(_kinds(trace, "aten::")) == [NONE, HostTask.PLANNING]
+
+
 def _kinds(trace: TraceBuilder, prefix: str) -> Int64:
     facts = facts_of(trace)
     chosen = [facts.events.names[i].startswith(prefix) for i in facts.events.name]

@@ -109,6 +109,11 @@ def test_fires_on_many_tiny_copies(tmp_path: Path) -> None:
     )
 
 
+def test_a_loop_of_copies_is_no_loop_of_kernels(tmp_path: Path) -> None:
+    outcome = run_rules(facts_of(_tiny(20), tmp_path), RULES)
+    assert [found.rule.id for found in outcome.findings if found.rule.id in ("GD202", "GD303")] == ["GD303"]
+
+
 def test_compares_the_bandwidth_with_pinned_copies(tmp_path: Path) -> None:
     (one,) = findings(RULE.check(facts_of(_there_and_back(), tmp_path)))
     gb_per_s = SIZE / 10_000

@@ -52,6 +52,15 @@ def test_what_a_stopwatch_confirmed_comes_first(name: str, limiter: str, first: 
     assert next(found for found in one["findings"] if found["rule"] == first)["saving"]["high_us"] > 0
 
 
+@pytest.mark.parametrize("name", ["one_worker", "launch_blocking_left_on"])
+def test_what_a_fix_gave_without_the_profiler_lies_in_the_promised_range(name: str) -> None:
+    one = report(name, "before")
+    (device,) = one["devices"]
+    saving = one["findings"][0]["saving"]
+    low, high = (saving[end] / device["window_us"] for end in ("low_us", "high_us"))
+    assert low < 1 - timed_ms(name, "after") / timed_ms(name, "before") < high
+
+
 @pytest.mark.parametrize("name", ["matmuls_in_tf32", "loss_read_each_step_without_harm"])
 def test_a_healthy_job_has_no_finding_above_a_hint(name: str) -> None:
     one = report(name, "before")
