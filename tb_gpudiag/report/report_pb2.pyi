@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class Report(_message.Message):
     STEP_TIME_FIELD_NUMBER: _ClassVar[int]
     BETTER_RECORDING_FIELD_NUMBER: _ClassVar[int]
     MFU_FIELD_NUMBER: _ClassVar[int]
+    COMPILE_LOG_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -52,7 +53,80 @@ class Report(_message.Message):
     step_time: StepTime
     better_recording: BetterRecording
     mfu: Mfu
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ...) -> None: ...
+    compile_log: CompileLog
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ...) -> None: ...
+
+class CompileLog(_message.Message):
+    __slots__ = ("name", "torch", "entries", "malformed_entries", "notes", "compilations", "breaks", "without_graphs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TORCH_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MALFORMED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    COMPILATIONS_FIELD_NUMBER: _ClassVar[int]
+    BREAKS_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_GRAPHS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    torch: str
+    entries: int
+    malformed_entries: int
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    compilations: _containers.RepeatedCompositeFieldContainer[Compilation]
+    breaks: _containers.RepeatedCompositeFieldContainer[GraphBreak]
+    without_graphs: _containers.RepeatedCompositeFieldContainer[WithoutGraph]
+    def __init__(self, name: _Optional[str] = ..., torch: _Optional[str] = ..., entries: _Optional[int] = ..., malformed_entries: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., compilations: _Optional[_Iterable[_Union[Compilation, _Mapping[str, object]]]] = ..., breaks: _Optional[_Iterable[_Union[GraphBreak, _Mapping[str, object]]]] = ..., without_graphs: _Optional[_Iterable[_Union[WithoutGraph, _Mapping[str, object]]]] = ...) -> None: ...
+
+class Compilation(_message.Message):
+    __slots__ = ("id", "place", "before", "reasons", "logged_us", "misses", "hits", "failed", "step", "ranges")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    LOGGED_US_FIELD_NUMBER: _ClassVar[int]
+    MISSES_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    place: Place
+    before: int
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    logged_us: float
+    misses: _containers.RepeatedScalarFieldContainer[str]
+    hits: _containers.RepeatedScalarFieldContainer[str]
+    failed: str
+    step: str
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, id: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., before: _Optional[int] = ..., reasons: _Optional[_Iterable[str]] = ..., logged_us: _Optional[float] = ..., misses: _Optional[_Iterable[str]] = ..., hits: _Optional[_Iterable[str]] = ..., failed: _Optional[str] = ..., step: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class GraphBreak(_message.Message):
+    __slots__ = ("place", "reason", "compilations", "runs", "ranges")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COMPILATIONS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    place: Place
+    reason: str
+    compilations: int
+    runs: int
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., reason: _Optional[str] = ..., compilations: _Optional[int] = ..., runs: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class WithoutGraph(_message.Message):
+    __slots__ = ("id", "place", "reason", "runs", "ranges")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    place: Place
+    reason: str
+    runs: int
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, id: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., reason: _Optional[str] = ..., runs: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class BetterRecording(_message.Message):
     __slots__ = ("sentence", "code")

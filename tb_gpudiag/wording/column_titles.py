@@ -68,6 +68,17 @@ COLUMNS = table(
     Term("sync_calls", "Calls", "Number of calls that blocked the host."),
     Term("host_blocked", "Host blocked", "Host time inside the call, while it waits for the GPU."),
     Term("idle_after", "GPU idle after", "GPU idle time until the next launch arrives."),
+    # torch.compile
+    Term("compiled_before", "Before", "How often the function had been compiled before."),
+    Term("compile_time", "Time", "Time of this compilation in the recording."),
+    Term("break_runs", "Runs", "How often the code between the graphs ran in the step window."),
+    Term(
+        "between_graphs",
+        "Between graphs",
+        "Host time from the end of the graph before the break to the start of the function after it.",
+    ),
+    Term("graphless_runs", "Runs", "How often the function ran in the step window."),
+    Term("graphless_time", "Host time", "Host time of these runs. A CUDA graph would replace most of it."),
     # Memory
     Term("growth", "Grows by", "What is still live of each step's allocations."),
     Term("still_live", "Still live at end", "Live at the end of the recording."),

@@ -946,7 +946,7 @@ export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term
   }
 };
 
-export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
+export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "compiled_before" | "compile_time" | "break_runs" | "between_graphs" | "graphless_runs" | "graphless_time" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
   "launches": {
     "word": "Launches",
     "noun": "launches",
@@ -1096,6 +1096,36 @@ export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_ti
     "word": "GPU idle after",
     "noun": "GPU idle after",
     "explanation": "GPU idle time until the next launch arrives."
+  },
+  "compiled_before": {
+    "word": "Before",
+    "noun": "before",
+    "explanation": "How often the function had been compiled before."
+  },
+  "compile_time": {
+    "word": "Time",
+    "noun": "time",
+    "explanation": "Time of this compilation in the recording."
+  },
+  "break_runs": {
+    "word": "Runs",
+    "noun": "runs",
+    "explanation": "How often the code between the graphs ran in the step window."
+  },
+  "between_graphs": {
+    "word": "Between graphs",
+    "noun": "between graphs",
+    "explanation": "Host time from the end of the graph before the break to the start of the function after it."
+  },
+  "graphless_runs": {
+    "word": "Runs",
+    "noun": "runs",
+    "explanation": "How often the function ran in the step window."
+  },
+  "graphless_time": {
+    "word": "Host time",
+    "noun": "host time",
+    "explanation": "Host time of these runs. A CUDA graph would replace most of it."
   },
   "growth": {
     "word": "Grows by",

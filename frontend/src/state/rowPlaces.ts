@@ -27,6 +27,7 @@ export function rowPlaces(report: Report): ReadonlyMap<object, RowPlaces> {
     ...report.sync_sites.map((site, at) =>
       entry(site, `waits.${at}`, `${SYNC_KINDS[site.kind].word} ${where(site.place)}`, site.ranges),
     ),
+    ...compileLog(report),
     ...report.kernel_families.map((family, at) =>
       entry(family, `kernels.${at}`, FAMILIES[family.family].word, family.ranges),
     ),
@@ -48,6 +49,16 @@ type Listed = Omit<RowPlaces, "view">;
 
 function entry(message: object, row: string, title: string, ranges: readonly TimeRange[]) {
   return [message, { row, title, ranges }] as const;
+}
+
+function compileLog({ compile_log: log }: Report) {
+  return [
+    ...(log?.compilations ?? []).map((row, at) => entry(row, `compiled.${at}`, where(row.place), row.ranges)),
+    ...(log?.breaks ?? []).map((row, at) => entry(row, `breaks.${at}`, where(row.place), row.ranges)),
+    ...(log?.without_graphs ?? []).map((row, at) =>
+      entry(row, `graphless.${at}`, where(row.place), row.ranges),
+    ),
+  ];
 }
 
 function where(place: Place | undefined): string {

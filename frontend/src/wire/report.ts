@@ -61,7 +61,80 @@ export interface Report {
     | BetterRecording
     | undefined;
   /** absent without a GPU, and where nothing multiplies matrices */
-  mfu: Mfu | undefined;
+  mfu:
+    | Mfu
+    | undefined;
+  /** absent if there is none */
+  compile_log: CompileLog | undefined;
+}
+
+/**
+ * What torch.compile's log (TORCH_TRACE) says about this recording, beside the time that it took here. Absent without a
+ * log.
+ */
+export interface CompileLog {
+  /** of the file */
+  name: string;
+  /** its version; empty if the log does not say */
+  torch: string;
+  entries: number;
+  malformed_entries: number;
+  /** what the log does not tell, or is not about */
+  notes: string[];
+  /** in the recording first, the longest of those first; bounded */
+  compilations: Compilation[];
+  /** most time first; bounded */
+  breaks: GraphBreak[];
+  /** most time first; bounded */
+  without_graphs: WithoutGraph[];
+}
+
+/** One compilation of one function by torch.compile. */
+export interface Compilation {
+  /** torch's: function 3, compiled twice before, is 3/2 */
+  id: string;
+  /** of the function; place.us is the time in the recording, 0 for one outside of it */
+  place:
+    | Place
+    | undefined;
+  /** how often the function had been compiled before */
+  before: number;
+  /** guards that failed, the one that tells most first; bounded */
+  reasons: string[];
+  /** how long it took by the log */
+  logged_us: number;
+  /** names of caches that did not have it */
+  misses: string[];
+  hits: string[];
+  /** why it failed; empty otherwise */
+  failed: string;
+  /** in which it began; empty outside of steps */
+  step: string;
+  ranges: TimeRange[];
+}
+
+/** A line that breaks a graph, or for which torch.compile gives the function up. */
+export interface GraphBreak {
+  /** place.us is the time between the graphs around it; 0 if the trace does not mark graphs */
+  place: Place | undefined;
+  reason: string;
+  /** that met it */
+  compilations: number;
+  /** in the step window; 0 if the function was given up */
+  runs: number;
+  /** the longest run */
+  ranges: TimeRange[];
+}
+
+/** A function for which torch.compile wanted CUDA graphs and did not use them. */
+export interface WithoutGraph {
+  id: string;
+  /** the line at fault, or the function; place.us is host time of its runs in the step window */
+  place: Place | undefined;
+  reason: string;
+  runs: number;
+  /** the longest run */
+  ranges: TimeRange[];
 }
 
 /** What the recording lacks, for all hints about it (INFO, GD9xx) and all rules in `unchecked`. */

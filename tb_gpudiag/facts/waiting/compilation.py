@@ -73,7 +73,7 @@ def compiled_functions(host: Host, steps: Steps, window: Window) -> list[Compile
     found &= window.contains(events.start_ns)
     compiled = np.flatnonzero(host.tree.outermost_of(found))
     region = _next_region(host, compiled)
-    step = _steps_at(steps, events.start_ns[compiled])
+    step = steps_at(steps, events.start_ns[compiled])
     result = []
     for event, run, name in zip(compiled.tolist(), region.tolist(), step, strict=True):
         parsed = COMPILED_REGION.fullmatch(events.names[events.name[run]]) if run != NONE else None
@@ -102,7 +102,8 @@ def _next_region(host: Host, compiled: Int64) -> Int64:
     return np.where((starts[index] < until) & same_thread, np.r_[regions, NONE][index], NONE)
 
 
-def _steps_at(steps: Steps, time: Int64) -> list[str]:
+def steps_at(steps: Steps, time: Int64) -> list[str]:
+    """Return the step at each time; "" outside of steps."""
     if not len(steps):
         return [""] * len(time)
     order = np.argsort(steps.start_ns, kind="stable")

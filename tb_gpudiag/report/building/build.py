@@ -8,6 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_costs import HOTSPOT_KINDS
 from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.compile_messages import compile_log_message
 from tb_gpudiag.report.building.device_messages import (
     device_message,
     inferred_message,
@@ -72,6 +73,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         counters=counter_messages(facts.trace.counters),
         better_recording=_better_recording(better_recording(outcome, facts)),
         mfu=mfu_message(facts.mfu, facts.roofline, len(steps)) if facts.mfu is not None else None,
+        compile_log=_compile_log(facts),
         step_time=step_time_message(facts.step_time, len(steps), marked=facts.recorded.steps),
     )
 
@@ -94,6 +96,11 @@ def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | No
     if facts.inferred_steps is None or device is None:
         return None
     return inferred_message(facts.inferred_steps, facts.repetitions(device), facts.recording)
+
+
+def _compile_log(facts: Facts) -> pb.CompileLog | None:
+    reasons = facts.compile_reasons
+    return compile_log_message(reasons, facts.events, facts.all_steps) if reasons is not None else None
 
 
 def _sync_sites(facts: Facts, device: DeviceFacts | None) -> list[pb.SyncSite]:

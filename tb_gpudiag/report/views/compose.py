@@ -6,6 +6,12 @@ from collections.abc import Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Document, ReportView, Section
+from tb_gpudiag.report.views.sections.compile_sections import (
+    compilations,
+    compile_log,
+    graph_breaks,
+    without_graphs,
+)
 from tb_gpudiag.report.views.sections.finding_sections import findings, plan
 from tb_gpudiag.report.views.sections.memory_sections import (
     growing_sites,
@@ -64,6 +70,10 @@ def _sections(report: pb.Report) -> list[Section]:
         launch_hotspots(report),
         launch_queues(report),
         synchronizations(report),
+        compilations(report),
+        graph_breaks(report),
+        without_graphs(report),
+        compile_log(report),
         memory_summary(report.memory),
         growing_sites(report.memory),
         peak_owners(report.memory),

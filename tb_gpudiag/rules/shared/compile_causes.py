@@ -80,7 +80,7 @@ class Why:
         longest = max(known, key=lambda f: f.duration_ns)
         logged = self._logged(longest)
         name = in_quotes(resumed_name(logged.function), 60) if logged else ""
-        return f" The longest one, of {name}: {_said(self._guards_of(longest)[0])}."
+        return f" The longest one, of {name}: {said(self._guards_of(longest)[0])}."
 
     def evidence(self, host: Host, steps: list[str]) -> Iterator[Evidence]:
         """The functions that torch.compile compiled, longest first, the steps it did so in, and why."""
@@ -131,7 +131,7 @@ class Why:
         """Why it was compiled, where it is and was called from, how often it had been compiled before, and in
         which step."""
         for guard in self._guards_of(function)[:2]:
-            yield _said(guard)
+            yield said(guard)
         logged = self._logged(function)
         if logged is not None and logged.file:
             yield f"defined in {in_quotes(os.path.basename(logged.file), 60)}, line {logged.line}"
@@ -147,7 +147,7 @@ class Why:
             yield f"in {one_line(function.step, 40)}"
 
 
-def _said(guard: FailedGuard) -> str:
+def said(guard: FailedGuard) -> str:
     """The guard, in torch's words, and the line that uses its value."""
     did_not = "" if " mismatch" in guard.text or "changed" in guard.text else " did not hold"
     now = f", now {in_quotes(guard.now, 120)}" if guard.now else ""
@@ -155,6 +155,27 @@ def _said(guard: FailedGuard) -> str:
     return f"{in_quotes(guard.text, 240)}{did_not}{now}" + (
         f" ({name}, line {guard.line})" if guard.line else ""
     )
+
+
+def graph_break_evidence(reasons: CompileReasons | None) -> list[Evidence]:
+    """The lines that break graphs in the step window, and the one with most time between the graphs."""
+    breaks = [found for found in reasons.breaks if found.runs] if reasons is not None else []
+    if not breaks:
+        return []
+    worst = breaks[0].broken
+    between_ns = sum(found.between_ns for found in breaks)
+    time = [duration(between_ns, "between the graphs")] if between_ns else []
+    at = f"{in_quotes(os.path.basename(worst.file), 60)}, line {worst.line}: {in_quotes(worst.reason, 200)}"
+    return [Evidence("Graph breaks", number(len(breaks), "line"), (*time, at))]
+
+
+def no_graph_reasons(reasons: CompileReasons | None) -> list[str]:
+    """Why torch.compile did not use CUDA graphs in the step window: the reason of the longest runs."""
+    skipped = [found for found in reasons.without_graphs if found.runs] if reasons is not None else []
+    if not skipped or (why := skipped[0].compilation.no_graph) is None:
+        return []
+    where = f" ({in_quotes(os.path.basename(why.file), 60)}, line {why.line})" if why.line else ""
+    return [f"torch.compile left them out because of {in_quotes(why.reason, 200)}{where}"]
 
 
 def recompiled_fix(kind: GuardKind | None, code: Mapping[str, str], url: str) -> Fix:

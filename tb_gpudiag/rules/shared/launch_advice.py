@@ -15,9 +15,11 @@ from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.kernels.operator_costs import batch_of_one
 from tb_gpudiag.facts.launching.ddp_copies import DdpCopies
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes
+from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.shared.compile_causes import graph_break_evidence, no_graph_reasons
 from tb_gpudiag.rules.shared.lost_time import Lost
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import count, share
@@ -70,6 +72,7 @@ class LaunchAdvice:
     partly_compiled: some of the step window is in compiled code.
     compiled_ns: how much of the finding's time, cost_ns, is in compiled code.
     obstacles: what keeps a CUDA graph from replaying the step, or the compiled regions.
+    reasons: what torch.compile logged; None without a log.
     """
 
     modes: LaunchModes
@@ -79,6 +82,7 @@ class LaunchAdvice:
     compiled_ns: int
     cost_ns: int
     obstacles: tuple[str, ...]
+    reasons: CompileReasons | None
 
     @property
     def graphs_in_use(self) -> bool:
@@ -130,10 +134,11 @@ class LaunchAdvice:
 
     @property
     def in_compiled_code(self) -> list[Evidence]:
-        """The finding's time in compiled code, if there is any."""
+        """The finding's time in compiled code, if there is any, and the known breaks of its graphs."""
         if not self.compiled_ns:
             return []
-        return [Evidence.of_cost("In compiled code", self.compiled_ns, self.cost_ns)]
+        inside = Evidence.of_cost("In compiled code", self.compiled_ns, self.cost_ns)
+        return [inside, *graph_break_evidence(self.reasons)]
 
     @property
     def graph_evidence(self) -> Evidence:
@@ -192,9 +197,11 @@ def launch_advice(facts: Facts, lost: Lost, chosen: Bool) -> LaunchAdvice:
     obstacles = (
         *((f"{count(waits, 'synchronization')} {where}",) if waits else ()),
         *(("operators or their shapes differ from step to step",) if modes.same_shapes is False else ()),
+        *no_graph_reasons(facts.compile_reasons),
     )
     partly_compiled = of_window >= PARTLY_COMPILED
-    return LaunchAdvice(modes, job, mostly_compiled, partly_compiled, compiled_ns, cost_ns, obstacles)
+    parts = mostly_compiled, partly_compiled, compiled_ns, cost_ns, obstacles, facts.compile_reasons
+    return LaunchAdvice(modes, job, *parts)
 
 
 def larger_batch_evidence(facts: Facts) -> list[Evidence]:

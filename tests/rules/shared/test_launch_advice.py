@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.rules.launches.launch_bound import RULE
-from tests.builder import HostThread, TraceBuilder
+from tb_gpudiag.wording.quantity import duration, number
+from tests.builder import CompileLogBuilder, HostThread, TraceBuilder
 from tests.rules.stage import facts_of, figures, finding
+from tests.trace.compile_log.test_read_log import PRINT_BREAK
 
 
 def _eager(main: HostThread, *, count: int = 40, sequence: int | None = None) -> None:
@@ -142,3 +145,22 @@ def test_a_server_that_replays_graphs_is_told_what_to_do_between_them(tmp_path: 
     found = _found(trace, tmp_path)
     assert "--async-scheduling" in found.fix.code
     assert "torch.cuda.graph" not in found.fix.code
+
+
+def test_the_log_says_what_breaks_graphs_and_why_cuda_graphs_are_left_out(tmp_path: Path) -> None:
+    trace, main = _job()
+    main.op("Torch-Compiled Region: 5/0", at=0, us=1000)
+    main.op("## Call CompiledFxGraph f1 ##", at=1, us=3)
+    main.op("Torch-Compiled Region: 6/0", at=104, us=800)
+    _eager(main)
+    log = CompileLogBuilder()
+    log.artifact("dynamo_graph_break_reason", "5/0", PRINT_BREAK)
+    skipped = "skipping cudagraphs due to mutated inputs (1 instances)"
+    log.metrics("5/0", "forward", "/me/train.py", 20, cudagraph_skip_reason=skipped)
+    log.metrics("6/0", "torch_dynamo_resume_in_forward_at_24", "/me/train.py", 24)
+    log.write(tmp_path)
+    evidence = figures(finding(RULE.check(read_facts(only_trace(str(trace.write(tmp_path)))))))
+    lines, between, worst = evidence["Graph breaks"]
+    assert (lines, between) == (number(1, "line"), duration(100_000, "between the graphs"))
+    assert str(worst).startswith("“train.py”, line 24: “Failed to trace builtin operator")
+    assert "left them out because of “mutated inputs (1 instances)”" in str(evidence["CUDA graph"][0])
