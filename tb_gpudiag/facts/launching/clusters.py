@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage, distinct, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Family
@@ -41,6 +41,7 @@ class Cluster:
     first: Bool  # mask of the calls that begin a cluster, shape of `calls`
     gpu_ns: int  # GPU time of the launched work
     spans: Intervals  # from the first launch of each cluster to its last
+    backward: Int64  # launch calls of autograd's nodes that a loop's operators created
 
 
 def find_clusters(
@@ -97,6 +98,7 @@ def find_clusters(
     _, member = np.unique(np.column_stack([mark, at, period, turn]), axis=0, return_inverse=True)
     by_key = np.argsort(member.reshape(-1), kind="stable")
     found = []
+    backward, created_ns = _in_backward(host, work)
     for own in np.split(by_key, np.cumsum(np.bincount(member.reshape(-1)))[:-1]):
         index = _members(start[own], stop[own])
         if np.isin(calls[index], copies).all():
@@ -111,10 +113,18 @@ def find_clusters(
                 calls[index],
                 np.isin(index, start[own]),
                 int(gpu_ns[index].sum()),
-                union(events.start_ns[calls[start[own]]], events.end_ns[calls[stop[own] - 1]]),
+                spans := union(events.start_ns[calls[start[own]]], events.end_ns[calls[stop[own] - 1]]),
+                backward[coverage(spans, created_ns, created_ns + 1) > 0],
             )
         )
     return found
+
+
+def _in_backward(host: Host, work: Work) -> tuple[Int64, Int64]:
+    """Return the calls that autograd's nodes launch, and when the forward operators began; shape (k,)."""
+    calls = distinct(work.launch[work.linked])
+    forward = host.forward[calls]
+    return calls[forward != NONE], host.events.start_ns[forward[forward != NONE]]
 
 
 def _kind(mark: str, period: int) -> ClusterKind:

@@ -8,11 +8,22 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
-from tb_gpudiag.facts.core.intervals import intersect
+from tb_gpudiag.facts.core.intervals import Intervals, intersect, merged
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.rules.answer import NO_GPU, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
+from tb_gpudiag.facts.waiting.sync_sites import operators_around
+from tb_gpudiag.rules.answer import (
+    NO_GPU,
+    THE_HOST_GETS_AHEAD,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Removable,
+    RuleAnswer,
+    Severity,
+)
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
     COMPILE_URL,
@@ -21,12 +32,21 @@ from tb_gpudiag.rules.shared.launch_advice import (
     launch_advice,
     with_ddp_copies,
 )
-from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places
+from tb_gpudiag.rules.shared.lost_time import (
+    ISSUING,
+    LONGEST_GAP_NS,
+    Lost,
+    host_time,
+    lost_time,
+    places,
+)
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
+
+_BACKWARD = f"the backward pass of the loop shrinks with it, and {THE_HOST_GETS_AHEAD}"
 
 # As many names fit on two lines.
 _OPERATORS_SHOWN = 5
@@ -213,10 +233,22 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
         places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=Removable(
-            Removal(spans, LEAST_REMOVED),
-            Removal(spans, dropped=tuple(cluster.calls[~cluster.first].tolist())),
-        ),
+        removable=_removed(facts, cluster, spans),
+    )
+
+
+def _removed(facts: Facts, cluster: Cluster, spans: Intervals) -> Removable:
+    """At most, a loop's backward pass vanishes with it: one operator has one node.
+
+    spans: the host's time in the cluster."""
+    calls = cluster.calls[~cluster.first]
+    most = Removal(spans, dropped=tuple(calls.tolist()))
+    if not len(cluster.backward):
+        return Removable(Removal(spans, LEAST_REMOVED), most)
+    nodes = operators_around(facts.host, cluster.backward, LONGEST_GAP_NS)
+    dropped = (*most.dropped, *cluster.backward.tolist())
+    return Removable(
+        Removal(spans, LEAST_REMOVED), Removal(merged(spans, nodes), dropped=dropped), beyond=_BACKWARD
     )
 
 

@@ -9,6 +9,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.launches import launch_bound
 from tb_gpudiag.rules.launches.small_kernels import RULE
 from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import Generation, HostThread, TraceBuilder
 from tests.rules.stage import (
@@ -94,6 +95,29 @@ def test_gradients_added_to_zeros_need_no_kernel(tmp_path: Path) -> None:
     (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
     assert "20 small kernels from “torch::autograd::AccumulateGrad”" in one.title
     assert "set_to_none=True" in one.fix.code
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_a_loop_may_take_its_backward_pass_along(created: bool, tmp_path: Path) -> None:
+    """Twenty tanh forward, and twenty more kernels that autograd launches for them, or for something else."""
+    trace = TraceBuilder()
+    main, autograd = trace.thread(), trace.thread("pt_autograd_0")
+    main.step(0, at=0, us=1_000)
+    main.frame("train.py(40): step", at=0, us=1_000)
+    for turn in range(20):
+        at = 10 + 20 * turn
+        main.op("aten::tanh", at=at, us=18, sequence=turn)
+        main.launch("tanh", at=at + 8, us=7, runs_at=at + 16, runs_us=2)
+        at = 500 + 20 * turn
+        sequence = 19 - turn if created else 100 + turn
+        autograd.op("TanhBackward0", at=at, us=18, sequence=sequence, forward_thread=1)
+        autograd.launch("tanh_backward", at=at + 8, us=7, runs_at=at + 16, runs_us=2)
+    facts = facts_of(trace, tmp_path)
+    one = next(f for f in findings(RULE.check(facts)) if "aten::tanh" in str(figures(f)["Operators"]))
+    saving = with_saving(one, facts, Predicted(facts.replay, None)).saving
+    assert saving is not None
+    assert (saving.high_ns > 500_000) == created  # each half takes 400 µs
+    assert ("backward pass" in saving.beyond) == created
 
 
 @pytest.mark.parametrize("generation", ["A", "C2"])
