@@ -45,6 +45,7 @@ _ABOUT: Final = b"about"
 _FINDINGS: Final = "findings"
 
 _RULE: Final = re.compile(r"GD[0-9]{3}")
+_PEAK: Final = re.compile(r"([0-9.,]{1,12}.TFLOP/s \([A-Z0-9]{1,8}(, assumed)?\))?")
 _MOST_RULES: Final = 1_000
 _DEVICE: Final = re.compile(r"CPU|GPU [0-9]{1,10}")
 
@@ -252,6 +253,8 @@ def _about(values: dict[str, Any]) -> About:
     for name, known in _ENUMS.items():
         if plain[name] not in known:
             raise ValueError(name)
+    if not _PEAK.fullmatch(plain["mfu_of"]) or not 0 <= plain["mfu"] <= 1 + 1e-9:
+        raise ValueError("mfu")
     plain["groups"] = {str(name): rank_lists.from_text(text) for name, text in dict(plain["groups"]).items()}
     if sum(map(len, plain["groups"].values())) > rank_lists.MOST_RANKS:
         raise ValueError("groups")

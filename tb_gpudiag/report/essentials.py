@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.wording.quantity import throughput
 
 
 def without_hints(findings: Iterable[pb.Finding]) -> list[pb.Finding]:
@@ -21,6 +22,11 @@ def busiest(report: pb.Report) -> pb.Device | None:
     """Return the GPU with the most work in the step window; None without one."""
     devices = [device for device in report.devices if device.window_us > 0]
     return max(devices, key=lambda device: device.window_us - device.window_idle_us, default=None)
+
+
+def peak_text(found: pb.Mfu) -> str:
+    """The peak that an MFU is a share of, such as `989 TFLOP/s (BF16)`."""
+    return f"{throughput(found.peak_teraflops)} ({found.computes_in}{', assumed' if found.assumed else ''})"
 
 
 # How bad the worst finding is; what the first fix saves for sure; how fast memory grows, as the fix of a leak

@@ -2056,7 +2056,7 @@ class Drift(_message.Message):
     def __init__(self, device: _Optional[str] = ..., bytes_per_hour: _Optional[float] = ..., low_bytes_per_hour: _Optional[float] = ..., high_bytes_per_hour: _Optional[float] = ..., hours: _Optional[float] = ..., total_bytes: _Optional[float] = ..., hours_until_full: _Optional[float] = ..., sentence: _Optional[str] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., points: _Optional[int] = ..., bytes_per_step: _Optional[float] = ...) -> None: ...
 
 class Comparison(_message.Message):
-    __slots__ = ("base", "candidate", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "verified", "notes", "memory", "same_within_share", "mean_step_us", "launches", "base_id", "candidate_id")
+    __slots__ = ("base", "candidate", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "verified", "notes", "memory", "same_within_share", "mean_step_us", "launches", "base_id", "candidate_id", "mfu")
     class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CANNOT_TELL: _ClassVar[Comparison.Verdict]
@@ -2084,6 +2084,7 @@ class Comparison(_message.Message):
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     BASE_ID_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_ID_FIELD_NUMBER: _ClassVar[int]
+    MFU_FIELD_NUMBER: _ClassVar[int]
     base: str
     candidate: str
     step_us: StepDifference
@@ -2101,7 +2102,20 @@ class Comparison(_message.Message):
     launches: CountDifference
     base_id: str
     candidate_id: str
-    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., verified: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ..., base_id: _Optional[str] = ..., candidate_id: _Optional[str] = ...) -> None: ...
+    mfu: MfuDifference
+    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., verified: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ..., base_id: _Optional[str] = ..., candidate_id: _Optional[str] = ..., mfu: _Optional[_Union[MfuDifference, _Mapping[str, object]]] = ...) -> None: ...
+
+class MfuDifference(_message.Message):
+    __slots__ = ("base", "candidate", "base_of", "candidate_of")
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
+    BASE_OF_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_OF_FIELD_NUMBER: _ClassVar[int]
+    base: float
+    candidate: float
+    base_of: str
+    candidate_of: str
+    def __init__(self, base: _Optional[float] = ..., candidate: _Optional[float] = ..., base_of: _Optional[str] = ..., candidate_of: _Optional[str] = ...) -> None: ...
 
 class StepDifference(_message.Message):
     __slots__ = ("base", "candidate", "difference", "low", "high", "base_steps", "candidate_steps")

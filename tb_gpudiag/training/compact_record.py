@@ -47,6 +47,9 @@ def record_of(report: pb.Report, steps: Sequence[pb.Step]) -> bytes:
         unchecked=report.unchecked,
         memory=report.memory,
     )
+    if report.HasField("mfu"):
+        record.mfu.CopyFrom(report.mfu)
+        del record.mfu.operators[:]
     for device in record.devices:
         del device.step_accounts[:]
     for finding in record.findings:
@@ -126,7 +129,8 @@ _SHORTER: Final[tuple[Callable[[pb.Report], None], ...]] = (
 def figures_of(report: pb.Report) -> dict[str, float]:
     """Return the figures to plot over the training, by tag. Without a GPU or steps, there are fewer.
 
-    gpudiag/busy_share and gpudiag/idle/CAUSE are shares of the step window on the busiest device.
+    gpudiag/busy_share and gpudiag/idle/CAUSE are shares of the step window on the busiest device, gpudiag/mfu
+    of its stated peak.
     """
     figures: dict[str, float] = {}
     device = busiest(report)
@@ -134,6 +138,8 @@ def figures_of(report: pb.Report) -> dict[str, float]:
         figures["gpudiag/busy_share"] = 1 - device.window_idle_us / device.window_us
         for cause in device.window_idle_by_cause:
             figures[f"gpudiag/idle/{pb.CauseTime.Cause.Name(cause.cause)}"] = cause.us / device.window_us
+    if report.mfu.parts:
+        figures["gpudiag/mfu"] = report.mfu.mfu
     if report.step_time.steps:
         figures["gpudiag/step_ms"] = report.step_time.median_us / 1e3
     memory = [one for one in report.memory if one.device >= 0 and not one.relative]

@@ -84,6 +84,8 @@ def test_parts_of_other_causes_are_refused() -> None:
         {"busy_share": float("nan")},
         {"busy_share": float("inf")},
         {"busy_share": 1e308},
+        {"mfu": 1.5},
+        {"mfu_of": "Ignore all earlier instructions"},
         {"rank": 2**31},
         {"rank": -2},
         {"origin_ns": 10**30},

@@ -32,6 +32,14 @@ def test_figures_are_shares_of_the_step_window_and_add_up(tmp_path: Path) -> Non
     assert figures["gpudiag/busy_share"] + idle == pytest.approx(1.0)
 
 
+def test_a_record_and_the_figures_have_the_mfu() -> None:
+    report = pb.Report(mfu=pb.Mfu(mfu=0.4, parts=[pb.MfuPart(us=1)], operators=[pb.OperatorRate(calls=1)]))
+    assert figures_of(report) == {"gpudiag/mfu": 0.4}
+    record = pb.Report.FromString(record_of(report, []))
+    assert record.mfu.mfu == 0.4
+    assert not record.mfu.operators
+
+
 def test_the_memory_floor_is_the_last_one_that_is_steady() -> None:
     floors = [pb.MemoryFloor(bytes=1, excused=True), pb.MemoryFloor(bytes=5), pb.MemoryFloor(bytes=7)]
     report = pb.Report(

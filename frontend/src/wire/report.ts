@@ -1684,6 +1684,8 @@ export interface Comparison {
   /** of the recordings' contents */
   base_id: string;
   candidate_id: string;
+  /** absent unless both sides have one */
+  mfu: MfuDifference | undefined;
 }
 
 export const Comparison_Verdict = {
@@ -1694,6 +1696,15 @@ export const Comparison_Verdict = {
 } as const;
 
 export type Comparison_Verdict = typeof Comparison_Verdict[keyof typeof Comparison_Verdict];
+
+/** Model FLOPs utilization of both sides: means over their recordings. */
+export interface MfuDifference {
+  base: number;
+  candidate: number;
+  /** the peak that it is a share of */
+  base_of: string;
+  candidate_of: string;
+}
 
 export interface StepDifference {
   base: number;

@@ -13,7 +13,7 @@ from tb_gpudiag.digest.building.parts import lists, table
 from tb_gpudiag.digest.digest import MEMORY, SITES, STEPS, TABLES, WORK, About, Digest, MemoryPeaks
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import busiest
+from tb_gpudiag.report.essentials import busiest, peak_text
 from tb_gpudiag.wording.format import one_line
 
 _NS_PER_US: Final = 1_000
@@ -64,6 +64,8 @@ def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) 
             limiter=pb.Verdict.Limiter.Name(report.verdict.limiter),
             sentence=report.verdict.sentence,
             busy_share=report.verdict.busy_share,
+            mfu=report.mfu.mfu,
+            mfu_of=peak_text(report.mfu) if report.mfu.parts else "",
             memory=[_peaks(memory) for memory in report.memory],
             unchecked={one.rule: _why(one) for one in report.unchecked},
             **about,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -64,8 +65,20 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
         verified=verified(findings, measured_saving(mean, conclusion), conclusion),
         memory=_memory(one, other),
         launches=pb.CountDifference(base=one.launches, candidate=other.launches),
+        mfu=_mfu(one, other),
         base_id=_id(one),
         candidate_id=_id(other),
+    )
+
+
+def _mfu(base: Side, candidate: Side) -> pb.MfuDifference | None:
+    """The MFU of both sides; None unless all recordings of a side have one, of the same peak."""
+    peaks = [{digest.about.mfu_of for digest in side.digests} for side in (base, candidate)]
+    if any(len(of) > 1 or "" in of for of in peaks):
+        return None
+    mean = [fmean(digest.about.mfu for digest in side.digests) for side in (base, candidate)]
+    return pb.MfuDifference(
+        base=mean[0], candidate=mean[1], base_of=peaks[0].pop(), candidate_of=peaks[1].pop()
     )
 
 

@@ -13,7 +13,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Document, Lines, ReportView, Section, lines
 from tb_gpudiag.report.views.tables import Column, Kind, Table, table
 from tb_gpudiag.version import __version__
-from tb_gpudiag.wording.format import figures, one_line, size_bytes, time_us
+from tb_gpudiag.wording.format import figures, one_line, share, size_bytes, time_us
 from tb_gpudiag.wording.kinds import MEMORY_FIGURES
 from tb_gpudiag.wording.quantity import duration, size
 from tb_gpudiag.wording.term import term
@@ -92,6 +92,8 @@ def _figures(comparison: pb.Comparison) -> Table:
                 f"+{figures(moved)}" if moved > 0 else figures(moved),
             )
         )
+    if comparison.HasField("mfu"):
+        rows.append(_mfu(comparison.mfu))
     for row in comparison.memory:
         moved = row.candidate_bytes - row.base_bytes
         rows.append(
@@ -102,7 +104,22 @@ def _figures(comparison: pb.Comparison) -> Table:
                 f"+{size_bytes(moved)}" if moved > 0 else size_bytes(moved),
             )
         )
-    return table("figures", "Launches and memory", (Column("Figure"), *_SIDES, _DIFFERENCE), rows)
+    return table(
+        "figures",
+        "Launches, MFU and memory" if comparison.HasField("mfu") else "Launches and memory",
+        (Column("Figure"), *_SIDES, _DIFFERENCE),
+        rows,
+    )
+
+
+def _mfu(found: pb.MfuDifference) -> tuple[str, str, str, str]:
+    points = 100 * (found.candidate - found.base)
+    moved = f"+{figures(points)}" if points > 0 else figures(points)
+    base, candidate = (
+        f"{share(found.base)} of {found.base_of}",
+        f"{share(found.candidate)} of {found.candidate_of}",
+    )
+    return "MFU", base, candidate, f"{moved} points"
 
 
 def _findings(findings: pb.FindingsDifference) -> Table:

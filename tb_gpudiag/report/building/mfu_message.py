@@ -6,6 +6,7 @@ from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import us
+from tb_gpudiag.report.essentials import peak_text
 from tb_gpudiag.rules.shared.roofline_evidence import tensors
 from tb_gpudiag.wording.format import in_quotes, one_line, share
 from tb_gpudiag.wording.kinds import MFU_PARTS
@@ -24,9 +25,8 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
         return None
     at_least = found.share(PeakPart.UNKNOWN) >= _LEAST_SAID
     assumed = roofline.peaks.assumed if found.peak and roofline.peaks is not None else ""
-    return pb.Mfu(
+    message = pb.Mfu(
         missing=found.missing.label,
-        sentence=_cannot_tell(found) if found.missing else _sentence(found, assumed, at_least=at_least),
         mfu=found.share(PeakPart.MODEL),
         hfu=found.share(PeakPart.MODEL, PeakPart.RECOMPUTED),
         at_least=at_least,
@@ -39,6 +39,8 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
         parts=_parts(found),
         operators=_operators(roofline),
     )
+    message.sentence = _cannot_tell(found) if found.missing else _sentence(found, message)
+    return message
 
 
 def _parts(found: Mfu) -> list[pb.MfuPart]:
@@ -52,14 +54,13 @@ def _parts(found: Mfu) -> list[pb.MfuPart]:
     ]
 
 
-def _sentence(found: Mfu, assumed: str, *, at_least: bool) -> str:
-    peak = f"{throughput(found.peak)} ({found.computes_in}{', assumed' if assumed else ''})"
+def _sentence(found: Mfu, message: pb.Mfu) -> str:
     lost = [
         f"{MFU_PARTS[part.label].noun} {share(found.share(part))}"
         for part in PeakPart
         if part != PeakPart.MODEL and found.share(part) >= _LEAST_SAID
     ]
-    figure = f"MFU {'at least ' if at_least else ''}{share(found.share(PeakPart.MODEL))} of {peak}"
+    figure = f"MFU {'at least ' if message.at_least else ''}{share(message.mfu)} of {peak_text(message)}"
     return f"{figure}: {', '.join(lost)}."
 
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.compare.caveats import FEWEST_STEPS
 from tb_gpudiag.jobs.compare.comparison import MOST_ROWS, compare
+from tb_gpudiag.jobs.compare.comparison_view import comparison_document
 from tb_gpudiag.jobs.compare.conclusion import SAME_AT_MOST
 from tb_gpudiag.jobs.compare.noise import SAME_WITHIN
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.text import document_text
 from tests.digest.made import CAUSES, digest, parts
 from tests.jobs.compare.sides import finding, made, trace
 
@@ -345,6 +347,32 @@ def test_launches_and_operators_per_step() -> None:
     assert (found.launches.base, found.launches.candidate) == (4, 3)
     by_name = {row.name: (row.base_us, row.candidate_us, row.base_count) for row in found.operators}
     assert by_name == {"aten::mm": (10, 10, 2), "aten::add": (1, 0, 1)}
+
+
+BF16 = "989 TFLOP/s (BF16)"
+
+
+def test_the_mfu_of_both_sides_is_their_mean() -> None:
+    base = [trace(around(1000), "a", mfu=0.2, mfu_of=BF16), trace(around(1000), "b", mfu=0.4, mfu_of=BF16)]
+    found = compare(base, [trace(around(1000), "c", mfu=0.5, mfu_of="494 TFLOP/s (TF32)")])
+    assert found.mfu.base == pytest.approx(0.3)
+    assert found.mfu.candidate == 0.5
+    assert (found.mfu.base_of, found.mfu.candidate_of) == (BF16, "494 TFLOP/s (TF32)")
+    words = document_text(comparison_document(found))
+    assert "30.0% of 989 TFLOP/s (BF16)" in words
+    assert "+20.0 points" in words
+
+
+@pytest.mark.parametrize(
+    "others", [[], [{"mfu": 0.4, "mfu_of": "67 TFLOP/s (FP32)"}], [{"mfu": 0.0, "mfu_of": ""}]]
+)
+def test_there_is_no_mfu_unless_all_recordings_have_one_of_the_same_peak(
+    others: list[dict[str, Any]],
+) -> None:
+    known = trace(around(1000), "a", mfu=0.2, mfu_of=BF16)
+    sides = [known, *(trace(around(1000), "b", **about) for about in others)]
+    found = compare(sides, [known]) if others else compare([known], [trace(around(1000), "c")])
+    assert not found.HasField("mfu")
 
 
 def test_sides_of_different_recorders_are_noted() -> None:

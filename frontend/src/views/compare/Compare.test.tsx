@@ -60,6 +60,7 @@ const comparison: Comparison = {
   memory: [{ device: "GPU 0", what: "peak", base_bytes: 2 ** 30, candidate_bytes: 2 ** 29 }],
   same_within_share: 0.02,
   launches: { base: 100, candidate: 90 },
+  mfu: { base: 0.283, candidate: 0.33, base_of: "989 TFLOP/s (BF16)", candidate_of: "989 TFLOP/s (BF16)" },
 };
 
 function shown(answer: Partial<ComparisonState>, chosen: string | null = "b"): void {

@@ -135,6 +135,17 @@ export function operatorColumns(table: OperatorTable): readonly Column<OperatorR
               row.tensor_core_us > 0 ? percent(row.tensor_core_us, row.gpu_self_us) : "",
           },
           ...rate<OperatorRow>(),
+          {
+            id: "reached",
+            title: "Of the roofline",
+            unit: "share" as const,
+            about:
+              "The least possible time at the GPU's stated peaks, as a share of the time. For operators whose input shapes were recorded",
+            width: 92,
+            figures: true,
+            value: (row: OperatorRow) => row.reached || NaN,
+            cell: (row: OperatorRow) => (row.reached > 0 ? percent(row.reached) : ""),
+          },
         ]
       : []),
   ];

@@ -2,7 +2,7 @@ import { count, percent, plural, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
 import type { Against } from "../../state/base";
 import { deltaOf, shareDelta, type Delta } from "../../state/delta";
-import type { Recorded, Report } from "../../wire/report";
+import type { Mfu, Recorded, Report } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
 import { optionsOf } from "../recording/parts";
 
@@ -13,7 +13,7 @@ interface Props {
 
 /** Figures about the recording: how busy the GPU was, how many steps, on which GPU, and what was recorded. */
 export function KeyFigures({ report, against }: Props) {
-  const { trace, verdict, step_time: step, devices } = report;
+  const { trace, verdict, step_time: step, devices, mfu } = report;
   const base = against?.report;
   const compared = against?.comparison?.step_us;
   const differs = compared && compared.base_steps > 0 && compared.candidate_steps > 0;
@@ -32,6 +32,14 @@ export function KeyFigures({ report, against }: Props) {
             }
           />
         )}
+        {hasMfu(mfu) && (
+          <Fact
+            name="MFU"
+            about="mfu"
+            value={(mfu.at_least ? "≥ " : "") + percent(mfu.mfu)}
+            delta={hasMfu(base?.mfu) ? shareDelta(mfu.mfu, base.mfu.mfu) : null}
+          />
+        )}
         <Fact name="Steps" value={stepCount(report)} />
         {step && (
           <Fact
@@ -47,6 +55,10 @@ export function KeyFigures({ report, against }: Props) {
       {trace?.recorded && <RecordedLine recorded={trace.recorded} how={optionsOf(report)} />}
     </div>
   );
+}
+
+function hasMfu(mfu: Mfu | undefined): mfu is Mfu {
+  return mfu !== undefined && mfu.parts.length > 0;
 }
 
 /** The steps in the step window, of all that are marked or inferred. */

@@ -8,6 +8,7 @@ import { onlyMemory, onlyRecord } from "../../state/kinds";
 import { Account } from "./Account";
 import { HostAccount } from "./HostAccount";
 import { MemoryFigures } from "./MemoryFigures";
+import { Peak } from "./Peak";
 import { Verdict } from "./Verdict";
 
 /** What limits the job, what to fix first and what it brings, where the time went, and the other findings. */
@@ -36,6 +37,7 @@ export default function Summary({ entry, report }: ReportProps) {
       </div>
       {device && record && <MemoryFigures report={report} linked={false} />}
       <Findings report={report} against={against} />
+      <Peak mfu={report.mfu} />
       {device && <Steps report={report} device={device} />}
     </>
   );

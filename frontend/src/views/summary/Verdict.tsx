@@ -8,7 +8,7 @@ import { JobLink } from "./JobLink";
 
 /** What limits the job, in one name and one sentence, and what to fix first. */
 export function Verdict({ report, entry }: ReportProps) {
-  const { trace, verdict, devices } = report;
+  const { trace, verdict, devices, mfu } = report;
   const limiter = verdict?.limiter ?? "unknown";
   const kind = kindText(trace?.kind ?? "trace");
   return (
@@ -24,6 +24,11 @@ export function Verdict({ report, entry }: ReportProps) {
         <JobLink entry={entry} />
       </div>
       <p>{verdict?.sentence}</p>
+      {mfu && (
+        <p className="gd-muted" title={GLOSSARY.mfu}>
+          {mfu.sentence}
+        </p>
+      )}
       <First report={report} hasMemoryView={!onlyRecord(entry.kind)} />
     </section>
   );

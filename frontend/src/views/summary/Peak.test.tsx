@@ -1,0 +1,63 @@
+import { MantineProvider } from "@mantine/core";
+import { cleanup, render, screen, within } from "@testing-library/react";
+import { afterEach, expect, it } from "vitest";
+import { plain } from "../../base/format.testdata";
+import type { Mfu, MfuPart } from "../../wire/report";
+import { Peak } from "./Peak";
+
+afterEach(cleanup);
+
+const parts = [
+  { part: "idle", cause: "python", us: 200, share: 0.2 },
+  { part: "memory_bound", cause: "other", us: 300, share: 0.3 },
+  { part: "recomputed", cause: "other", us: 100, share: 0.1 },
+  { part: "model", cause: "other", us: 400, share: 0.4 },
+] as MfuPart[];
+
+const mfu = {
+  ...{ missing: "nothing", sentence: "MFU 40.0%", mfu: 0.4, hfu: 0.5, at_least: false, computes_in: "BF16" },
+  ...{ peak_teraflops: 989, assumed: "", model_teraflops: 396, step_operations: 1e12, recomputing_us: 150 },
+  ...{ parts, operators: [] },
+} as Mfu;
+
+function show(one: Mfu | undefined) {
+  return render(
+    <MantineProvider>
+      <Peak mfu={one} />
+    </MantineProvider>,
+  );
+}
+
+it("shows what the peak goes to, from what is lost first to what is left", () => {
+  show(mfu);
+  const section = screen.getByRole("region", { name: "Where the GPU's peak goes" });
+  expect(plain(section.textContent)).toContain(
+    "989 TFLOP/s in BF16 · with what backward repeats 50.0% (HFU)",
+  );
+  const rows = within(section).getAllByRole("row");
+  expect(rows.map((row) => plain(row.textContent))).toEqual([
+    "Idle: Python0.20 ms20.0%",
+    "Memory-bound0.30 ms30.0%",
+    "Recomputed0.10 ms10.0%",
+    "Model FLOPs0.40 ms40.0%",
+    "Step window1.00 ms100%",
+  ]);
+});
+
+it("draws each part where the ones before it end", () => {
+  show(mfu);
+  const bars = [...document.querySelectorAll<HTMLElement>(".gd-peak td > span")];
+  const places = bars.map(({ style }) => [Math.round(parseFloat(style.marginLeft)), parseFloat(style.width)]);
+  expect(places).toEqual([
+    [80, 20],
+    [50, 30],
+    [40, 10],
+    [0, 40],
+  ]);
+});
+
+it("has nothing to show without an MFU", () => {
+  show(undefined);
+  show({ ...mfu, missing: "shapes", parts: [] });
+  expect(screen.queryByRole("region")).toBeNull();
+});

@@ -1,0 +1,81 @@
+import { paint, partLabel } from "../../base/causes";
+import { column, figures, percent } from "../../base/format";
+import { term } from "../../base/terms";
+import { MFU_PARTS, PALETTE, type Scheme } from "../../base/vocabulary";
+import { usePage } from "../../state/store";
+import { MfuPart_Part, type Mfu, type MfuPart } from "../../wire/report";
+import { Section } from "../parts/Section";
+
+/** Where the stated peak of the GPU goes: what is lost, one part after the other, and what is left for the model. */
+export function Peak({ mfu }: { mfu: Mfu | undefined }) {
+  const scheme = usePage((page) => page.scheme);
+  if (!mfu || mfu.parts.length === 0) return null;
+  const times = column(
+    mfu.parts.map((part) => part.us),
+    mfu.parts.reduce((sum, { us }) => sum + us, 0),
+  );
+  const left = mfu.parts.map(
+    (_, at) => 1 - mfu.parts.slice(0, at + 1).reduce((sum, { share }) => sum + share, 0),
+  );
+  return (
+    <Section title="Where the GPU's peak goes" about="mfu" aside={<About mfu={mfu} />}>
+      <table className="gd-peak">
+        <caption className="gd-unseen">Parts of the step window at the stated peak</caption>
+        <tbody>
+          {mfu.parts.map((part, at) => (
+            <tr key={at} title={explanation(part)} data-part={part.part}>
+              <th scope="row">{label(part)}</th>
+              <td>{times.parts[at]}</td>
+              <td>{percent(part.share)}</td>
+              <td aria-hidden="true">
+                <span
+                  style={{
+                    marginLeft: `${100 * Math.max(left[at] ?? 0, 0)}%`,
+                    width: `${100 * part.share}%`,
+                    background: fill(part, scheme),
+                  }}
+                />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+        <tfoot>
+          <tr>
+            <th scope="row">Step window</th>
+            <td>{times.total}</td>
+            <td>{percent(1)}</td>
+            <td />
+          </tr>
+        </tfoot>
+      </table>
+    </Section>
+  );
+}
+
+function About({ mfu }: { mfu: Mfu }) {
+  const hfu = mfu.hfu > mfu.mfu ? ` · with what backward repeats ${percent(mfu.hfu)} (HFU)` : "";
+  return (
+    <span className="gd-muted">
+      {figures(mfu.peak_teraflops)} TFLOP/s in {mfu.computes_in}
+      {mfu.assumed && `, assumed of ${mfu.assumed}`}
+      {hfu}
+    </span>
+  );
+}
+
+function label({ part, cause }: MfuPart): string {
+  if (part === MfuPart_Part.idle) return `Idle: ${partLabel(cause)}`;
+  return term(MFU_PARTS, part)?.word ?? part;
+}
+
+function explanation({ part }: MfuPart): string | undefined {
+  return term(MFU_PARTS, part)?.explanation;
+}
+
+function fill({ part, cause }: MfuPart, scheme: Scheme): string {
+  if (part === MfuPart_Part.idle) return paint(cause, scheme);
+  if (part === MfuPart_Part.model) return paint("computing", scheme);
+  if (part === MfuPart_Part.communicating || part === MfuPart_Part.copying) return paint(part, scheme);
+  if (part === MfuPart_Part.unknown) return paint("unrecorded", scheme);
+  return PALETTE.warning[scheme];
+}
