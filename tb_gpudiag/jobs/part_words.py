@@ -24,6 +24,11 @@ def part_noun(part: str) -> str:
     return part_term(part).noun
 
 
+def change_of_part(part: str, moved_ns: float) -> str:
+    """Return how much longer or shorter a part has become: `58.2 ms less data loading`."""
+    return f"{time_ns(abs(moved_ns))} {'less' if moved_ns < 0 else 'more'} {part_noun(part)}"
+
+
 def signed_ns(nanoseconds: float) -> str:
     """Return a time with its sign, such as `+1.20 ms`."""
     text = time_ns(nanoseconds)

@@ -13,9 +13,6 @@ from tb_gpudiag.rules.shared.recording_advice import for_recorders, record_again
 from tb_gpudiag.rules.shared.server_recording import for_server
 from tb_gpudiag.wording.format import count
 
-MOST_NAMED = 8
-"""More rules than this are counted, not named."""
-
 # Their findings say that a part was not recorded, or repeat the verdict.
 _OF_PARTS = frozenset({"GD901", "GD903", "GD905"})
 
@@ -72,10 +69,9 @@ def _missing_parts(facts: Facts) -> list[str]:
 
 
 def _not_checked(lacks: Sequence[tuple[AnyRule, CannotTell]], *, on_cpu: bool) -> Iterator[str]:
-    """Which rules could not check. A job on the CPU does not lack a GPU: rules about it are apart."""
+    """How many rules could not check. A job on the CPU does not lack a GPU: rules about it are apart."""
     if on_cpu and any(answer == NO_GPU for _, answer in lacks):
         yield "Rules about GPUs did not apply."
-    others = [rule.id for rule, answer in lacks if not on_cpu or answer != NO_GPU]
+    others = sum(not on_cpu or answer != NO_GPU for _, answer in lacks)
     if others:
-        named = f": {', '.join(others)}" if len(others) <= MOST_NAMED else ""
-        yield f"{count(len(others), 'rule')} could not check{named}."
+        yield f"{count(others, 'rule')} could not check."

@@ -38,6 +38,9 @@ from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 # If computing takes this much, it limits the job more than something that the trace does not show.
 MOSTLY_COMPUTING = 0.5
 
+# A smaller part of a limiter is in the account, and not worth words.
+LEAST_PART = 0.01
+
 _ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
 
 _MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
@@ -187,11 +190,12 @@ def _figures(parts: WindowParts) -> dict[str, str]:
 
 
 def _listed(parts: WindowParts, name: str) -> str:
-    """What a limiter consists of, as the account calls it, without what took no time."""
+    """What a limiter consists of, as the account calls it, without what took hardly any time."""
     sums = [(sum(getattr(parts, field) for field in fields), noun) for noun, *fields in _PARTS[name]]
-    taken = [(share(ns, parts.window_ns), noun) for ns, noun in sums if ns]
+    taken = [(share(ns, parts.window_ns), noun) for ns, noun in sums if ns >= LEAST_PART * parts.window_ns]
     if len(taken) == 1:
-        return f"all of it {taken[0][1]}"
+        all_of_it = sum(ns > 0 for ns, _ in sums) == 1
+        return f"{'' if all_of_it else 'nearly '}all of it {taken[0][1]}"
     return ", ".join(f"{part} {noun}" for part, noun in taken)
 
 

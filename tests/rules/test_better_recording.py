@@ -17,10 +17,10 @@ def _better(trace: TraceBuilder, folder: Path) -> BetterRecording:
     return found
 
 
-def test_names_what_was_not_recorded_and_the_rules_that_need_it(tmp_path: Path) -> None:
+def test_names_what_was_not_recorded(tmp_path: Path) -> None:
     found = _better(one_gap(lambda main, at, us: main.op("aten::x", at=at, us=us), 100), tmp_path)
     assert found.sentence.startswith("Not recorded: shapes, memory. ")
-    assert "GD401" in found.sentence
+    assert "rules could not check." in found.sentence
     assert found.code == RECORDING
 
 
@@ -37,12 +37,6 @@ def test_a_job_on_the_cpu_lacks_no_gpu(tmp_path: Path) -> None:
     assert "Not recorded: GPU" not in found.sentence
     assert "Rules about GPUs did not apply." in found.sentence
     assert "the diagnosis is about the host" not in found.sentence  # the verdict says it
-
-
-def test_many_rules_are_counted(tmp_path: Path) -> None:
-    trace = TraceBuilder()
-    trace.thread().launch("gemm", at=0, us=5, runs_at=10, runs_us=5)
-    assert "rules could not check." in _better(trace, tmp_path).sentence
 
 
 def test_no_recipe_records_what_is_not_read(tmp_path: Path) -> None:

@@ -122,13 +122,13 @@ def _unknown(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
     found = []
     if shapes is None and base.on_gpu:
         found.append(
-            "No operator has recorded input shapes on both sides: another batch size would not be noticed."
+            "No operator has recorded input shapes on both sides: a different batch size would go unnoticed."
         )
     elif shapes is not None and shapes.other > SAME_WITHIN and not other_work(base, candidate, shapes):
         found.append(f"{_share_of_other(shapes, on_gpu=base.on_gpu)}.")
     named = base.first.about.device_name and candidate.first.about.device_name
     if base.on_gpu and candidate.on_gpu and not named:
-        found.append("A trace does not name its GPU: another GPU would not be noticed.")
+        found.append("A trace does not name its GPU: a different GPU would go unnoticed.")
     return found
 
 

@@ -10,7 +10,7 @@ from tb_gpudiag.jobs.compare.difference import Difference
 from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Noise, noise_between
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import Shapes
-from tb_gpudiag.jobs.part_words import part_noun, signed_ns
+from tb_gpudiag.jobs.part_words import change_of_part, signed_ns
 from tb_gpudiag.wording.format import count, share, time_ns
 
 FASTER: Final = "FASTER"
@@ -160,5 +160,5 @@ def _reasons(base: Side, candidate: Side) -> str:
     named = sorted(named, key=lambda name: -abs(moved[name]))[:_MOST_NAMED]
     if not named:
         return ""
-    parts = ", ".join(f"{part_noun(name)} {signed_ns(moved[name])}" for name in named)
-    return f" The mean step changed by {signed_ns(whole)}: {parts}."
+    parts = ", ".join(change_of_part(name, moved[name]) for name in named)
+    return f" The mean step is {time_ns(abs(whole))} {'shorter' if whole < 0 else 'longer'}: {parts}."

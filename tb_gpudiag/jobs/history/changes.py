@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.jobs.history.change_points import change_points
 from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, is_cpu
-from tb_gpudiag.jobs.part_words import part_noun, signed_ns
+from tb_gpudiag.jobs.part_words import change_of_part
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import share, size_bytes, time_ns
 
@@ -134,7 +134,7 @@ def _sentence(
 ) -> str:
     largest = abs(causes[0][1]) if causes else 0.0
     named = [each for each in causes[:_CAUSES_NAMED] if abs(each[1]) >= _NAMED_SHARE * largest]
-    parts = ", ".join(f"{part_noun(part)} {signed_ns(moved)}" for part, moved in named)
+    parts = ", ".join(change_of_part(part, moved) for part, moved in named)
     new, gone = _findings(before, after), _findings(after, before)
     return (
         f"Since recording {change.point + 1} {_what(change)}{f': {parts} per step' if parts else ''}."

@@ -200,4 +200,4 @@ def _stragglers(facts: JobFacts) -> str:
 
 def _late(findings: Sequence[RuleFinding]) -> str:
     late = next((one for one in findings if one.rule.id == "GD606"), None)
-    return f" {late.finding.title}, which is not counted." if late is not None else ""
+    return f" {late.finding.title}; this is not counted." if late is not None else ""

@@ -76,6 +76,9 @@ _HOST = np.array([*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 _NAMED = ("Python between operators", "Slow CPU operators")
 """What most host time is, where the trace shows it."""
 
+# A smaller part is not named in the title: the account next to it shows the larger one as nearly as much.
+_LEAST_NAMED = 0.1
+
 # Batching or compiling the host's work should remove at least half of it. Moving it out of the loop, or
 # overlapping it with GPU work, removes all of it.
 LEAST_OF_LONG_WORK = 0.5
@@ -215,12 +218,12 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     launching = 2 * lost.total_ns(chosen & lost.in_short_dry_gaps) >= cost_ns
     on_host = subtract(_host_work(facts.main_thread_spans), reported)
     advice, stacks = launch_advice(facts, lost, chosen), facts.recorded.stacks
-    found = places(facts.host, lost.event[chosen], lost.length_ns[chosen])
+    in_python = python_ns * 2 >= cost_ns
+    found = places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=not in_python)
     stalls = facts.interruptions
     short_of_cores = stalls.several and stalls.total_ns >= MOSTLY_STALLED * cost_ns
     crowded = oversubscribed_sentence(stalls) if short_of_cores or facts.job.loader else ""
-    in_python = python_ns * 2 >= cost_ns
-    subject = "Python keeps" if in_python else "Slow CPU operators keep"
+    subject = _subject(python_ns, cost_ns)
     many = not (launching or in_python or short_of_cores or facts.job.server is not None)
     many = many and _many_operators(facts, lost, chosen)
     fix = _CORES if short_of_cores else _fix(advice, launching=launching, stacks=stacks)
@@ -228,8 +231,9 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         subject, fix = "Many small CPU operators keep", FEWER_OPERATORS
         on_host = merged(on_host, lost.stretches(chosen))
     at = ""
-    if found and found[0].file:
-        at = f" Most of this time is in {in_quotes(f'{found[0].function} ({found[0].file})')}."
+    if found and (found[0].operator or found[0].file):
+        where = found[0].operator or f"{found[0].function} ({found[0].file})"
+        at = f" Most of this time is in {in_quotes(where)}."
     no_stacks = "" if stacks else " The trace has no Python stacks, so the functions are unknown."
     general = Finding(
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
@@ -257,6 +261,14 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
         general = _of_unseen_work(general, lost)
     return with_ddp_copies(general, facts.ddp_copies, lost)
+
+
+def _subject(python_ns: int, cost_ns: int) -> str:
+    """What keeps the GPU idle, larger part first; a small part is not named."""
+    parts = sorted(((python_ns, "Python"), (cost_ns - python_ns, "slow CPU operators")), reverse=True)
+    named = [name for ns, name in parts if ns >= _LEAST_NAMED * cost_ns]
+    said = " and ".join(named)
+    return f"{said[0].upper()}{said[1:]} {'keeps' if named == ['Python'] else 'keep'}"
 
 
 def _many_operators(facts: Facts, lost: Lost, chosen: Bool) -> bool:

@@ -10,8 +10,8 @@ from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
 from tb_gpudiag.rules.answer import Evidence, Finding, Severity
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
 from tb_gpudiag.rules.shared.trusted_replay import trusted_replay
-from tb_gpudiag.wording.format import share, time_ns
-from tb_gpudiag.wording.quantity import duration, number, share_of
+from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.quantity import duration
 
 # Less than this does not change what a finding says.
 LEAST_PART = 0.05
@@ -52,15 +52,18 @@ def with_recording_overhead(
                 "Recording overhead, estimated",
                 duration(least_ns, "at least"),
                 (
-                    duration(most_ns, "at most"),
-                    share_of(most_ns, found.cost_ns, "of this time at most"),
-                    number(frames, "Python frame"),
-                    number(cost.operators(stretches), "operator"),
+                    duration(most_ns, f"at most ({share(most_ns, found.cost_ns)} of this time)"),
+                    f"for {_events(frames, cost.operators(stretches))}",
                 ),
             ),
         ],
         severity=Severity.WARNING if inflated and found.severity is None else found.severity,
     )
+
+
+def _events(frames: int, operators: int) -> str:
+    counted = ((frames, "Python frame"), (operators, "operator"))
+    return " and ".join(count(events, kind) for events, kind in counted if events or kind == "Python frame")
 
 
 def _corrected(cost_ns: int, overhead_ns: int, lost: Lost) -> float:

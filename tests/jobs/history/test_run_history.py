@@ -47,7 +47,7 @@ def test_a_change_of_the_step_time_in_the_middle() -> None:
     assert change.causes[0].us == pytest.approx(500, rel=0.02)
     said = change.sentence.replace("\u00a0", " ")
     assert said.startswith("Since recording 21 a step takes 1.50 ms instead of 1")
-    assert "data loading +50" in said
+    assert "µs more data loading per step" in said
     assert "New findings: GD101 name_GD101. Gone findings: GD501 name_GD501." in said
 
 

@@ -73,7 +73,7 @@ def test_a_finding_about_memory_has_its_cost_in_bytes(format: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_hints_about_the_recording_are_one_line_with_one_recipe(format: str, report: pb.Report) -> None:
+def test_hints_about_the_recording_stand_together_with_one_recipe(format: str, report: pb.Report) -> None:
     report.findings.add(rule="GD903", name="no_stacks", title="No stacks here", severity=pb.Finding.INFO)
     report.unchecked.add(rule="GD401", name="memory_leak", reason="no memory events", how_to_record="Do.")
     report.unchecked.add(rule="GD402", name="memory_peak", reason="a bug", defect=True)
@@ -81,7 +81,7 @@ def test_hints_about_the_recording_are_one_line_with_one_recipe(format: str, rep
     report.better_recording.code = "with profile(with_stack=True):\n"
     shown = words_in(format, report)
     assert "No stacks here" not in shown
-    assert "no memory events" not in shown
+    assert re.search(r"GD401 memory_leak:? no memory events. Do.", shown)
     assert re.search(r"GD402 memory_peak:? a bug", shown)
     assert re.search(r"A better recording\W+Not recorded: Python stacks\.\W.*with_stack=True", shown)
 
@@ -157,3 +157,16 @@ def test_inferred_steps_are_marked_as_such(format: str, tmp_path: Path) -> None:
     shown = words_in(format, report)
     assert "Inferred steps" not in shown
     assert "Repetition" in shown
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_problem_is_said_with_how_many_rules_could_check(format: str, report: pb.Report) -> None:
+    del report.findings[:]
+    report.ClearField("plan")
+    assert "No problem found." in words_in(format, report)
+    del report.clear[3:]
+    for _ in range(5):
+        report.unchecked.add(rule="GD401", name="memory_leak", reason="no memory events")
+    shown = words_in(format, report)
+    assert "None of the 3 rules that could check this trace found a problem." in shown
+    assert "No problem found." not in shown

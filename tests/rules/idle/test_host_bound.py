@@ -66,7 +66,29 @@ def test_fires_on_one_long_operator(tmp_path: Path) -> None:
     main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.cost_ns == 1_505_000  # up to the launch's return
-    assert found.title.startswith("Slow CPU operators")
+    assert found.title.startswith("Slow CPU operators keep the GPU idle")
+    assert "“aten::unique”" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("operator_us", "subject"),
+    [
+        (1_000, "Slow CPU operators and Python keep"),
+        (500, "Python and slow CPU operators keep"),
+        (100, "Python keeps"),
+    ],
+)
+def test_names_what_is_more_than_a_tenth_of_it(operator_us: int, subject: str, tmp_path: Path) -> None:
+    """The account beside the finding shows Python alone: the title must not give both under that name."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=3000)
+    main.frame("train.py(30): prepare", at=310, us=1_480)
+    main.op("aten::unique", at=350, us=operator_us)
+    main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.title.startswith(f"{subject} the GPU idle")
 
 
 def test_many_operators_that_launch_nothing_are_too_many(tmp_path: Path) -> None:

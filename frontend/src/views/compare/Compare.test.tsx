@@ -35,7 +35,7 @@ const comparison: Comparison = {
   ...{ base: "b", candidate: "c", base_id: "b", candidate_id: "c", verdict: "FASTER" },
   sentence:
     "Faster by 20.5%: 8 ms per step instead of 10 ms (medians of 5 and 6 steps; 95% confidence: -2.50 ms to " +
-    "-1.50 ms). The mean step changed by -2 ms: data loading -2.50 ms.",
+    "-1.50 ms). The mean step is 2 ms shorter: 2.50 ms less data loading.",
   step_us: { ...step, base_steps: 6, candidate_steps: 7 },
   mean_step_us: { ...step, low: 0, high: 0, base_steps: 6, candidate_steps: 7 },
   causes: [
@@ -99,7 +99,7 @@ it("shows the verdict, its figures and what makes the two hard to compare", asyn
   const head = within(verdict).getByRole("heading").textContent;
   expect(head).toBe("Faster by 20.5%: 8 ms per step instead of 10 ms");
   const parts = [
-    "The mean step changed by -2 ms",
+    "The mean step is 2 ms shorter",
     "95% confidence: -2.50 ms to -1.50 ms",
     "100 → 90",
     "batch size",

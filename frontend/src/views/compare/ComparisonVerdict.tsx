@@ -6,7 +6,7 @@ import type { Comparison } from "../../wire/report";
 /** Is the candidate faster? The verdict, its figures, and what makes the two hard to compare. */
 export function ComparisonVerdict({ comparison }: { comparison: Comparison }) {
   const { verdict, sentence, launches, mfu, notes } = comparison;
-  // "Faster by 20%: 8 ms per step instead of 10 ms (medians of 5 and 6 steps; …). The mean step changed by …"
+  // "Faster by 20%: 8 ms per step instead of 10 ms (medians of 5 and 6 steps; …). The mean step is …"
   const [, headline = sentence, details = "", rest = ""] =
     /^([^(]*?)(?: \(([^)]*)\))?\.(?:\s+(.*))?$/s.exec(sentence) ?? [];
   return (

@@ -15,8 +15,14 @@ from tb_gpudiag.wording.quantity import duration
 PLACES_SHOWN = 5
 
 
-def findings(report: pb.Report | pb.JobReport, nothing: str = "No problem found.") -> Findings:
+def findings(report: pb.Report | pb.JobReport, nothing: str = "") -> Findings:
     """The findings about the job, in the report's order. nothing: what to say if there is none."""
+    checked = len(report.clear)
+    nothing = nothing or (
+        "No problem found."
+        if checked >= len(report.unchecked)
+        else f"None of the {checked} rules that could check this trace found a problem."
+    )
     shown = without_hints(report.findings)
     fixes = report.plan.fixes[1:] if isinstance(report, pb.Report) else []
     planned_us = {report.findings[fix.finding].title: fix.saving_us for fix in fixes}
@@ -94,8 +100,14 @@ def _code(shown: list[pb.Finding], number: int) -> str:
 
 def plan(report: pb.Report) -> Table:
     """Fixes in the order to make them. Empty with fewer than two fixes."""
+    shown = without_hints(report.findings)
+
+    def name(fix: pb.PlannedFix) -> str:
+        """With the number of its finding: a rule may have several."""
+        return f"{shown.index(report.findings[fix.finding]) + 1}. {fix.rule} {fix.name}"
+
     columns: list[ColumnOf[pb.PlannedFix]] = [
-        (Column("Fix"), lambda fix: f"{fix.rule} {fix.name}"),
+        (Column("Fix"), name),
         (numbers("saves"), lambda fix: duration(fix.saving_us * 1e3)),
         (numbers("window_after"), _window_after),
     ]

@@ -8,9 +8,9 @@ from tb_gpudiag.wording.format import count
 
 
 def better_recording(report: pb.Report) -> Lines:
-    """What the recording lacks, and how to record all of it. Empty if it lacks nothing."""
+    """What the recording and which rules lack, and how to record all of it. Empty if nothing is lacking."""
     advice = report.better_recording
-    items = (Item(advice.sentence),) if advice.sentence else ()
+    items = (Item(advice.sentence), *_lacks(report)) if advice.sentence else ()
     return Lines("better_recording", "A better recording", items, advice.code)
 
 
@@ -21,13 +21,18 @@ def defects(report: pb.Report) -> Lines:
 
 
 def unchecked(report: pb.JobReport) -> Lines:
-    """Rules on a job that could not check, and what they lack. Rules that lack the same share an item."""
+    """Rules on a job that could not check, and what they lack."""
+    return Lines("unchecked", "Cannot tell from this trace", _lacks(report))
+
+
+def _lacks(report: pb.Report | pb.JobReport) -> tuple[Item, ...]:
+    """What rules lack. Rules that lack the same share an item."""
     rules_by_lack: dict[str, list[str]] = {}
     for rule in report.unchecked:
-        lacks = f"{rule.reason}. {rule.how_to_record}" if rule.how_to_record else rule.reason
-        rules_by_lack.setdefault(lacks, []).append(f"{rule.rule} {rule.name}")
-    items = tuple(_lack(lacks, rules) for lacks, rules in rules_by_lack.items())
-    return Lines("unchecked", "Cannot tell from this trace", items)
+        if not rule.defect:
+            lacks = f"{rule.reason}. {rule.how_to_record}" if rule.how_to_record else rule.reason
+            rules_by_lack.setdefault(lacks, []).append(f"{rule.rule} {rule.name}")
+    return tuple(_lack(lacks, rules) for lacks, rules in rules_by_lack.items())
 
 
 def _lack(lacks: str, rules: list[str]) -> Item:
