@@ -12,6 +12,8 @@ import {
   plural,
   sentence,
   time,
+  timeBeside,
+  timeMark,
   withUnit,
 } from "./format";
 import { plain } from "./format.testdata";
@@ -88,4 +90,16 @@ describe("a place in the code", () => {
   ])("%s", (where, text) => {
     expect(codePlace(where)).toBe(text);
   });
+});
+
+it("writes a time in the unit of one beside it, unless it is far smaller", () => {
+  expect(plain(timeBeside(592_000, 1_210_000))).toBe("0.592 s");
+  expect(plain(timeBeside(821, 2_440))).toBe("0.821 ms");
+  expect(plain(timeBeside(2_000_000, 1_210_000))).toBe("2 s");
+  expect(plain(timeBeside(12_000, 1_210_000))).toBe("12 ms");
+  expect(plain(timeBeside(1_210_000, 5_000))).toBe("1.21 s");
+});
+
+it("writes the marks of a scale in one unit", () => {
+  expect([0, 500, 1_000].map((us) => plain(timeMark(us, 1_000)))).toEqual(["0 ms", "0.5 ms", "1 ms"]);
 });

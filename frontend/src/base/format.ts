@@ -68,6 +68,27 @@ export function time(us: number): string {
   return scaled(ns, TIMES, NS);
 }
 
+function unitOf(us: number): Unit {
+  return TIMES.find(({ size }) => Math.abs(us) * 1e3 >= size * 0.9995) ?? NS;
+}
+
+/** A smaller time than this share of a unit is not written in that unit. */
+const LEAST_OF_UNIT = 0.1;
+
+/** A time in the unit of one that stands beside it, unless it is far smaller: "0.592 s" beside "1.21 s". */
+export function timeBeside(us: number, beside_us: number): string {
+  const { name, size } = unitOf(beside_us);
+  const value = (us * 1e3) / size;
+  const fits = Math.abs(value) >= LEAST_OF_UNIT && Math.abs(value) < 0.9995;
+  return fits ? `${decimal(value, 3)}${GAP}${name}` : time(us);
+}
+
+/** A mark of a scale up to `largest_us`, in its unit: "0.5 ms" below "1 ms". */
+export function timeMark(us: number, largest_us: number): string {
+  const { name, size } = unitOf(largest_us);
+  return withUnit((us * 1e3) / size, 3, name);
+}
+
 /** To the nanosecond, in µs: "1,234.567 µs". */
 export function exactTime(us: number): string {
   return `${decimal(us, 3)}${GAP}µs`;

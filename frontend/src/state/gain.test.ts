@@ -45,6 +45,14 @@ describe("the gain of a fix", () => {
     expect(plain(savedShort(finding({ saving: saving({}) })))).toBe("saves at most 4 ms per step");
   });
 
+  it("has the unit of the step, however long what is left of it is", () => {
+    const most = saving({ ...replayed, high_us: 620_000, low_us: 456_000, high_per_step_us: 620_000 });
+    const gain = gainOf({ ...most, low_per_step_us: 456_000 }, 1_211_000);
+    expect(plain(`${gain?.before} → ${gain?.after}`)).toBe("1.21 s → 0.591 to 0.755 s");
+    const short = saving({ high_us: 620_000, high_share: 0.512, high_per_step_us: 620_000 });
+    expect(plain(savedShort(finding({ saving: short })))).toBe("saves at most 0.620 s per step");
+  });
+
   it("is of the step window without steps", () => {
     const gain = gainOf(saving({ high_per_step_us: 0 }), 100_000);
     expect(plain(`${gain?.before} → ${gain?.after} ${gain?.of}`)).toBe(
@@ -72,11 +80,11 @@ describe("the gain of a fix", () => {
     );
     const beyond = saving({ beyond: "the host gets ahead" });
     expect(confidenceOf(finding({ saving: beyond }), plan)).toContain(
-      "More than the cost: the host gets ahead.",
+      "A fix can save more than the cost, because the host gets ahead.",
     );
     const bound = saving({ basis: "at most; other findings count the same time" });
     expect(confidenceOf(finding({ saving: bound }), plan)).toBe(
-      "Low confidence: upper bound only. Other findings include the same time.",
+      "Low: upper bound only. Other findings include the same time.",
     );
   });
 });

@@ -1,6 +1,6 @@
 // What a fix saves, in words. Every figure comes from the report.
 
-import { bytes, percent, plural, time } from "../base/format";
+import { bytes, percent, plural, time, timeBeside } from "../base/format";
 import { term } from "../base/terms";
 import { SAVING_BASES } from "../base/vocabulary";
 import {
@@ -26,7 +26,8 @@ export function stepsInWindow(report: Report): number | null {
 export function between(low: string, high: string): string {
   if (low === high) return high;
   const [figure, unit] = low.split("\u00a0");
-  const shared = unit !== undefined && unit === high.split("\u00a0")[1] && !high.includes(" min");
+  const same = unit !== undefined && unit === high.split("\u00a0")[1] && !high.includes(" min");
+  const shared = same || figure === "0";
   return `${shared ? figure : low} to ${high}`;
 }
 
@@ -45,7 +46,7 @@ export function gainOf(saving: Saving | undefined, whole_us: number): Gain | nul
   if (!saving || saving.high_us <= 0 || whole_us <= 0) return null;
   const perStep = saving.high_per_step_us > 0;
   const steps = perStep ? saving.high_us / saving.high_per_step_us : 1;
-  const after = (saved_us: number) => time(Math.max(0, whole_us - saved_us) / steps);
+  const after = (saved_us: number) => timeBeside(Math.max(0, whole_us - saved_us) / steps, whole_us / steps);
   const best = after(saving.high_us);
   const bound = saving.low_us <= 0;
   return {
@@ -66,9 +67,11 @@ export function savedShort(finding: Finding): string {
   if (saving?.basis === "replayed" && saving.high_us <= 0) return "saves nothing by itself";
   if (!saving || saving.high_us <= 0) return "";
   const perStep = saving.high_per_step_us > 0;
-  const low = time(perStep ? saving.low_per_step_us : saving.low_us);
-  const high = time(perStep ? saving.high_per_step_us : saving.high_us);
-  const range = saving.low_us <= 0 ? `at most ${high}` : between(low, high);
+  const low_us = perStep ? saving.low_per_step_us : saving.low_us;
+  const high_us = perStep ? saving.high_per_step_us : saving.high_us;
+  // In the unit of the step that it is a share of.
+  const high = timeBeside(high_us, saving.high_share > 0 ? high_us / saving.high_share : high_us);
+  const range = saving.low_us <= 0 ? `at most ${high}` : between(timeBeside(low_us, high_us), high);
   return `saves ${range}${perStep ? " per step" : ""}`;
 }
 
@@ -76,15 +79,15 @@ export function savedShort(finding: Finding): string {
 export function confidenceOf({ saving }: Finding, plan: Plan | undefined): string {
   if (!saving || saving.high_us <= 0) return "";
   const bound = saving.basis.startsWith("at most");
-  const basis = term(SAVING_BASES, bound ? "at most" : saving.basis)?.explanation ?? saving.basis;
-  const also = bound && saving.basis.includes(";") ? " Other findings include the same time." : "";
-  const unsure = !bound && saving.low_us <= 0 ? "Low: upper bound only. " : "";
+  const basis = bound ? "" : (term(SAVING_BASES, saving.basis)?.explanation ?? saving.basis);
+  const also = bound && saving.basis.includes(";") ? "Other findings include the same time." : "";
+  const unsure = bound || saving.low_us <= 0 ? "Low: upper bound only." : "";
   const error =
     saving.basis === "replayed" && plan
-      ? ` The replay reproduces the recorded steps with ${percent(plan.error_share)} error.`
+      ? `The replay reproduces the recorded steps with ${percent(plan.error_share)} error.`
       : "";
-  const beyond = saving.beyond && ` More than the cost: ${saving.beyond}.`;
-  return unsure + basis + also + error + beyond;
+  const beyond = saving.beyond && `A fix can save more than the cost, because ${saving.beyond}.`;
+  return [unsure, basis, also, error, beyond].filter(Boolean).join(" ");
 }
 
 /** The growth of a device's memory as measured, with its confidence interval. Empty if nothing was fitted. */
@@ -121,7 +124,8 @@ export function stepAfter(report: Report): ReadonlyMap<number, string> {
 function stepOf({ window_us: best, most_window_us: most }: PlannedFix, report: Report): string {
   const steps = stepsInWindow(report) ?? 1;
   const unsure = most >= (report.plan?.window_us ?? 0);
-  return unsure ? `${time(best / steps)} at best` : between(time(best / steps), time(most / steps));
+  const text = (us: number) => timeBeside(us / steps, window_us(report) / steps);
+  return unsure ? `${text(best)} at best` : between(text(best), text(most));
 }
 
 /** The step (or step window) as recorded. */

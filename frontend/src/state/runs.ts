@@ -1,7 +1,7 @@
 // The table of runs: its search and order, which stay while other views are open.
 
 import { create } from "zustand";
-import { percent, plural, time } from "../base/format";
+import { percent, plural, timeBeside } from "../base/format";
 import { limiterWord } from "../base/limiters";
 import type { Order } from "../base/sorting";
 import type { CauseTime, RunRow, TraceEntry_State } from "../wire/report";
@@ -135,7 +135,7 @@ export function severityOf({ state, first_rule, severity }: RunRow): number {
 export function gainOfRow(row: RunRow): { share: string; after: string } | null {
   const { low_saving_share: low, saving_share: high, step_us } = row;
   if (high <= 0) return null;
-  const after = (share: number) => time(step_us * (1 - share));
+  const after = (share: number) => timeBeside(step_us * (1 - share), step_us);
   return {
     share: low > 0 ? between(percent(low), percent(high)) : `at most ${percent(high)}`,
     after:

@@ -126,7 +126,7 @@ it("shows renamed kernels as text, findings on either side, and estimates next t
   expect(screen.getByText("1 finding in the base only")).toBeTruthy();
   expect(screen.queryByRole("button", { name: /^Show on the timeline/ })).toBeNull();
   expect(cells(/GD301/)).toEqual(["Copies cost 5%", "Copies cost 2%"]);
-  expect(cells(/Input pipeline/)).toEqual(["2 ms to 2.60 ms", "2.50 ms", "right"]);
+  expect(cells(/Input pipeline/)).toEqual(["2 to 2.60 ms", "2.50 ms", "right"]);
   expect(screen.getByTitle("It gave what it promised.")).toBeTruthy();
 });
 

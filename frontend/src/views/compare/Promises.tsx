@@ -1,5 +1,6 @@
-import { time, words } from "../../base/format";
+import { time, timeBeside, words } from "../../base/format";
 import { signedTime } from "../../state/comparison";
+import { between } from "../../state/gain";
 import type { Verified } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { ExplainButton } from "../rule/ExplainButton";
@@ -19,7 +20,7 @@ export function Promises({ verified }: { verified: readonly Verified[] }) {
   return (
     <Section
       title="Estimated and measured savings"
-      aside={<span className="gd-muted">per step, for findings of the base that are gone</span>}
+      aside={<span className="gd-muted">per step; measured is the effect of all changes together</span>}
     >
       <div className="gd-wide-plain" role="group" aria-label="Estimated and measured savings" tabIndex={0}>
         <table className="gd-plain">
@@ -42,9 +43,7 @@ export function Promises({ verified }: { verified: readonly Verified[] }) {
                   <ExplainButton rule={row.rule} /> {words(row.name)}
                 </th>
                 <td className="gd-number">
-                  {row.low_us === row.high_us
-                    ? time(row.high_us)
-                    : `${time(row.low_us)} to ${time(row.high_us)}`}
+                  {between(timeBeside(row.low_us, row.high_us), time(row.high_us))}
                 </td>
                 <td className="gd-number">{measured(row)}</td>
                 <td>{estimateWas[row.promise]}</td>

@@ -3,7 +3,8 @@
 import uPlot from "uplot";
 import { theme } from "../../canvas/theme";
 import { sizeMark } from "../../state/memoryCurve";
-import { valueText, type Curves } from "../../state/history";
+import { percent, timeMark } from "../../base/format";
+import type { Curves } from "../../state/history";
 import type { Scheme } from "../../base/vocabulary";
 
 export const AXIS_PX = 74;
@@ -35,7 +36,6 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
   const grid = { stroke: () => theme(drawn().scheme).faint, width: 1 };
   const axis = { stroke: () => theme(drawn().scheme).muted, font: FONT, ticks: { show: false }, grid };
   const [upper, lower] = curves.band ?? [];
-  const isBytes = curves.unit === "bytes";
   return new uPlot(
     {
       width,
@@ -68,9 +68,9 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
           ...axis,
           size: AXIS_PX,
           space: 34,
-          ...(isBytes ? { incrs: STEPS_BYTES } : {}),
+          ...(curves.unit === "bytes" ? { incrs: STEPS_BYTES } : {}),
           values: (_, splits, __, ___, step) =>
-            splits.map((value) => (isBytes ? sizeMark(value, step) : valueText(curves.unit, value))),
+            splits.map((value) => markText(curves.unit, value, splits.at(-1) ?? 0, step)),
         },
       ],
       series: [
@@ -107,6 +107,12 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
     dataOf(drawn()),
     host,
   );
+}
+
+/** A mark of the axis of values: all are in one unit. */
+function markText(unit: Curves["unit"], value: number, largest: number, step: number): string {
+  if (unit === "bytes") return sizeMark(value, step);
+  return unit === "time" ? timeMark(value, largest) : percent(value);
 }
 
 export function dataOf({ curves, labels }: Drawn): uPlot.AlignedData {

@@ -20,7 +20,7 @@ export function HostActivities({ report }: { report: Report }) {
     >
       <More items={report.host} first={FIRST}>
         {(shown) => (
-          <table className="gd-table">
+          <table className="gd-table gd-activities">
             <thead>
               <tr>
                 <th scope="col">Activity</th>
@@ -45,14 +45,16 @@ export function HostActivities({ report }: { report: Report }) {
 
 function ActivityRow({ item, total_us }: { item: HostActivity; total_us: number }) {
   const where = item.place ? codePlace(item.place) : "";
+  // A function is an activity of its own.
+  const elsewhere = where === item.name ? "" : where;
   return (
     <LinkedRow of={item}>
       <td className="gd-name" title={item.name}>
         {item.name}
       </td>
       <td title={HOST_KINDS[item.kind].explanation}>{HOST_KINDS[item.kind].word}</td>
-      <td className="gd-name gd-mono" title={where}>
-        {where}
+      <td className="gd-name gd-mono" title={elsewhere}>
+        {elsewhere}
       </td>
       <td className="gd-number">{time(item.us)}</td>
       <td className="gd-number">{percent(item.us, total_us)}</td>

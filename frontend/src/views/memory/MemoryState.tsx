@@ -58,7 +58,7 @@ export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) 
           type="range"
           className="gd-moment"
           aria-label="Time"
-          aria-valuetext={time(at_us - bounds.start_us)}
+          aria-valuetext={time(at_us)}
           min={bounds.start_us}
           max={bounds.end_us}
           step={step_us > 0 ? step_us : 1}
@@ -67,7 +67,7 @@ export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) 
             onChoose(Number(event.currentTarget.value));
           }}
         />
-        <span className="gd-muted">{moment(at_us - bounds.start_us, step_us)}</span>
+        <span className="gd-muted">{moment(at_us, step_us)}</span>
       </div>
       {state ? (
         <Live state={state} />

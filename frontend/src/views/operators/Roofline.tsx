@@ -16,7 +16,7 @@ import { Section } from "../parts/Section";
 import { shapesText } from "./names";
 import { at, decades, placedPoints, ridge, type Placed, type Scale } from "./rooflineScale";
 
-const HEIGHT_PX = 320;
+const HEIGHT_PX = 280;
 const LEFT_PX = 58;
 const RIGHT_PX = 16;
 const TOP_PX = 26;
@@ -291,7 +291,7 @@ function Points({ plot }: { plot: RooflinePlot }) {
         rowKey={({ operator, shapes, number }) => `${operator}/${shapes}/${number}`}
         order={order}
         onOrder={setOrder}
-        maxHeight="320px"
+        maxHeight="270px"
         minWidth={820}
         rowHeight={40}
       />

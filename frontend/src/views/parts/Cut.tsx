@@ -1,6 +1,8 @@
 interface Props {
   readonly text: string;
   readonly className?: string;
+  /** A file, with or without folders. */
+  readonly isPath?: boolean;
 }
 
 /** As long as what is never cut off: the end of a kernel's name. */
@@ -10,10 +12,10 @@ const END = 24;
 const FILE = 48;
 
 /** A text in one line. Where it is too long it is cut in the middle, because the end tells paths and kernels apart. */
-export function Cut({ text, className = "" }: Props) {
+export function Cut({ text, className = "", isPath = false }: Props) {
   if (text.length <= END) return <span className={className}>{text}</span>;
   const file = text.lastIndexOf("/") + 1;
-  const cut = file > 0 && text.length - file <= FILE ? file : text.length - END;
+  const cut = (isPath || file > 0) && text.length - file <= FILE ? file : text.length - END;
   return (
     <span className={`gd-cut ${className}`}>
       <span>{text.slice(0, cut)}</span>

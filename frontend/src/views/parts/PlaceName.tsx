@@ -15,7 +15,7 @@ export function PlaceName({ place }: { place: Place }) {
   return (
     <span className="gd-place-name" title={[title, located(file)].filter(Boolean).join(" · ")}>
       {title && <b className="gd-mono">{title}</b>}
-      {at && <Cut text={at} className="gd-muted" />}
+      {at && <Cut text={at} className="gd-muted" isPath />}
     </span>
   );
 }

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import type { ReactNode } from "react";
-import { bytes, percent } from "../../base/format";
+import { bytes, count, percent } from "../../base/format";
 import { word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
@@ -103,6 +103,7 @@ const FAMILIES_NAMED = 3;
 
 /** Nothing to fix: what still bounds the job, and how far the measured kernels are from the hardware. */
 function Healthy({ report }: { report: Report }) {
+  const { clear, unchecked } = report;
   const device = report.devices[0]?.id;
   const families = report.kernel_families
     .filter((family) => family.device === device)
@@ -113,14 +114,18 @@ function Healthy({ report }: { report: Report }) {
   return (
     <div className="gd-first-none">
       <p>
-        <b>No problem found.</b>
+        <b>
+          {clear.length >= unchecked.length
+            ? "No problem found."
+            : `None of the ${count(clear.length)} rules that could check this trace found a problem.`}
+        </b>
       </p>
-      {families.length > 0 && <p>What the GPU runs, of the step window: {families.join(", ")}.</p>}
+      {families.length > 0 && <p>What the GPU ran, as shares of the step window: {families.join(", ")}.</p>}
       {families.length > 0 && hints.length === 0 && (
         <p className="gd-muted">
           {report.trace?.recorded?.shapes
-            ? "No family of kernels is found to be far from what the hardware can do: the roofline in Operators shows each."
-            : "How far the kernels are from the hardware is not known: record with record_shapes=True."}
+            ? "No family of kernels is far from what the hardware can do: the roofline in Operators shows each."
+            : "How close the kernels come to the hardware's limits is unknown: record with record_shapes=True."}
         </p>
       )}
     </div>
@@ -169,7 +174,7 @@ function GainRow({ finding, report }: { finding: Finding; report: Report }) {
         </Row>
       )}
       {confidence && <Row name="Confidence">{confidence}</Row>}
-      {overhead && <Row name="Recording">takes {overhead} itself</Row>}
+      {overhead && <Row name="Recording">itself takes an estimated {overhead}</Row>}
     </>
   );
 }
