@@ -15,7 +15,6 @@ from tb_gpudiag.cli.exported import export_reports
 from tb_gpudiag.cli.formats import add_options, has_interactive_html, write
 from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, errors_data, report_bug, tell, tell_errors
-from tb_gpudiag.cli.source_lines import add_source_lines
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import GpudiagError, UsageError, is_out_of_memory
 from tb_gpudiag.jobs.ranks.members import slim
@@ -23,6 +22,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.slices.embedded import embedded
 from tb_gpudiag.report.slices.prepared import Prepared
+from tb_gpudiag.report.source_lines import add_source_lines
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.analyses.apart import databases_apart

@@ -11,6 +11,7 @@ then TensorBoard would not start.
     GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, in TensorBoard and in commands
     GPUDIAG_ANALYZE_AT_START  so many of the newest runs are analyzed before anyone opens the page (none)
     GPUDIAG_LEDGER           file of `gpudiag verify --ledger` that History shows (none)
+    GPUDIAG_SOURCE_ROOT      folder whose lines of code findings may show (none)
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Settings:
     shared_directory: None if results are not shared.
     analyze_at_start: so many runs are analyzed when TensorBoard starts.
     ledger: file of verified fixes that a history shows; None without one.
+    source_root: folder whose lines of code findings may show; None to show none.
     """
 
     cache_directory: Path | None
@@ -68,6 +70,7 @@ class Settings:
     shared_bytes: int = SHARED_CACHE_MB * MIB
     analyze_at_start: int = 0
     ledger: Path | None = None
+    source_root: Path | None = None
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -81,6 +84,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         shared_bytes=int(_positive(environment, "GPUDIAG_SHARED_CACHE_MB", SHARED_CACHE_MB) * MIB),
         analyze_at_start=int(_positive(environment, "GPUDIAG_ANALYZE_AT_START", 0)),
         ledger=_named_path(environment, "GPUDIAG_LEDGER"),
+        source_root=_named_path(environment, "GPUDIAG_SOURCE_ROOT"),
     )
 
 

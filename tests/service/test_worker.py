@@ -117,3 +117,28 @@ def test_the_report_is_shown_before_the_timeline_is_prepared(tmp_path: Path) -> 
     assert isinstance(early, pb.ReportState)
     assert (early.state, stage) == (pb.ReportState.running, early.stage)
     assert early.report == from_json(gzip.decompress(result.content).decode(), pb.ReportState).report
+
+
+def test_lines_of_code_are_from_the_named_folder_and_not_shared(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text("def prepare(batch):\n    return batch.unique()\n")
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=3000)
+    main.frame("train.py(1): prepare", at=150, us=1700)
+    main.op("aten::unique", at=200, us=1620)
+    main.launch("after", at=1900, us=5, runs_at=1906, runs_us=1194)
+    asked = task(trace.write(tmp_path), tmp_path / "draft")
+
+    def lines(asked: Task) -> list[str]:
+        shown: list[bytes] = []
+        analyze(asked, lambda share, stage: None, shown.append)
+        report = from_json(gzip.decompress(shown[0]).decode(), pb.ReportState).report
+        places = [place for finding in report.findings for place in finding.places]
+        return [line.text for place in places for line in place.candidates]
+
+    assert lines(asked) == []
+    assert lines(replace(asked, source_root=str(code))) == ["return batch.unique()"]
+    assert lines(replace(asked, source_root=str(code), shared=str(tmp_path / "shared"))) == []

@@ -587,7 +587,7 @@ export interface Place {
   caller:
     | Place
     | undefined;
-  /** lines that can be meant: command line only, where the source is at hand */
+  /** lines that can be meant, where the source is at hand */
   candidates: SourceLine[];
 }
 

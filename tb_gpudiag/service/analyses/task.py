@@ -41,6 +41,7 @@ class Task:
     records: for history, the recordings without a trace.
     ledger: for history, the file of fixes; "" if there is none.
     shared: directory of the shared cache; "" if there is none.
+    source_root: folder whose lines of code findings may show; "" to show none.
     drafts: where to write the result: to the first one that can be created.
     """
 
@@ -51,6 +52,7 @@ class Task:
     records: tuple[RecordSource, ...] = ()
     ledger: str = ""
     shared: str = ""
+    source_root: str = ""
     drafts: tuple[str, ...] = ()
     memory_limit_bytes: int = 0
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
+from tb_gpudiag.report.source_lines import add_source_lines
 from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST, zipped
 from tb_gpudiag.service.analyses.obtain import obtain
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
@@ -42,6 +43,9 @@ def analyze(
     shared = SharedCache(Path(task.shared), 0) if task.shared else None
     if task.kind == "diagnose":
         found = obtain(task.file, DIAGNOSIS, shared, progress, share_later=True)
+        # Lines of code stay with who has them: a shared result has none.
+        if task.source_root and shared is None:
+            add_source_lines(found.report, task.source_root)
         show(zipped(early_state(found.report)))
         progress(EARLY_SHARE, EARLY_STAGE)
         return found.entry

@@ -29,3 +29,10 @@ it("names the function, where it is defined, what it is in, and who called it", 
     expect(document.body.textContent).toContain(text);
   }
 });
+
+it("shows lines of the user's code as text, where the server has read them", () => {
+  const candidates = [{ line: 14, text: "x = <b>resize</b>(x)" }];
+  render(<Places places={[{ ...PLACE, caller: { ...PLACE, function: "main", candidates } }]} />);
+  expect(document.body.textContent).toContain("probably");
+  expect(document.body.textContent).toContain("line 14: x = <b>resize</b>(x)");
+});

@@ -2,6 +2,7 @@ import { bytes, codePlace, time } from "../../base/format";
 import type { Place } from "../../wire/report";
 import { More } from "../parts/More";
 import { PlaceName } from "../parts/PlaceName";
+import { SourceLines } from "../parts/SourceLines";
 
 /** Places to show at first. The others are one click away. */
 const FIRST = 8;
@@ -19,6 +20,7 @@ export function Places({ places }: { places: readonly Place[] }) {
               <li key={at}>
                 <span className="gd-place">
                   {codePlace(place) && <PlaceName place={{ ...place, operator: "" }} />}
+                  <SourceLines lines={(place.caller ?? place).candidates} />
                   <span>
                     {place.operator && <span className="gd-operator">{place.operator}</span>}
                     {around(place).map((text) => (

@@ -20,6 +20,7 @@ import { usePage } from "../../state/store";
 import { Finding_Severity, type Finding, type Report } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
 import { PlaceName } from "../parts/PlaceName";
+import { SourceLines } from "../parts/SourceLines";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 import { ExplainButton } from "../rule/ExplainButton";
 
@@ -52,6 +53,7 @@ export function First({ report, hasMemoryView }: Props) {
         {where && (
           <Row name="Where">
             <PlaceName place={where.own} />
+            <SourceLines lines={where.own.candidates} />
             {where.inside && (
               <span className="gd-first-inside">
                 in <PlaceName place={where.inside} />

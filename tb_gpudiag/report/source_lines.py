@@ -1,9 +1,9 @@
 """Offer lines of the user's functions that can be meant, where their source is at hand.
 
 A trace since torch 1.12 names the function, not the line that ran. The command line runs where the source
-often is. A path in a trace is not trusted: only a regular `.py` file of bounded size is read, and only if the
-function really is defined at the line that the trace names. Nothing but a line that calls what took the time
-is shown.
+often is; TensorBoard shows pages to others, so its user names the folder whose files may be read. A path in a
+trace is not trusted: only a regular `.py` file of bounded size is read, and only if the function really is
+defined at the line that the trace names. Nothing but a line that calls what took the time is shown.
 """
 
 from __future__ import annotations
@@ -36,22 +36,36 @@ _SIGNS: dict[type[ast.operator], tuple[str, ...]] = {
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def add_source_lines(report: pb.Report) -> None:
-    """Add the candidates to the places of the findings."""
+def add_source_lines(report: pb.Report, root: str = "") -> None:
+    """Add the candidates to the places of the findings.
+
+    root: only files below this folder are read, wherever links lead; "" for any file, below the working
+        directory if its path is relative.
+    """
     for finding in report.findings:
         for place in finding.places:
             if place.HasField("caller"):
-                _add(place.caller, place.function)
+                _add(place.caller, place.function, root)
             elif place.operator:
-                _add(place, _called_as(place.operator))
+                _add(place, _called_as(place.operator), root)
 
 
-def _add(place: pb.Place, called: str) -> None:
+def _add(place: pb.Place, called: str, root: str) -> None:
     if place.line_kind != pb.Place.LineKind.DEFINITION or not place.line or not called:
         return
-    lines = _source(place.file)
-    for number in _calls(place.file, place.function, place.line, called)[:MOST_LINES]:
+    file = _below(root, place.file) if root else place.file
+    lines = _source(file)
+    for number in _calls(file, place.function, place.line, called)[:MOST_LINES]:
         place.candidates.add(line=number, text=one_line(lines[number - 1].strip(), LONGEST_LINE))
+
+
+def _below(root: str, file: str) -> str:
+    """Return the file in the folder; "" if it is somewhere else."""
+    if "\0" in file:
+        return ""
+    folder = os.path.join(os.path.realpath(root), "")
+    path = os.path.realpath(os.path.join(folder, file))
+    return path if path.startswith(folder) else ""
 
 
 def _called_as(operator: str) -> str:
@@ -109,7 +123,7 @@ def _tree(file: str) -> ast.Module | None:
 
 @lru_cache(maxsize=64)
 def _source(file: str) -> tuple[str, ...]:
-    """Lines of a file: absolute, or below the working directory; none if it is not a Python file to read."""
+    """Lines of a file; none if it is not a Python file to read."""
     if not file.endswith(".py") or "\0" in file:
         return ()
     try:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.cli import source_lines
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report import source_lines
 from tb_gpudiag.report.views.sections.place_text import full_place
 
 SOURCE = """\
@@ -54,9 +54,9 @@ def place(**fields: object) -> pb.Place:
     return pb.Place(**known | fields)  # type: ignore[arg-type]
 
 
-def added(where: pb.Place) -> pb.Place:
+def added(where: pb.Place, root: str = "") -> pb.Place:
     report = pb.Report(findings=[pb.Finding(places=[where])])
-    source_lines.add_source_lines(report)
+    source_lines.add_source_lines(report, root)
     found: pb.Place = report.findings[0].places[0]
     return found
 
@@ -118,3 +118,29 @@ def test_nothing_from_anything_else(fields: dict[str, object], source: Path) -> 
 def test_deeply_nested_source_is_not_an_error(source: Path) -> None:
     source.write_text(SOURCE + "x = " + "(" * 50_000 + ")" * 50_000)
     assert not added(place(operator="aten::item")).candidates
+
+
+def test_below_a_folder_only_what_is_in_it(source: Path, tmp_path: Path) -> None:
+    """A trace names any file that the user of TensorBoard can read, and others see the page."""
+    root = tmp_path / "code"
+    (root / "jobs").mkdir(parents=True)
+    source.rename(root / "jobs" / "train.py")
+    (tmp_path / "secret.py").write_text(SOURCE)
+    (root / "link.py").symlink_to(tmp_path / "secret.py")
+    (tmp_path / "code_of_others").mkdir()
+    (tmp_path / "code_of_others" / "train.py").write_text(SOURCE)
+
+    def said(file: str) -> bool:
+        return bool(added(place(file=file, operator="aten::item"), str(root)).candidates)
+
+    assert said("jobs/train.py")
+    assert said(str(root / "jobs" / "train.py"))
+    outside = (
+        "../secret.py",
+        str(tmp_path / "secret.py"),
+        "link.py",
+        "../code_of_others/train.py",
+        "",
+        "nul\0.py",
+    )
+    assert not any(said(file) for file in outside)
