@@ -3,6 +3,7 @@
 import type { Frame } from "playwright-core";
 import { expect, it } from "vitest";
 import { sentence, words } from "../../frontend/src/base/format";
+import { darken, violations } from "./axe";
 import { openAlone, openTab, tabFrame } from "./browser";
 import { goTo, Session, shownTime, widens } from "./session";
 import { LONG, MARKUP } from "./traces";
@@ -64,6 +65,26 @@ it("shows causes whose displayed times add up to the step window", async () => {
   await expect
     .poll(() => frame.locator(".gd-stepbars .gd-stepbar").count())
     .toBe(report.devices[0]?.step_accounts.length);
+});
+
+it("shows the MFU, and parts of the peak that add up, in both themes and on a phone", async () => {
+  const { mfu } = await session.reportOf("before");
+  const frame = await session.open("before");
+  await expect
+    .poll(() => frame.getByRole("region", { name: "Verdict" }).innerText())
+    .toContain(mfu?.sentence.split(":")[0]);
+  const rows = frame
+    .getByRole("table", { name: "Parts of the step window at the stated peak" })
+    .locator("tr");
+  await expect.poll(() => rows.count()).toBe((mfu?.parts.length ?? 0) + 1);
+  const times = await rows.locator("td:nth-of-type(1)").allInnerTexts();
+  const [total, ...parts] = times.toReversed().map(milliseconds);
+  expect(parts.reduce((sum, part) => sum + part, 0)).toBe(total);
+  expect(await violations(frame)).toEqual([]);
+  await session.page.setViewportSize({ width: 390, height: 844 });
+  await expect.poll(() => widens(frame)).toBe(false);
+  await darken(session.page, frame);
+  expect(await violations(frame, "color-contrast")).toEqual([]);
 });
 
 it("shows where to fix, how, and what it brings, without scrolling or a click", async () => {

@@ -40,6 +40,8 @@ function fill(logdir: string): void {
     "leak",
     "leak_kept_graph",
   );
+  // Of an H200, with shapes: the others have no MFU.
+  copyRuns(join(PROJECT, "tests/truth/gpu/recorded/matmuls_in_tf32"), logdir, "before");
   write(logdir, "bad/words.1.pt.trace.json", "not a trace");
   write(logdir, "bad/other.1.pt.trace.json", '{"hello": "world"}');
   writeSnapshot(logdir, "snapshot");
@@ -55,6 +57,7 @@ const ANALYZED = [
   "healthy",
   "host_sync",
   "leak",
+  "before",
   "snapshot",
   "hostile",
   "hostile_memory",

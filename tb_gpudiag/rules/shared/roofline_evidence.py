@@ -13,6 +13,8 @@ from tb_gpudiag.wording.quantity import Quantity, bandwidth, duration, intensity
 
 # Longer labels leave no room for the figures next to them in a terminal.
 _LONGEST_SHAPES = 60
+_LONGEST_LABEL = 80
+_SHORTEST_SHAPES = 20
 
 # One tile of a matmul's result has 64 to 256 rows. With fewer rows most of it is empty, and each number is
 # read for hardly any arithmetic. Matmuls of a batch run side by side, which hides part of that.
@@ -42,6 +44,7 @@ FEW_PER_EXPERT = 128
 def operator_evidence(found: OperatorTime) -> Evidence:
     """An operator's time, rate and share of the roofline, and why it is slow, if that is known."""
     rates: tuple[Quantity, ...]
+    name = in_quotes(found.operator)
     reason = why_slow(found)
     if found.operations:
         limit = "compute-bound" if found.arithmetic_ns >= found.memory_ns else "memory-bound"
@@ -54,16 +57,16 @@ def operator_evidence(found: OperatorTime) -> Evidence:
         rates = (bandwidth(found.bytes / found.time_ns), share_of(found.reached, 1.0, "of the bandwidth"))
         reason = {True: "contiguous inputs", False: "inputs not contiguous", None: ""}[found.in_order]
     return Evidence(
-        f"{in_quotes(found.operator)} {tensors(found.shapes)}, {found.number}",
+        f"{name} {tensors(found.shapes, max(_LONGEST_LABEL - len(name), _SHORTEST_SHAPES))}, {found.number}",
         duration(found.time_ns),
         (number(found.calls, "call"), *rates, *([reason] if reason else [])),
     )
 
 
-def tensors(shapes: str) -> str:
-    """The shapes of an operator's tensors, without its other inputs."""
+def tensors(shapes: str, most: int = _LONGEST_SHAPES) -> str:
+    """The shapes of an operator's tensors, without its other inputs, in so many characters."""
     shown = [dims for dims in json.loads(shapes) if dims]
-    return one_line(json.dumps(shown, separators=(",", ":")), _LONGEST_SHAPES)
+    return one_line(json.dumps(shown, separators=(",", ":")), min(most, _LONGEST_SHAPES))
 
 
 def achieved(found: OperatorTime) -> str:

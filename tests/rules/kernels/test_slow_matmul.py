@@ -121,6 +121,13 @@ def test_attention_far_below_the_roofline_is_named(tmp_path: Path) -> None:
     assert "sdpa_kernel" in found.fix.code
 
 
+def test_the_backward_pass_of_attention_is_not_judged(tmp_path: Path) -> None:
+    """It is as far below the roofline in healthy jobs."""
+    names = "aten::_flash_attention_backward", "attn_bwd"
+    trace = _operator(*names, 4_000, HEADS[:1] + HEADS, [""] * 11 + ["False"], "NVIDIA H100 80GB HBM3")
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
 def test_a_convolution_with_few_positions_is_named(tmp_path: Path) -> None:
     shapes = [[4, 2048, 4, 4], [2048, 2048, 3, 3]]
     trace = _operator(*CONVOLUTION, 800, shapes, SAME, "NVIDIA H100 80GB HBM3")
