@@ -4,6 +4,7 @@
 # make lint    checks only
 # make docs    the documentation site, in build/site
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
+# make failures   record jobs that run out of memory, judge the advice, write the same page
 # make leaks   record loops that leak or look like it, judge what is said of their memory, write the same page
 # make truth   record real training jobs, judge their diagnoses, write docs/how-right-it-is.md
 # make bench   measure reading, and how often the diagnosis is right
@@ -35,7 +36,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test test-oldest test-newest bench-against quick lint docs bench truth leaks rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test test-oldest test-newest bench-against quick lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -182,6 +183,9 @@ bench-against: .make/venv
 # The scores go into docs/how-right-it-is.md.
 leaks: .make/venv .make/torch-for-tests
 	$(BIN)/python -m tests.truth.leaks build/leaks
+
+failures: .make/venv .make/torch-for-tests
+	$(BIN)/python -m tests.truth.failures build/failures
 
 truth: .make/venv .make/torch-for-tests
 	$(BIN)/python -m tests.truth build/truth

@@ -123,6 +123,10 @@ MODULE_CALL = any_of(
 # Searched for in a whole stack of a snapshot, in which modules have no frames of their own.
 MODULE_FRAME = any_of(r"torch/nn/modules/\w+\.py\(\d+\): (forward|_\w*call_impl)")
 
+# A function such as a loss, which modules call, too: as a frame, and to be searched for in a stack.
+FUNCTIONAL_FRAME = any_of(PATH + r"torch/nn/functional\.py\(\d+\): .*", flags=re.S)
+FUNCTIONAL = any_of(r"torch/nn/functional\.py\(\d+\): ")
+
 # Searched for in a whole stack of a snapshot: an object is made, such as a model whose weights its own class
 # allocates.
 BUILDING_FRAME = any_of(r"\(\d+\): __init__(\n|$)")

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from tb_gpudiag.facts.core.causes import Cause, Trigger
-from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.stepping.inferred import StepEvidence
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind

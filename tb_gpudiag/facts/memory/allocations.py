@@ -17,7 +17,7 @@ from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.operators import GETS_MEMORY
 from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
-from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
+from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, FUNCTIONAL_FRAME, MODULE_FRAME
 
 
 class MemoryContext:
@@ -171,6 +171,17 @@ class Allocations:
 def in_module(allocations: Allocations) -> Bool:
     """Mask of allocations inside a module's forward pass, shape (a,)."""
     return in_stack(allocations, MODULE_FRAME) | (allocations.module != NONE)
+
+
+def in_functional(allocations: Allocations) -> Bool:
+    """Mask of allocations in torch.nn.functional, such as a loss outside of modules, shape (a,)."""
+    events = allocations.host.events
+    function = match(events, FUNCTIONAL_FRAME) & (events.category == Category.PYTHON_FUNCTION)
+    around = allocations.context.around[allocations.event]
+    found = in_stack(allocations, FUNCTIONAL)
+    if function.any():
+        found |= (around != NONE) & allocations.host.tree.under(function)[around]
+    return found
 
 
 def in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:

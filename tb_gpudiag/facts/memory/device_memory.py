@@ -18,6 +18,7 @@ from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
+from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase, phases
 from tb_gpudiag.facts.memory.repeats import inferred_steps
@@ -25,7 +26,7 @@ from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, Survivors, growing_sites, largest_survivors
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
-from tb_gpudiag.vocabulary.recorded import Category, DeviceType
+from tb_gpudiag.vocabulary.recorded import Category, DeviceType, MemoryAction
 
 MOST_GPUS = 64
 """A node has up to 16."""
@@ -91,6 +92,15 @@ class DeviceMemory:
     def failure(self) -> Failure | None:
         """The last allocation that failed."""
         return find_failure(self.allocations, self._trace.segments)
+
+    @cached_property
+    def lost_passes(self) -> LostPasses | None:
+        """Forward passes that no backward pass follows, and that hold memory when an allocation fails."""
+        action = self.allocations.memory.action[self.curve.event]
+        failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)
+        if not len(failed) or not self.allocations.paired:
+            return None
+        return find_lost_passes(self.allocations, int(failed[-1]))
 
     @cached_property
     def fit(self) -> Fit | None:

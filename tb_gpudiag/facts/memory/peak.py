@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.memory.allocations import Allocations, in_module
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.caching_allocator import SMALL_BYTES, SMALL_SEGMENT
 from tb_gpudiag.facts.memory.holes import Holes, find_holes
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import module_class
 from tb_gpudiag.vocabulary.recorded import MemoryAction, MemoryPurpose
-
-
-class MemoryKind(Enum):
-    """What memory is for, as far as phases and lifetimes say."""
-
-    BEFORE = "before"  # allocated before the recording
-    PARAMETER = "parameter"  # allocated while a module was built or moved
-    GRADIENT = "gradient"  # allocated in backward, outlives it
-    OPTIMIZER_STATE = "optimizer_state"  # allocated in the optimizer, outlives its step
-    ACTIVATION = "activation"  # allocated in forward, freed in the next backward or before the next forward
-    TEMPORARY = "temporary"  # freed before the pass that allocated it had ended
-    INPUT = "input"  # allocated by the loader, or for a copy from the host
-    UNKNOWN = "unknown"  # retained from step to step, its free not recorded, or its allocation not identified
-
-
-_KINDS = list(MemoryKind)
 
 MOST_CHANGES = 20_000
 """Most changes of segments after a failure that are undone. A job that handles the failure makes a few."""
@@ -100,16 +85,15 @@ def _by_owner(
 ) -> tuple[dict[MemoryKind, int], list[Owner]]:
     """Return what was alive after this position by kind, and by owner. total: of all bytes. failed: an
     allocation failed there."""
-    own = allocations.context.phase[allocations.curve.event]
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
     # If more is alive than allocated, frees were not recorded. The oldest allocations are the ones that
     # ended.
     newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
     alive = np.sort(newest)
-    kind = _kinds(allocations, own, alive, failed=failed)
-    kind[allocations.found[alive]] = _KINDS.index(MemoryKind.BEFORE)
-    held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(_KINDS))
-    kinds = {k: int(size) for k, size in zip(_KINDS, held, strict=True) if size}
+    kind = kind_numbers(allocations, alive, failed=failed)
+    kind[allocations.found[alive]] = KINDS.index(MemoryKind.BEFORE)
+    held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(KINDS))
+    kinds = {k: int(size) for k, size in zip(KINDS, held, strict=True) if size}
     rest = total - sum(kinds.values())
     owners = _owners(allocations, alive, kind)
     if rest:
@@ -151,80 +135,6 @@ def _by_purpose(
     return kinds, owners
 
 
-def kinds_of(allocations: Allocations, *, failed: bool) -> list[MemoryKind]:
-    """Return what each allocation is for. failed: an allocation failed at the end."""
-    phase = allocations.context.phase[allocations.curve.event]
-    found = _kinds(allocations, phase, np.arange(len(allocations)), failed=failed)
-    return [_KINDS[kind] for kind in found.tolist()]
-
-
-def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64, *, failed: bool) -> UInt8:
-    """Return an index into _KINDS for each chosen allocation. phase: of the curve's events, shape (c,).
-
-    Lifetimes are compared with the phases that follow: for a forward allocation the next backward pass, for
-    one in backward the first event outside of backward.
-    """
-    made, freed = allocations.position[chosen], allocations.freed[chosen]
-    never = freed == NONE
-    end = np.where(never, len(phase), freed)
-    own = phase[made]
-
-    def outlives(own_phase: Phase) -> tuple[Bool, Bool]:
-        """Return whether another phase follows, and whether the allocation is alive then."""
-        following = _next(np.flatnonzero((phase != own_phase) & (phase != Phase.UNKNOWN)), made)
-        return following < len(phase), end >= following
-
-    found = np.full(len(chosen), _KINDS.index(MemoryKind.UNKNOWN), np.uint8)
-
-    def put(where: Bool, kind: MemoryKind) -> None:
-        found[where] = _KINDS.index(kind)
-
-    for own_phase, kind in (
-        (Phase.BACKWARD, MemoryKind.GRADIENT),
-        (Phase.OPTIMIZER, MemoryKind.OPTIMIZER_STATE),
-    ):
-        follows, alive_then = outlives(own_phase)
-        put((own == own_phase) & ~never & ~alive_then, MemoryKind.TEMPORARY)
-        put((own == own_phase) & follows & alive_then, kind)
-    backward = _next(np.flatnonzero(phase == Phase.BACKWARD), made)
-    put((own == Phase.FORWARD) & ~never & (end < backward), MemoryKind.TEMPORARY)
-    # Something other than the graph retains memory that lives on into the next forward pass.
-    over = _next(np.flatnonzero(phase == Phase.FORWARD), backward)
-    put((own == Phase.FORWARD) & ~never & (end >= backward) & (end < over), MemoryKind.ACTIVATION)
-    # A pass that fails does not end: its results wait for a backward pass, and gradients for their optimizer.
-    # The first step of an optimizer makes its state.
-    # A recording without a backward pass shows only by its modules which results of a forward pass wait.
-    waits = (own == Phase.FORWARD) & never & (over > len(phase))
-    if (phase == Phase.BACKWARD).any():
-        waits &= failed
-    else:
-        waits &= in_module(allocations)[chosen]
-        passes = waits & _is_mostly_freed(allocations, chosen)
-        put(passes, MemoryKind.TEMPORARY)
-        waits &= ~passes
-    put(waits, MemoryKind.ACTIVATION)
-    for last_phase, kind in (
-        (Phase.BACKWARD, MemoryKind.GRADIENT),
-        (Phase.OPTIMIZER, MemoryKind.OPTIMIZER_STATE),
-    ):
-        put((own == last_phase) & never & ~outlives(last_phase)[0] & failed, kind)
-    put(own == Phase.INPUT, MemoryKind.INPUT)
-    put(own == Phase.PARAMETER, MemoryKind.PARAMETER)
-    return found
-
-
-def _is_mostly_freed(allocations: Allocations, chosen: Int64) -> Bool:
-    """Whether most of what the same place allocated was freed: without a backward pass, it is inference."""
-    number = groups(allocations.stack.astype(np.int64), allocations.place)[0]
-    freed = np.bincount(number, weights=allocations.freed != NONE)
-    return (2 * freed > np.bincount(number))[number[chosen]]
-
-
-def _next(marks: Int64, position: Int64) -> Int64:
-    """Return the first mark after each position; a number beyond all positions without one."""
-    return np.r_[marks, np.iinfo(np.int64).max][np.searchsorted(marks, position, side="right")]
-
-
 def _owners(allocations: Allocations, alive: Int64, kind: UInt8) -> list[Owner]:
     """Group the chosen allocations by kind, operator, class of module and place."""
     host = allocations.host
@@ -244,7 +154,7 @@ def _owners(allocations: Allocations, alive: Int64, kind: UInt8) -> list[Owner]:
     found: dict[tuple[MemoryKind, str, str, Frame | None], list[int]] = {}
     for i, row in enumerate(alive[first]):
         key = (
-            _KINDS[kind[first[i]]],
+            KINDS[kind[first[i]]],
             host.name(int(allocations.operator[row])),
             module_class(host.name(int(allocations.module[row]))),
             allocations.frame(row),
@@ -262,7 +172,7 @@ class Failure:
 
     unused_bytes: reserved, but not allocated.
     driver_free_bytes: what the driver had free.
-    largest_free_bytes: the largest free block of the allocator. Blocks are known to 1 MiB.
+    largest_free_bytes: the largest free block for requests of this size, small or large, known to 1 MiB.
     expandable: all segments are expandable.
     holes: what was free in partly used segments; None without segments.
     held: what was allocated then, as Peak.
@@ -289,13 +199,14 @@ def find_failure(allocations: Allocations, segments: Segments | None) -> Failure
     event = int(curve.event[position])
     reserved = int(curve.reserved[position])
     own = segments.device == memory.device[event] if segments is not None else np.zeros(0, np.bool_)
+    requested = max(0, int(memory.bytes[event]))
     return Failure(
-        requested_bytes=max(0, int(memory.bytes[event])),
+        requested_bytes=requested,
         unused_bytes=NONE if reserved == NONE else max(0, reserved - int(curve.allocated[position])),
         driver_free_bytes=NONE if memory.driver_free is None else int(memory.driver_free[event]),
         largest_free_bytes=NONE
         if segments is None or not allocations.paired
-        else _largest_free(allocations, segments, own, position),
+        else _largest_free(allocations, segments, own & _for_size(segments, requested), position),
         expandable=bool(own.any()) and segments is not None and bool(segments.expandable[own].all()),
         operator=allocations.host.name(int(context.operator[event])),
         frame=context.frame(event),
@@ -304,6 +215,13 @@ def find_failure(allocations: Allocations, segments: Segments | None) -> Failure
         else None,
         held=find_peak(allocations, at=position),
     )
+
+
+def _for_size(segments: Segments, requested: int) -> Bool:
+    """Mask of the segments that a request of this size can be in: small ones have segments of their own.
+    Expandable segments do not show which they are for."""
+    small = segments.bytes == SMALL_SEGMENT
+    return segments.expandable | (small if requested <= SMALL_BYTES else ~small)
 
 
 def _largest_free(allocations: Allocations, segments: Segments, own: Bool, position: int) -> int:

@@ -18,7 +18,7 @@ from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, S
 from tb_gpudiag.facts.memory.blocks_of_model import Block, Blocks, find_blocks
 from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings
 from tb_gpudiag.facts.memory.fitting import EXPANDABLE, Fit, fits
-from tb_gpudiag.facts.memory.peak import MemoryKind, kinds_of
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind, kinds_of
 from tb_gpudiag.facts.memory.phase import Phase
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.peak import MemoryKind, Owner
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
+from tb_gpudiag.facts.memory.peak import Owner
 from tb_gpudiag.rules.answer import (
     CannotTell,
     Clear,
@@ -51,8 +52,8 @@ REFUSED_SHARE = 0.5
 # Each retry frees the whole cache and waits for the GPU. A few happen while sizes settle.
 MANY_RETRIES = 10
 
-# A leak that held a tenth of the peak when an allocation failed is the first thing to fix: whatever else is
-# saved, the leak fills it again.
+# A leak that held a tenth of what the process can have when an allocation failed is the first thing to fix:
+# whatever else is saved, the leak fills it again.
 LEAK_SHARE = 0.1
 
 # If the leak held half of it or more, the job has enough memory without it.
@@ -180,7 +181,8 @@ def _retries_sentence(memory: DeviceMemory) -> str:
 def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
     """Return the leaks that filled the memory until an allocation failed."""
     leaks = leaks_at_failure(memory)
-    return leaks if _held(leaks) >= LEAK_SHARE * memory.peak.allocated_bytes else []
+    whole = max(memory.capacity_bytes, memory.peak.allocated_bytes)
+    return leaks if _held(leaks) >= LEAK_SHARE * whole else []
 
 
 def _held(leaks: list[Explained]) -> int:

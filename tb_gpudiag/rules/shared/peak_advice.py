@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.peak import MemoryKind, Peak
+from tb_gpudiag.facts.memory.lost_passes import LostPasses
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
+from tb_gpudiag.facts.memory.peak import Failure, Peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.needed_memory import barely_fits
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.wording.quantity import size
 
 CODE = fix_code("tb_gpudiag.rules.memory.memory_peak")
 FRAGMENTATION = fix_code("tb_gpudiag.rules.memory.memory_fragmentation")
@@ -100,6 +103,15 @@ _INFERENCE = Advice(
 )
 
 
+def _evaluation(lost: LostPasses) -> Advice:
+    where = f" {lost.frame.preposition} {lost.frame}" if lost.frame is not None else ""
+    return Advice(
+        f"The forward passes called{where} keep {size(lost.bytes)} for backward passes that never come: run "
+        "them without gradients, and keep results on the host.",
+        CODE["inference"],
+    )
+
+
 @dataclass(frozen=True)
 class _Composition:
     """What the peak consists of, and how the job computes."""
@@ -148,10 +160,15 @@ def _is_inference(found: _Composition) -> bool:
 
 
 def _is_model_state(found: _Composition) -> bool:
-    """Weights and what belongs to them. In a training, memory from before the recording is mostly that."""
-    known = (MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE, MemoryKind.GRADIENT)
-    training = found.facts.job.training
-    return found.is_mostly(*known, *((MemoryKind.BEFORE,) if training is True else ()))
+    """Weights and what belongs to them, and no more activations. In a training, memory from before the
+    recording is mostly that."""
+    known: tuple[MemoryKind, ...] = (
+        MemoryKind.PARAMETER,
+        MemoryKind.OPTIMIZER_STATE,
+        MemoryKind.GRADIENT,
+    )
+    known += (MemoryKind.BEFORE,) if found.facts.job.training is True else ()
+    return found.is_mostly(*known) and found.share(*known) >= found.share(MemoryKind.ACTIVATION)
 
 
 def _is_from_before(found: _Composition) -> bool:
@@ -197,7 +214,17 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     """Return the advice that fits the failure or the peak, at least one."""
     found = _Composition(peak, facts)
     fits = [advice for applies, advice in _ADVICE if applies(found)]
+    if _SET_TO_NONE in fits and memory.failure is not None and _frees_enough(memory.failure):
+        fits = [advice for advice in fits if advice is not _STATE]
+    lost = memory.lost_passes
+    if lost is not None and lost.bytes >= MAIN_SHARE * peak.allocated_bytes:
+        fits = [_evaluation(lost)]
     of_cause = _of_cause(memory)
     if of_cause == [_EXPANDABLE] and barely_fits(memory):
         return of_cause + fits
     return of_cause or fits or [_ACCUMULATE]
+
+
+def _frees_enough(failure: Failure) -> bool:
+    """Whether the request would fit without the gradients, and as much again."""
+    return failure.held.kinds.get(MemoryKind.GRADIENT, 0) >= 2 * failure.requested_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.facts.memory.device_memory import MOST_GPUS
-from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.reserve import Reserve
 from tests.builder import Generation, TraceBuilder
 from tests.facts import facts_of

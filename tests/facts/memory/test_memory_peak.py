@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tests.builder import TraceBuilder
 from tests.facts import facts_of

@@ -6,7 +6,7 @@ import pytest
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tests.builder import Generation
 from tests.simulator.diagnosed import simulated, simulated_facts
 from tests.trace.support import read_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.rules.memory.memory_peak import RULE
 from tb_gpudiag.trace.read import read_trace
@@ -16,6 +16,8 @@ from tests.wording.plain import plain
 
 TORCH = "/opt/lib/python3.11/site-packages/torch"
 MODULE = f"{TORCH}/nn/modules/linear.py(125): forward"
+CALL = f"{TORCH}/nn/modules/module.py(1773): _call_impl"
+BACKWARD = f"{TORCH}/_tensor.py(560): backward"
 
 
 def facts_at(snapshot: SnapshotBuilder, folder: Path) -> Facts:
@@ -204,3 +206,33 @@ def test_passes_that_keep_everything_until_memory_is_full_are_a_leak(tmp_path: P
     found = found_in(snapshot, tmp_path)
     assert "First fix the leak that filled the memory at train.py:20 in validate" in plain(found.fix.text)
     assert "no_grad" in found.fix.text
+
+
+def test_an_evaluation_that_records_a_graph_is_no_reason_for_checkpointing(tmp_path: Path) -> None:
+    """Its forward passes are called at a line of their own, and no backward pass follows."""
+    snapshot = small_model()
+    snapshot.segment(200 * MIB, at=2)
+    for step in range(2):
+        at = 10 + 10 * step
+        kept = snapshot.allocate(10 * MIB, at=at, stack=["train.py(5): fit", CALL, "model.py(8): forward"])
+        gradient = snapshot.allocate(MIB, at=at + 1, stack=["train.py(6): fit", BACKWARD])
+        snapshot.free(kept, at=at + 2)
+        snapshot.free(gradient, at=at + 3)
+    for i in range(9):
+        snapshot.allocate(20 * MIB, at=40 + i, stack=["train.py(20): check", CALL, "model.py(8): forward"])
+    snapshot.out_of_memory(30 * MIB, at=70, device_free=MIB)
+    found = found_in(snapshot, tmp_path)
+    assert "called at train.py:20 in check keep 180 MiB" in plain(found.fix.text)
+    assert "checkpoint" not in found.fix.code
+
+
+def test_a_small_request_cannot_use_a_large_free_block(tmp_path: Path) -> None:
+    """Requests up to 1 MiB have segments of their own."""
+    snapshot = small_model()
+    snapshot.segment(2 * MIB, at=2)
+    snapshot.allocate(2 * MIB - 512, at=3, stack=["train.py(4): main"])
+    snapshot.out_of_memory(MIB, at=10, device_free=0)
+    failure = facts_at(snapshot, tmp_path).memory[0].failure
+    assert failure is not None
+    assert failure.largest_free_bytes == 512
+    assert "each stream" not in found_in(snapshot, tmp_path).summary

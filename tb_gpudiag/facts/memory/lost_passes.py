@@ -1,0 +1,73 @@
+"""Forward passes that keep their activations, at a line from which no backward pass is called: an evaluation
+that runs as training does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
+
+FEWEST_PASSES = 3
+"""One pass at a new line may be a step's, and a second one its other half."""
+
+
+@dataclass(frozen=True)
+class LostPasses:
+    """bytes: activations that are alive. passes: about as many forward passes keep them."""
+
+    frame: Frame | None  # the line that calls the model
+    bytes: int
+    passes: int
+
+
+def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | None:
+    """Return those that hold most after the event at this position; None without any. Only the stacks of a
+    snapshot show who calls a model, and only a recording with a backward pass what comes before one."""
+    memory, phase = allocations.memory, allocations.context.phase[allocations.curve.event]
+    if not memory.stacks or not (phase == Phase.BACKWARD).any():
+        return None
+    caller_of = [_caller(stack) for stack in memory.stacks]
+    alive = allocations.alive(position)
+    alive = alive[(allocations.stack[alive] != NONE) & ~allocations.found[alive]]
+    kind = kind_numbers(allocations, alive, failed=True)
+    waits = alive[(kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed[alive] == NONE)]
+    trained = {caller_of[code] for code in _stacks_before_backward(allocations, phase == Phase.BACKWARD)}
+    held, codes = defaultdict[str, int](int), defaultdict[str, list[int]](list)
+    for code in np.unique(allocations.stack[waits]).tolist():
+        caller = caller_of[code]
+        if caller and caller not in trained:
+            own = waits[allocations.stack[waits] == code]
+            held[caller] += int(allocations.bytes[own].sum())
+            codes[caller].append(len(own))
+    found = [(size, caller) for caller, size in held.items() if np.median(codes[caller]) >= FEWEST_PASSES]
+    if not found:
+        return None
+    size, caller = max(found)
+    return LostPasses(innermost_place(caller), size, int(np.median(codes[caller])))
+
+
+def _stacks_before_backward(allocations: Allocations, backward: Bool) -> list[int]:
+    """Stacks of forward allocations that live until a backward pass, and are freed."""
+    count = np.cumsum(backward)
+    before = count[allocations.position]
+    forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
+    ended = allocations.freed != NONE
+    outlives = np.zeros(len(allocations), np.bool_)
+    outlives[ended] = count[allocations.freed[ended]] > before[ended]
+    found: list[int] = np.unique(allocations.stack[forward & outlives]).tolist()
+    return found
+
+
+def _caller(stack: str) -> str:
+    """Return the part of a stack that ends where the outermost module is called; "" outside of modules."""
+    lines = stack.split("\n")
+    at = next((i for i, line in enumerate(lines) if MODULE_CALL.fullmatch(line)), 0)
+    return "\n".join(lines[:at])

@@ -1,0 +1,163 @@
+"""Kinds of memory: what an allocation is for, as far as phases, modules and lifetimes say."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
+from tb_gpudiag.facts.core.intervals import groups
+from tb_gpudiag.facts.memory.allocations import Allocations, in_functional, in_module
+from tb_gpudiag.facts.memory.phase import Phase
+
+
+class MemoryKind(Enum):
+    """What memory is for, as far as phases and lifetimes say."""
+
+    BEFORE = "before"  # allocated before the recording
+    PARAMETER = "parameter"  # allocated while a module was built or moved
+    GRADIENT = "gradient"  # allocated in backward, outlives it
+    OPTIMIZER_STATE = "optimizer_state"  # allocated in the optimizer, outlives its step
+    ACTIVATION = "activation"  # allocated in forward, and alive when backward begins
+    TEMPORARY = "temporary"  # freed before the pass that allocated it had ended
+    INPUT = (
+        "input"  # allocated by the loader, for a copy from the host, or by the loop before it calls the model
+    )
+    UNKNOWN = (
+        "unknown"  # retained outside of modules, its free not recorded, or its allocation not identified
+    )
+
+
+KINDS = list(MemoryKind)
+
+MOST_INPUTS = 2
+"""A step's batch is replaced by the next one. Of what a line keeps, more than this many are alive at once."""
+
+
+def kinds_of(allocations: Allocations, *, failed: bool) -> list[MemoryKind]:
+    """Return what each allocation is for. failed: an allocation failed at the end."""
+    found = kind_numbers(allocations, np.arange(len(allocations)), failed=failed)
+    return [KINDS[kind] for kind in found.tolist()]
+
+
+def kind_numbers(allocations: Allocations, chosen: Int64, *, failed: bool) -> UInt8:
+    """Return an index into KINDS for each chosen allocation. failed: as for `kinds_of`."""
+    kinds = _Kinds(allocations, chosen)
+    kinds.passes(failed=failed)
+    kinds.forward(failed=failed)
+    kinds.inputs()
+    return kinds.found
+
+
+class _Kinds:
+    """Kinds of some allocations, as far as they are known.
+
+    Lifetimes are compared with the phases that follow: for a forward allocation the next backward pass, for
+    one in backward the first event outside of backward.
+    """
+
+    def __init__(self, allocations: Allocations, chosen: Int64) -> None:
+        self.allocations, self.chosen = allocations, chosen
+        self.phase = phase = allocations.context.phase[allocations.curve.event]
+        self.made, freed = allocations.position[chosen], allocations.freed[chosen]
+        self.never = freed == NONE
+        self.end = np.where(self.never, len(phase), freed)
+        self.own = phase[self.made]
+        self.found = np.full(len(chosen), KINDS.index(MemoryKind.UNKNOWN), np.uint8)
+        self.backward = self._next(phase == Phase.BACKWARD, self.made)
+
+    def passes(self, *, failed: bool) -> None:
+        """Gradients, optimizer state, and what backward passes and optimizers need only for a while."""
+        for phase, kind in (
+            (Phase.BACKWARD, MemoryKind.GRADIENT),
+            (Phase.OPTIMIZER, MemoryKind.OPTIMIZER_STATE),
+        ):
+            own = self.own == phase
+            following = self._next((self.phase != phase) & (self.phase != Phase.UNKNOWN), self.made)
+            follows, alive_then = following < len(self.phase), self.end >= following
+            self._put(own & ~self.never & ~alive_then, MemoryKind.TEMPORARY)
+            self._put(own & follows & alive_then, kind)
+            # A pass that fails does not end: gradients wait for their optimizer. The first step of an
+            # optimizer makes its state.
+            self._put(own & self.never & ~follows & failed, kind)
+        self._put(self.own == Phase.PARAMETER, MemoryKind.PARAMETER)
+
+    def forward(self, *, failed: bool) -> None:
+        """Activations, and what a forward pass needs only for a while."""
+        own = self.own == Phase.FORWARD
+        in_model = (in_module(self.allocations) | in_functional(self.allocations))[self.chosen]
+        self._put(own & ~self.never & (self.end < self.backward), MemoryKind.TEMPORARY)
+        over = self._next(self.phase == Phase.FORWARD, self.backward)
+        ends = ~self.never & (self.end >= self.backward)
+        # Something other than the graph retains memory that lives on into the next forward pass.
+        self._put(own & ends & (self.end < over), MemoryKind.ACTIVATION)
+        # A pass that fails does not end: its results wait for a backward pass. A recording without one shows
+        # only by its modules which ones wait.
+        waits = own & self.never & (over > len(self.phase))
+        if (self.phase == Phase.BACKWARD).any():
+            # What modules compute in each step is activations also where something keeps it. What they make
+            # once may be a cache.
+            self._put(own & in_model & (self.never | ends) & self._goes_on(), MemoryKind.ACTIVATION)
+            waits &= failed
+        else:
+            waits &= in_model
+            passes = waits & self._is_mostly_freed()
+            self._put(passes, MemoryKind.TEMPORARY)
+            waits &= ~passes
+        self._put(waits, MemoryKind.ACTIVATION)
+
+    def inputs(self) -> None:
+        """What the loop allocates before it calls the model, and replaces in the next step."""
+        allocations = self.allocations
+        in_model = in_module(allocations)
+        called = np.zeros(len(self.phase), np.bool_)
+        called[allocations.position[in_model & (allocations.phase == Phase.FORWARD)]] = True
+        call = self._next(called, self.made)
+        given = (self.own == Phase.FORWARD) & ~(in_model | in_functional(allocations))[self.chosen]
+        given &= (call < self.backward) & (call < len(self.phase)) & (self.end > call)
+        # A graph lets go of what it saved during its backward pass, the loop later.
+        passed = (self.phase != Phase.BACKWARD) & (self.phase != Phase.UNKNOWN)
+        trained = self._next(passed, self.backward)
+        later = np.where(self.backward < len(self.phase), self.end >= trained, True)
+        self._put(given & (self.never | later) & ~self._is_kept(), MemoryKind.INPUT)
+        self._put(self.own == Phase.INPUT, MemoryKind.INPUT)
+
+    def _goes_on(self) -> Bool:
+        """Whether the same place still allocates after the last backward pass but one."""
+        inside = self.phase == Phase.BACKWARD
+        known = np.flatnonzero(self.phase != Phase.UNKNOWN)
+        begins = known[inside[known] & ~np.r_[False, inside[known[:-1]]]]
+        if len(begins) < 2:
+            return np.zeros(len(self.chosen), np.bool_)
+        number = self._places()
+        last = np.zeros(int(number.max(initial=0)) + 1, np.int64)
+        np.maximum.at(last, number, self.allocations.position)
+        return (last > begins[-2])[number[self.chosen]]
+
+    def _is_kept(self) -> Bool:
+        """Whether more than MOST_INPUTS of what the same place allocated are never freed."""
+        number = self._places()
+        kept = np.bincount(number, weights=self.allocations.freed == NONE)
+        return (kept > MOST_INPUTS)[number[self.chosen]]
+
+    def _is_mostly_freed(self) -> Bool:
+        """Whether most of what the same place allocated was freed, as in inference."""
+        number = self._places()
+        freed = np.bincount(number, weights=self.allocations.freed != NONE)
+        return (2 * freed > np.bincount(number))[number[self.chosen]]
+
+    def _places(self) -> Int64:
+        """Number of the place of each allocation, shape (a,)."""
+        allocations = self.allocations
+        names = allocations.host.names(allocations.operator)
+        return groups(allocations.stack.astype(np.int64), allocations.place, names)[0]
+
+    def _put(self, where: Bool, kind: MemoryKind) -> None:
+        self.found[where] = KINDS.index(kind)
+
+    @staticmethod
+    def _next(marks: Bool, position: Int64) -> Int64:
+        """Return the first mark after each position; a number beyond all positions without one."""
+        at = np.flatnonzero(marks)
+        return np.r_[at, np.iinfo(np.int64).max][np.searchsorted(at, position, side="right")]

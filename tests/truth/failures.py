@@ -1,0 +1,97 @@
+"""Record jobs that run out of memory, and score the advice: `python -m tests.truth.failures OUT [NAME...]`.
+
+Recordings that are there are only scored again. Without names, the scores go into the page "How right it is".
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import tb_gpudiag
+from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.rules.rule import fix_code
+from tests.truth import failing_too  # noqa: F401
+from tests.truth.failing import FAILING, FailingJob
+from tests.truth.gpu_snapshot import profiled, write_snapshot
+from tests.truth.page import put
+from tests.truth.score import share
+
+RULES = ("memory_peak", "memory_fragmentation", "memory_leak")
+CODE = {name: code for rule in RULES for name, code in fix_code(f"tb_gpudiag.rules.memory.{rule}").items()}
+
+
+@dataclass(frozen=True)
+class FailureScore:
+    """advice: names of its code blocks, in order."""
+
+    job: FailingJob
+    advice: list[str]
+
+    @property
+    def right(self) -> bool:
+        return self.advice[:1] != [] and self.advice[0] in self.job.helps and not self.misleads
+
+    @property
+    def misleads(self) -> bool:
+        return bool(self.job.never & set(self.advice))
+
+
+def main(out: str, *names: str) -> None:
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    scores = []
+    for job in [FAILING[name] for name in names] if names else FAILING.values():
+        scores.append(score_of(job, recorded(job, folder)))
+        outcome = "right" if scores[-1].right else "WRONG"
+        print(f"{outcome} {job.name}: {', '.join(scores[-1].advice)}", flush=True)
+    print(share([score.right for score in scores]))
+    if not names:
+        put("make failures", _written(scores))
+
+
+def recorded(job: FailingJob, folder: Path) -> Path:
+    """Return the snapshot of a job that failed."""
+    trace, snapshot = folder / f"{job.name}.pt.trace.json", folder / f"{job.name}.pickle"
+    if not trace.exists():
+        torch.manual_seed(0)
+        profiled(job.job).export_chrome_trace(str(trace))
+    if not write_snapshot(trace, job.gpu, snapshot):
+        raise RuntimeError(f"{job.name} does not run out of memory")
+    return snapshot
+
+
+def score_of(job: FailingJob, snapshot: Path) -> FailureScore:
+    diagnosis = to_dict(tb_gpudiag.diagnose(str(snapshot)))
+    found: dict[str, Any] | None = next((f for f in diagnosis["findings"] if f["rule"] == "GD402"), None)
+    code = found["fix"]["code"] if found else ""
+    named = [name for name, block in CODE.items() if block in code]
+    return FailureScore(job, sorted(named, key=lambda name: code.index(CODE[name])))
+
+
+def _written(scores: Sequence[FailureScore]) -> str:
+    today = datetime.datetime.now(tz=datetime.timezone.utc)
+    return "\n".join(
+        [
+            f"{today:%Y-%m-%d}, torch {torch.__version__}: the first advice helps, and none misleads, in "
+            f"{share([score.right for score in scores])} jobs.",
+            "",
+            "| job | advice | right |",
+            "| --- | --- | --- |",
+            *(
+                f"| {score.job.about} | {', '.join(score.advice)} | {'yes' if score.right else 'no'} |"
+                for score in scores
+            ),
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

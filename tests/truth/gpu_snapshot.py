@@ -1,0 +1,223 @@
+"""A snapshot of a GPU's allocator, as torch dumps it, of what a real job allocated on a CPU.
+
+The job runs under torch.profiler with stacks. Its allocations, with the Python frames around each, go through
+the model of torch's allocator with as much memory as the GPU is meant to have. Threads of autograd's engine
+run no Python: as in a snapshot with Python frames only, their allocations have no stack.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch.profiler import ProfilerActivity, profile
+
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.caching_allocator import (
+    MIB,
+    AllocatorSettings,
+    CachingAllocator,
+    DoesNotFit,
+)
+from tb_gpudiag.facts.memory.sites import host_stack
+from tb_gpudiag.trace.read import read_trace
+
+START_US = 1_700_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """room_bytes: what the driver has for the process. free_bytes: what it has free beside that, where a
+    process is limited. scale: tensors are this many times as large as on the CPU."""
+
+    room_bytes: int
+    free_bytes: int = 0
+    scale: int = 1
+    expandable: bool = False
+
+
+class _Logged(CachingAllocator):
+    """Writes down what it gets from the driver and returns."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        super().__init__(gpu.room_bytes, AllocatorSettings(expandable=gpu.expandable))
+        self.log: list[tuple[str, int, int]] = []
+        self.segments: dict[int, int] = {}
+
+    def _from_driver(self, pool: Any, size: int) -> Any:
+        block = super()._from_driver(pool, size)
+        if block is not None and not self.settings.expandable:
+            self.segments[block.address] = block.size
+            self.log.append(("segment_alloc", block.address, block.size))
+        return block
+
+    def _map(self, hole: Any, size: int) -> Any:
+        address, before = hole.address, self.reserved_bytes
+        block = super()._map(hole, size)
+        if block is not None:
+            self.segments[address] = self.reserved_bytes - before
+            self.log.append(("segment_map", address, self.reserved_bytes - before))
+        return block
+
+    def _release(self, block: Any) -> None:
+        super()._release(block)
+        del self.segments[block.address]
+        self.log.append(("segment_free", block.address, block.size))
+
+
+@dataclass
+class _History:
+    gpu: Gpu
+    entries: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, action: str, address: int, size: int, at_us: int, frames: list[dict[str, Any]]) -> None:
+        entry = {"action": action, "size": size, "stream": 0, "time_us": START_US + at_us, "frames": frames}
+        entry |= {"device_free": address} if action == "oom" else {"addr": address}
+        self.entries.append(entry)
+
+
+def profiled(job: Callable[[], None]) -> profile:
+    """Run a job on the CPU."""
+    with profile(
+        activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True, with_stack=True
+    ) as profiler:
+        job()
+    return profiler
+
+
+def write_snapshot(trace: Path, gpu: Gpu, snapshot: Path) -> bool:
+    """Replay the allocations of a trace on such a GPU, and dump a snapshot when one fails, or at the end.
+    Return whether one failed."""
+    facts = Facts(read_trace(str(trace)))
+    (memory,) = (memory for memory in facts.memory if memory.is_cpu)
+    replay = _Replay(facts.host, memory.allocations, gpu)
+    failed = replay.run()
+    document = {
+        "segments": _segments(replay.allocator, replay.live),
+        "device_traces": [replay.history.entries],
+    }
+    snapshot.write_bytes(pickle.dumps(document))
+    return failed
+
+
+class _Replay:
+    def __init__(self, host: Host, allocations: Allocations, gpu: Gpu) -> None:
+        self.host, self.allocations, self.gpu = host, allocations, gpu
+        self.allocator, self.history = _Logged(gpu), _History(gpu)
+        self.live: dict[int, tuple[int, int, list[dict[str, Any]]]] = {}
+        self._known: dict[str, list[dict[str, Any]]] = {}
+
+    def run(self) -> bool:
+        """Replay until an allocation fails. Whether one did."""
+        made_at = {at: i for i, at in enumerate(self.allocations.position.tolist())}
+        freed_at = {at: i for i, at in enumerate(self.allocations.freed.tolist()) if at != NONE}
+        times = self.allocations.curve.time_ns
+        for position in sorted({*made_at, *freed_at}):
+            at_us = int(times[position]) // 1000
+            if position in freed_at:
+                self._free(freed_at[position], at_us)
+            if position in made_at and not self._make(made_at[position], at_us):
+                return True
+        return False
+
+    def _free(self, number: int, at_us: int) -> None:
+        address, size, _ = self.live.pop(number)
+        self.allocator.free(number)
+        for action in ("free_requested", "free_completed"):
+            self.history.add(action, address, size, at_us, [])
+
+    def _make(self, number: int, at_us: int) -> bool:
+        """Whether it fits."""
+        size = int(self.allocations.bytes[number]) * self.gpu.scale
+        frames, begin = self._frames_of(number), len(self.allocator.log)
+        try:
+            address = self.allocator.allocate(number, size)
+        except DoesNotFit:
+            address = NONE
+        for action, where, length in self.allocator.log[begin:]:
+            self.history.add(action, where, length, at_us, frames)
+        if address == NONE:
+            free = self.gpu.free_bytes + self.gpu.room_bytes - self.allocator.reserved_bytes
+            self.history.add("oom", free, size, at_us, frames)
+            return False
+        self.live[number] = address, size, frames
+        self.history.add("alloc", address, size, at_us, frames)
+        return True
+
+    def _frames_of(self, number: int) -> list[dict[str, Any]]:
+        around = self.allocations.context.around[self.allocations.event[number]]
+        stack = host_stack(self.host, int(around))
+        if stack not in self._known:
+            self._known[stack] = _frames(stack)
+        return self._known[stack]
+
+
+def _frames(stack: str) -> list[dict[str, Any]]:
+    """Frames as torch writes them, innermost first."""
+    found = []
+    for line in reversed(stack.split("\n") if stack else []):
+        file, _, rest = line.partition("(")
+        number, _, function = rest.partition("): ")
+        if number.isdigit():
+            found.append({"filename": file, "line": int(number), "name": function})
+    return found
+
+
+def _segments(
+    allocator: _Logged, live: dict[int, tuple[int, int, list[dict[str, Any]]]]
+) -> list[dict[str, Any]]:
+    used = sorted((block.address, block.size, live[i]) for i, block in allocator._used.items())
+    found = []
+    for begin, length in _ranges(allocator):
+        own = [block for block in used if begin <= block[0] < begin + length]
+        taken = sum(size for _, size, _ in own)
+        found.append(
+            {
+                "device": 0,
+                "address": begin,
+                "total_size": length,
+                "stream": 0,
+                "segment_type": "small" if length <= 2 * MIB else "large",
+                "segment_pool_id": (0, 0),
+                "is_expandable": allocator.settings.expandable,
+                "allocated_size": taken,
+                "active_size": taken,
+                "frames": [],
+                "blocks": list(_blocks(begin, length, own)),
+            }
+        )
+    return found
+
+
+def _ranges(allocator: _Logged) -> list[tuple[int, int]]:
+    """Begin and length of each segment. Parts of an expandable one that touch are one."""
+    found: list[tuple[int, int]] = []
+    for begin, length in sorted(allocator.segments.items()):
+        if found and allocator.settings.expandable and sum(found[-1]) == begin:
+            found[-1] = found[-1][0], found[-1][1] + length
+        else:
+            found.append((begin, length))
+    return found
+
+
+def _blocks(begin: int, length: int, used: list[Any]) -> Iterator[dict[str, Any]]:
+    at = begin
+    for address, size, (_, asked, frames) in [*used, (begin + length, 0, (0, 0, []))]:
+        if address > at:
+            yield {
+                "address": at,
+                "size": address - at,
+                "requested_size": 0,
+                "state": "inactive",
+                "frames": [],
+            }
+        if size:
+            state = {"requested_size": asked, "state": "active_allocated", "frames": frames}
+            yield {"address": address, "size": size, **state}
+        at = address + size
