@@ -31,6 +31,9 @@ FIGURES: Final[dict[str, Values]] = {
     "Right function, where stacks were recorded": lambda some: [found.place for found in some],
     "Right rank": lambda some: [found.rank for found in some],
     "Promised range contains the real gain": lambda some: [found.promised for found in some],
+    "Real gain within the plan: at least the first fix, at most all": lambda some: [
+        found.planned for found in some
+    ],
     "Finding gone after the fix": lambda some: [found.gone for found in some],
     "Equal code neither faster nor slower": lambda some: [
         verdict in SAME for found in some for verdict in found.equal

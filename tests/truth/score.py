@@ -35,7 +35,8 @@ class Score:
     first: bool | None = None
     place: bool | None = None
     rank: bool | None = None
-    promised: bool | None = None
+    promised: bool | None = None  # by the first finding alone
+    planned: bool | None = None  # between that and all fixes of the plan
     gone: bool | None = None  # the finding, after the fix
     alarms: list[str] = field(default_factory=list)  # findings of healthy code, above INFO
     equal: list[str] = field(default_factory=list)  # verdicts of equal code
@@ -126,8 +127,10 @@ def _score_findings(found: Score, expected: Expected, said: dict[str, Diagnosis]
     if expected.rank is not None:
         found.rank = all(_names_rank(first, expected.rank) for first in firsts)
     # A finding without a saving, such as one about work that was not recorded, promises nothing.
-    promises = [_promise(first, one) for first, one in zip(firsts, before, strict=True) if "saving" in first]
-    found.promised = all(_holds(promise, found.times) for promise in promises) if promises else None
+    promising = [both for both in zip(firsts, before, strict=True) if "saving" in both[0]]
+    found.promised = _all_hold([_promise(*both) for both in promising], found.times)
+    planned = [(_promise(first, one)[0], _whole(one["plan"])) for first, one in promising if "plan" in one]
+    found.planned = _all_hold(planned, found.times)
     after = [one for kind, one in said.items() if kind.startswith("after")]
     if found.job.gpu:
         return
@@ -166,6 +169,15 @@ def _promise(finding: Diagnosis, diagnosis: Diagnosis) -> tuple[float, float]:
     saving = finding.get("saving", {})
     whole = diagnosis["steps_us"] or float("inf")
     return saving.get("low_us", 0.0) / whole, saving.get("high_us", 0.0) / whole
+
+
+def _whole(plan: Diagnosis) -> float:
+    """Highest share of the step that all fixes of the plan are said to give back."""
+    return float(plan["saving_us"] / plan["window_us"])
+
+
+def _all_hold(promises: Sequence[tuple[float, float]], times: Times) -> bool | None:
+    return all(_holds(promise, times) for promise in promises) if promises else None
 
 
 def _holds(promise: tuple[float, float], times: Times) -> bool:
