@@ -72,7 +72,7 @@ class Assistant:
         return fitted({"next": "diagnose(trace)"}, "traces", rows, first)
 
     def diagnose(self, trace: str, first: int = 0) -> AnswerData:
-        """Return verdict, idle time by cause and the findings, most worthwhile first."""
+        """Return verdict, MFU, idle time by cause and the findings, most worthwhile first."""
         report = self._report(trace)
         if "state" in report:
             return report
@@ -98,6 +98,8 @@ class Assistant:
             "unchecked": [rule["rule"] for rule in report["unchecked"]],
             "next": "explain_finding(trace, finding), gaps(trace), kernels(trace), memory(trace)",
         }
+        if "mfu" in report:
+            answer["mfu"] = one_line(report["mfu"]["sentence"], _LONGEST_TEXT)
         if report["trace"]["withheld"]:
             answer["credentials"] = report["trace"]["withheld"]
         return fitted(answer, "findings", rows, first)
@@ -276,6 +278,7 @@ class Assistant:
             "per_step_us": comparison.get("step_us", {}),
             "new_findings": [one_line(f"{f['rule']} {f['title']}") for f in findings["new"][:5]],
             "gone_findings": [one_line(f"{f['rule']} {f['title']}") for f in findings["gone"][:5]],
+            **({"mfu": comparison["mfu"]} if "mfu" in comparison else {}),
         }
         return fitted(answer, "causes", comparison["causes"], first)
 

@@ -129,6 +129,74 @@ def test_experts_read_the_weights_that_they_use() -> None:
 
 
 @pytest.mark.parametrize(
+    ("operator", "shapes", "sizes"),
+    [
+        ("aten::mv", [[512, 1024], [1024]], (1, 512, 1024, 1)),
+        ("aten::addmv_", [[512], [512, 1024], [1024], [], []], (1, 512, 1024, 1)),
+        ("aten::_addmm_activation", [[64], [32, 16], [16, 64], [], []], (1, 32, 16, 64)),
+        # 8 groups share the rows, the inner size, the columns, or none of them.
+        ("aten::_grouped_mm", [[4096, 512], [8, 512, 256], [8]], (1, 4096, 512, 256)),
+        ("aten::_grouped_mm", [[512, 4096], [4096, 256], [8]], (1, 512, 4096, 256)),
+        ("aten::_grouped_mm", [[8, 128, 512], [512, 2048], [8]], (1, 128, 512, 2048)),
+        ("aten::_grouped_mm", [[8, 128, 512], [8, 512, 256], []], (8, 128, 512, 256)),
+        ("aiter::gemm_a16w16", [[32, 4096], [6144, 4096], []], (1, 32, 4096, 6144)),
+    ],
+)
+def test_products_of_vectors_and_of_groups(operator: str, shapes: Shapes, sizes: tuple[int, ...]) -> None:
+    found = cost(operator, shapes)
+    assert (found.kind, found.sizes) == (OperatorKind.MATMUL, sizes)
+    assert found.operations == 2 * math.prod(sizes)
+
+
+def test_groups_read_all_their_weights() -> None:
+    found = cost("aten::_grouped_mm", [[4096, 512], [8, 512, 256], [8]])
+    assert found.bytes == 2 * (4096 * 512 + 8 * 512 * 256 + 4096 * 256)
+
+
+@pytest.mark.parametrize(
+    "shapes", [[[8, 16], [16]], [[8, 16], [8, 15, 4]], [[4, 8, 16], [5, 16, 4]], [[8, 16]]]
+)
+def test_shapes_that_are_no_groups_have_no_cost(shapes: Shapes) -> None:
+    assert operator_cost("aten::_grouped_mm", *_texts(shapes, BF16, None)) is None
+
+
+def test_gradients_in_fp8_multiply_two_formats() -> None:
+    types = json.dumps(["c10::Float8_e5m2", "c10::Float8_e4m3fn"])
+    found = operator_cost("aten::_scaled_mm", "[[64, 32], [32, 128]]", types)
+    assert found is not None
+    assert found.operations == 2 * 64 * 32 * 128
+
+
+def test_a_recurrent_layer_multiplies_its_weights_at_each_step() -> None:
+    """Two layers of an LSTM: 4 gates of 1024, from 1024 inputs and 1024 states; 128 sequences of 96."""
+    weights = [[4096, 1024], [4096, 1024], [4096], [4096]] * 2
+    shapes, types = json.dumps([[128, 96, 1024], weights]), json.dumps([BF16, "TensorList"])
+    forward = operator_cost("aten::_cudnn_rnn", shapes, types)
+    backward = operator_cost("aten::_cudnn_rnn_backward", shapes, types)
+    assert forward is not None
+    assert backward is not None
+    assert forward.operations == 2 * 128 * 96 * 4 * 4096 * 1024
+    assert backward.operations == 2 * forward.operations
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    ["[]", "[[1, 2, 3]]", "[[1, 2, 3], 7]", '[[1, 2, 3], [["x", 2]]]', "[7, [[2, 2]]]", "[[2, 2, 2], []]"],
+)
+def test_other_inputs_of_a_recurrent_layer_have_no_cost(shapes: str) -> None:
+    assert operator_cost("aten::_cudnn_rnn", shapes, json.dumps([BF16, "TensorList"])) is None
+
+
+def test_convolutions_of_libraries_that_say_it_by_their_names() -> None:
+    transposed = ["", "", "[0, 0]", "[0, 0]", "[2, 2]", "[1, 1]", "1"]
+    found = cost("aten::cudnn_convolution_transpose", [[2, 64, 16, 16], [64, 32, 2, 2]], settings=transposed)
+    assert found.operations == 2 * 2 * 64 * 16 * 16 * 32 * 4
+    depthwise = ["", "", "[3, 3]", "", "[1, 1]", "[1, 1]", "[1, 1]"]
+    found = cost("aten::_conv_depthwise2d", [[8, 96, 28, 28], [96, 1, 3, 3]], settings=depthwise)
+    assert found.operations == 2 * 8 * 28 * 28 * 96 * 9
+
+
+@pytest.mark.parametrize(
     ("operator", "shapes", "number", "moved"),
     [
         ("aten::add", [[8192, 8192], [8192, 8192], []], "float", 3 * 8192**2 * 4),
