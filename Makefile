@@ -194,7 +194,7 @@ truth: .make/venv .make/torch-for-tests
 # modules check each access to memory, and no coverage leads the fuzzer.
 
 FUZZ_S ?= 60
-FUZZ_TARGETS := read scan find trace pickled tables snapshot timeline digest request
+FUZZ_TARGETS := read scan find trace pickled tables snapshot timeline digest compile_log request
 SANITIZER := -fsanitize=address,undefined
 SANITIZED := build/sanitized
 

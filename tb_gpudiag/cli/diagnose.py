@@ -96,6 +96,12 @@ def run(arguments: Sequence[str]) -> int:
     files, problems = find_files(paths, parsed.run)
     result.errors += problems
     if parsed.torch_trace:
+        if not os.path.exists(parsed.torch_trace):
+            raise UsageError(
+                "there is no such log of torch.compile",
+                where=parsed.torch_trace,
+                remedy="name a file dedicated_log_torch_trace_*.log, or its folder",
+            )
         files = [replace(file, torch_trace=parsed.torch_trace) for file in files]
     result.interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
     _diagnose(files, result, sidecars=parsed.write_sidecar, quiet=parsed.quiet)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tb_gpudiag.errors import NothingToRead, UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.trace.compile_log.find_log import find_compile_log
+from tb_gpudiag.trace.compile_log.find_log import with_compile_log
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tb_gpudiag.trace.read import read_trace
 
@@ -35,7 +34,7 @@ def read_facts(file: TraceFile, progress: Progress | None = None) -> Facts:
             progress(share * _READING_SHARE, stage)
 
     trace = read_trace(file.path, progress=reading, folder=file.folder)
-    trace = replace(trace, compile_log=find_compile_log(trace, file))
+    trace = with_compile_log(trace, file)
     if progress is not None:
         progress(_READING_SHARE, "diagnosing")
     return Facts(trace)

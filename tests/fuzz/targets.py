@@ -27,6 +27,7 @@ from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
@@ -54,6 +55,8 @@ from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
 from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle, load_plain
 from tb_gpudiag.trace.memory.snapshot_tables import read_tables
 from tb_gpudiag.trace.read import read_trace
+from tests.builder import TraceBuilder
+from tests.builder.compile_log import NAME as COMPILE_LOG
 from tests.facts.invariants import assert_invariants
 from tests.plugin.server import Server
 from tests.report.laws import assert_report_laws
@@ -167,6 +170,20 @@ def request(content: bytes) -> None:
     assert answer.status_code in {200, 202, 204, 301, 304, 308, 400, 404, 405, 414}, (route, answer.status)
 
 
+def compile_log(content: bytes) -> None:
+    """Read a log of torch.compile that lies beside a trace, and show what it says about the trace."""
+    main = (made := TraceBuilder()).thread()
+    main.op("_compile.compile_inner (dynamo_timed)", at=10, us=900)
+    main.op("Torch-Compiled Region: 3/1", at=920, us=400)
+    main.op("Torch-Compiled Region: 6/0", at=930, us=100)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, COMPILE_LOG).write_bytes(content)
+        report = diagnose_path(str(made.write(Path(folder))))
+        to_text([report])
+        to_html([report])
+        to_json(report)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "read": read,
     "trace": trace,
@@ -177,6 +194,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "tables": tables,
     "snapshot": snapshot,
     "digest": digest,
+    "compile_log": compile_log,
     "request": request,
 }
 

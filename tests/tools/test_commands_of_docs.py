@@ -53,6 +53,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("my_job", "my_run"):
         job.write(tmp_path / "log" / name)
     (tmp_path / "log" / "fixes.jsonl").touch()
+    (tmp_path / "logs").mkdir()
     snapshot = SnapshotBuilder()
     snapshot.segment(1 << 20, at=0)
     snapshot.free(snapshot.allocate(1 << 19, at=10, stack=["train.py(4): train"]), at=20)

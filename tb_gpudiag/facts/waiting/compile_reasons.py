@@ -237,16 +237,16 @@ def _region_id(name: str) -> str:
 
 def _after_graph(host: Host, inner: Int64, outer: Int64) -> Int64:
     """End of the last graph that ran in the outer function before the inner one, or else that function's
-    start; NONE where the trace does not mark graphs. Shape of inner."""
+    start; NONE if no graph is marked in it, as other back ends than Inductor do not. Shape of inner."""
     events = host.events
     graphs = np.flatnonzero(match(events, COMPILED_GRAPH) & (host.tree.depth >= 0))
     found = np.full(len(inner), NONE, np.int64)
-    if not len(graphs):
-        return found
     for thread in np.unique(events.thread[inner]):
         own = events.thread[inner] == thread
-        ends = np.sort(events.end_ns[graphs[events.thread[graphs] == thread]])
-        at = np.searchsorted(ends, events.start_ns[inner[own]], side="right") - 1
-        last = np.where(at >= 0, np.r_[ends, 0][at], NONE)
-        found[own] = np.maximum(last, events.start_ns[outer[own]])
+        begins_ns, ends_ns = events.start_ns[outer[own]], events.end_ns[outer[own]]
+        of_graphs = np.sort(events.end_ns[graphs[events.thread[graphs] == thread]])
+        before = np.searchsorted(of_graphs, events.start_ns[inner[own]], side="right")
+        last = np.r_[NONE, of_graphs][before]
+        first, end = np.searchsorted(of_graphs, begins_ns), np.searchsorted(of_graphs, ends_ns, side="right")
+        found[own] = np.where(first < end, np.maximum(last, begins_ns), NONE)
     return found

@@ -125,7 +125,9 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
     by_kind = [(lost.total_ns(chosen & (work.kind == k)), k) for k in CompileKind]
     return Finding(
         title=lost.sentence("Recompilation" if again else "Compiling or loading GPU code", cost_ns),
-        summary=(_RECOMPILED_SUMMARY if again else _ONCE_SUMMARY).format(waits=waits) + why.sentence,
+        summary=_RECOMPILED_SUMMARY.format(waits=waits) + why.sentence
+        if again
+        else _ONCE_SUMMARY.format(waits=waits),
         fix=recompiled_fix(why.kind, CODE, _URL)
         if again
         else Fix(

@@ -11,6 +11,8 @@ from tb_gpudiag.trace.compile_log.log import FailedGuard, LoggedBreak, NoGraph
 
 # A text of the user's program can be of any length. Guards and reasons of torch take up to some hundred.
 MOST_CHARACTERS: Final = 600
+# Of a payload, reason and stack of the user are at the start.
+_MOST_READ: Final = 64 << 10
 # Of earlier compilations of one function. torch gives up after 8 by default, and after 256 in all.
 MOST_GUARDS: Final = 16
 # Frames of the user's code above a break.
@@ -18,12 +20,12 @@ _MOST_FRAMES: Final = 64
 
 _OF: Final = re.compile(r"(?P<of>!?[\d/]+)(?:_\d+)?: ")
 _FRAME: Final = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]*)$', re.MULTILINE)
-_BREAK_AT: Final = re.compile(r"Graph break in user code at ([^\n]+):(\d{1,9})$", re.MULTILINE)
+_BREAK_AT: Final = re.compile(r"Graph break in user code at ([^\n]{1,4096}):(\d{1,9})$", re.MULTILINE)
 _BREAK_REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)", re.MULTILINE | re.DOTALL)
 # After the reason: hints, what only developers of torch need, and stacks.
 _AFTER_REASON: Final = re.compile(
-    r"\n\s*(?:Hint:|Developer debug context:|For more details about|User code traceback:|from user code:?\n|"
-    r"Traceback \(most recent call last\)|The graph break occurred in)"
+    r"\n[ \t]{0,8}(?:Hint:|Developer debug context:|For more details about|User code traceback:|"
+    r"from user code:?\n|Traceback \(most recent call last\)|The graph break occurred in)"
 )
 _OPCODE: Final = re.compile(r"Encountered graph break when attempting to trace [^\n]*\n+")
 _NO_GRAPH: Final = re.compile(r"^(skipping cudagraphs due to )+", re.IGNORECASE)
@@ -46,6 +48,7 @@ def failed_guards(payload: str) -> tuple[FailedGuard, ...]:
 
 def failed_guard(text: str) -> FailedGuard:
     """Read `3/1: GUARD  # line of code  # file:line in function`, with or without a stack below it."""
+    text = text[:_MOST_READ]
     of = _OF.match(text)
     text = text[of.end() :] if of else text
     guard = text.split("\n", 1)[0].split("  # ", 1)[0].strip()
@@ -77,6 +80,7 @@ def _now(guard: str, new_guards: str) -> str:
 
 def graph_break(id: str, payload: str) -> LoggedBreak:
     """Read the payload of `dynamo_graph_break_reason`."""
+    payload = payload[:_MOST_READ]
     users = payload.split(_TORCHS_OWN, 1)[0]
     frames = [(cut(file), int(line), cut(name)) for file, line, name in _FRAME.findall(users)[-_MOST_FRAMES:]]
     at = _BREAK_AT.search(users)

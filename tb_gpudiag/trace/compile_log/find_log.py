@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -31,36 +32,31 @@ _MOST_READ: Final = 8
 _HEAD_BYTES: Final = 4 << 10
 
 
-def find_compile_log(trace: Trace, file: TraceFile) -> CompileLog | None:
-    """Read the log of the process that recorded the trace; None without one.
+def with_compile_log(trace: Trace, file: TraceFile) -> Trace:
+    """Return the trace with the log of the process that recorded it, if there is one.
 
-    It is looked for in the trace's own folder, or where `file.torch_trace` says. Logs beside a trace without
-    compiled code are not opened.
+    It is looked for in the trace's own folder, or where `file.torch_trace` says: a note says if no log there
+    is of this process. Logs beside a trace without compiled code are not opened.
 
-    Raises TraceError, only if a log was named: it cannot be read, or none is of this process.
+    Raises TraceError: the log that was named cannot be read.
     """
     named = file.torch_trace
     compiled = _compiled_code(trace)
-    if not named and (is_remote(file.path) or not compiled.any()):
-        return None
+    if not compiled.any() or (is_remote(file.path) and not named):
+        return trace
     if named and not os.path.isdir(named):
-        return read_compile_log(named)
-    folder = named or os.path.dirname(file.path) or "."
-    within = "" if named else file.folder
+        return replace(trace, compile_log=read_compile_log(named))
     try:
-        logs = _logs_in(folder)
+        logs = _logs_in(named or os.path.dirname(file.path) or ".")
     except OSError as error:
         if named:
             raise Unreadable(error.strerror or str(error), where=named) from error
-        return None
-    found = _of_process(logs, trace, compiled, within)
+        return trace
+    found = _of_process(logs, trace, compiled, "" if named else file.folder)
     if found is None and named:
-        raise Unreadable(
-            f"none of the {len(logs):,} logs in it is of the process that recorded this trace",
-            where=named,
-            remedy=f"name the log itself, {PREFIX}*{SUFFIX}",
-        )
-    return found
+        note = f"none of the {len(logs):,} logs in {named} is of the process that recorded this trace"
+        return replace(trace, notes=[*trace.notes, note])
+    return replace(trace, compile_log=found)
 
 
 def _compiled_code(trace: Trace) -> Bool:

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from tb_gpudiag.errors import NotATrace, Unreadable
 from tb_gpudiag.trace.compile_log.entry_texts import (
@@ -26,22 +26,17 @@ from tb_gpudiag.trace.compile_log.entry_texts import (
     with_new_values,
 )
 from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, LoggedBreak, LoggedCompilation
+from tb_gpudiag.trace.compile_log.log_lines import LogLines
 from tb_gpudiag.trace.credentials.credentials import remove_credentials
 from tb_gpudiag.trace.files.opening import open_local
 
-# A small function leaves 200 to 400 KB for each compilation, most of it configuration and generated code.
-MOST_BYTES: Final = 2 << 30
-# The largest entry of interest seen takes 60 KB.
-MOST_ENTRY_BYTES: Final = 8 << 20
 # torch gives up on a function after 8 compilations by default. Real jobs have some hundred.
 MOST_COMPILATIONS: Final = 20_000
-_BLOCK_BYTES: Final = 4 << 20
 
 # Longer numbers are addresses of threads, which torch before 2.5 wrote in place of the process.
 _LARGEST_PID: Final = 1 << 22
 UNKNOWN_PID: Final = 0
 
-_LINE: Final = re.compile(rb"\n([^\t\n][^\n]*)")
 _HEAD: Final = re.compile(
     rb'[A-Z]\d{4} \d\d:\d\d:\d\d\.\d{6} (?P<pid>\d{1,20}) [^\n"]*?\] (?P<json>\{.*)', re.DOTALL
 )
@@ -51,6 +46,8 @@ _NAMES: Final = (
     b'"dynamo_graph_break_reason"',
     b'{"dynamo_cpp_guards_str"',
     b'"torch_version"',
+    b'_cache_hit"',
+    b'_cache_miss"',
 )
 _WITH_PAYLOAD: Final = frozenset(
     {"recompile_reasons", "dynamo_graph_break_reason", "dynamo_cpp_guards_str", "torch_version"}
@@ -63,6 +60,10 @@ _CACHES: Final = {
 }
 
 
+# torch before 2.7 counts neither in its figures.
+_CACHE_ARTIFACTS: Final = {"fx_graph_cache": "FX graph", "aotautograd_cache": "AOTAutograd"}
+
+
 @dataclass
 class _Reading:
     """What was read so far."""
@@ -71,10 +72,11 @@ class _Reading:
     rank: int = -1
     torch: str = ""
     guards: dict[str, tuple[FailedGuard, ...]] = field(default_factory=dict)
+    cached: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by id and "hit" or "miss"
     compilations: list[LoggedCompilation] = field(default_factory=list)
     latest: dict[str, int] = field(default_factory=dict)  # place of the last compilation with this id
+    functions: dict[str, int] = field(default_factory=dict)  # the same of a function's number
     breaks: list[LoggedBreak] = field(default_factory=list)
-    entries: int = 0
     malformed: int = 0
     full: bool = False
 
@@ -89,22 +91,23 @@ def read_compile_log(path: str, folder: str = "") -> CompileLog:
     reading = _Reading()
     try:
         with open_local(path, folder) as content:
-            size = os.fstat(content.fileno()).st_size
-            for block in _blocks(content):
-                _read_block(block, reading)
+            lines = LogLines(content, _is_of_interest)
+            for line, payload in lines.of_interest():
+                try:
+                    _read_entry(line, payload, reading)
+                except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+                    reading.malformed += 1
     except OSError as error:
         raise Unreadable(error.strerror or str(error), where=path) from error
-    if not reading.entries:
+    if not lines.entries:
         raise NotATrace(
             "it is not a structured log of torch.compile",
             where=path,
             remedy="name a file dedicated_log_torch_trace_*.log, which TORCH_TRACE=DIR writes",
         )
     notes = []
-    if size > MOST_BYTES:
-        notes.append(f"Only the first {MOST_BYTES:,} of {size:,} bytes of the log were read.")
-    if reading.full:
-        notes.append(f"Only the first {MOST_COMPILATIONS:,} compilations and graph breaks were read.")
+    if lines.stopped or reading.full:
+        notes.append(f"It is too long: its end, after {lines.entries:,} entries, was not read.")
     log = CompileLog(
         os.path.basename(path),
         reading.pid,
@@ -112,8 +115,8 @@ def read_compile_log(path: str, folder: str = "") -> CompileLog:
         reading.torch,
         reading.compilations,
         reading.breaks,
-        reading.entries,
-        reading.malformed,
+        lines.entries,
+        lines.malformed + reading.malformed,
         notes,
     )
     return _without_credentials(log)
@@ -125,42 +128,14 @@ def pid_of_log(content: bytes) -> int | None:
     return _pid(head["pid"]) if head is not None else None
 
 
-def _blocks(content: IO[bytes]) -> Iterator[bytes]:
-    """Yield pieces of whole entries, each with a line feed before it and at its end."""
-    rest, left = b"\n", MOST_BYTES
-    while block := content.read(min(_BLOCK_BYTES, left)):
-        left -= len(block)
-        rest += block
-        # The last entry may go on in the next block.
-        lines = rest.rfind(b"\n", 0, len(rest) - 1)
-        while lines > 0 and rest[lines + 1 : lines + 2] == b"\t":
-            lines = rest.rfind(b"\n", 0, lines)
-        if lines > 0:
-            yield rest[: lines + 1]
-            rest = rest[lines:]
-        elif len(rest) > MOST_ENTRY_BYTES:
-            rest = b"\n"  # its end is read as the payload of nothing, or as a line that is no entry
-    yield rest + b"\n"
+def _is_of_interest(start: bytes) -> bool:
+    return any(name in start for name in _NAMES)
 
 
-def _read_block(block: bytes, reading: _Reading) -> None:
-    for line in _LINE.finditer(block):
-        text = line[1]
-        if not (text[:1].isupper() and text[1:5].isdigit()):
-            reading.malformed += 1
-            continue
-        reading.entries += 1
-        if any(name in text[:400] for name in _NAMES):
-            try:
-                _read_entry(text, line.end(), block, reading)
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-                reading.malformed += 1
-
-
-def _read_entry(line: bytes, end: int, block: bytes, reading: _Reading) -> None:
-    """Read one entry of interest. Raises whatever `_read_block` catches."""
+def _read_entry(line: bytes, payload: bytes, reading: _Reading) -> None:
+    """Read one entry of interest. Raises whatever `read_compile_log` catches."""
     head = _HEAD.match(line)
-    if head is None or len(line) > MOST_ENTRY_BYTES:
+    if head is None:
         raise ValueError(line[:80])
     entry = json.loads(head["json"])
     reading.pid = reading.pid or _pid(head["pid"])
@@ -169,21 +144,18 @@ def _read_entry(line: bytes, end: int, block: bytes, reading: _Reading) -> None:
     kind = next(iter(entry))
     if kind == "artifact":
         kind = entry["artifact"]["name"]
+    cache, _, outcome = kind.rpartition("_")
+    if cache in _CACHE_ARTIFACTS and len(reading.cached) < MOST_COMPILATIONS:
+        reading.cached.setdefault((_id(entry), outcome), []).append(_CACHE_ARTIFACTS[cache])
     read = _READERS.get(kind)
     if read is not None:
-        payload = _payload(block, end, entry["has_payload"]) if kind in _WITH_PAYLOAD else ""
-        read(_id(entry), entry, payload, reading)
+        text = _checked(payload, entry["has_payload"]) if kind in _WITH_PAYLOAD else ""
+        read(_id(entry), entry, text, reading)
 
 
-def _payload(block: bytes, at: int, md5: str) -> str:
-    """Return the lines behind tabs from `at` on. Raises ValueError: their MD5 is another."""
-    start = at
-    while block.startswith(b"\n\t", at):
-        at = block.find(b"\n", at + 1)
-        at = len(block) if at < 0 else at
-        if at - start > MOST_ENTRY_BYTES:
-            raise ValueError("payload")
-    payload = block[start:at].replace(b"\r\n", b"\n").replace(b"\n\t", b"\n")[1:].removesuffix(b"\r")
+def _checked(lines: bytes, md5: str) -> str:
+    """Return a payload without the tabs before its lines. Raises ValueError: its MD5 is another."""
+    payload = lines.replace(b"\r\n", b"\n").replace(b"\n\t", b"\n")[1:].removesuffix(b"\r")
     if hashlib.md5(payload, usedforsecurity=False).hexdigest() != md5:
         raise ValueError("payload")
     return payload.decode("utf-8", "replace")
@@ -225,7 +197,7 @@ def _read_break(id: str, entry: dict[str, Any], payload: str, reading: _Reading)
 
 def _read_metrics(id: str, entry: dict[str, Any], payload: str, reading: _Reading) -> None:
     found, latest = entry["compilation_metrics"], reading.latest.get(id)
-    compiled = _compilation(id, found, reading.guards)
+    compiled = _compilation(id, found, reading)
     if latest is not None and (not compiled.function or found.get("is_forward") is False):
         before = reading.compilations[latest]
         reading.compilations[latest] = replace(  # its backward pass
@@ -235,21 +207,27 @@ def _read_metrics(id: str, entry: dict[str, Any], payload: str, reading: _Readin
             no_graph=before.no_graph or compiled.no_graph,
         )
     elif len(reading.compilations) < MOST_COMPILATIONS:
-        reading.latest[id] = len(reading.compilations)
+        function = id.rpartition("/")[0]
+        if not compiled.function and function in reading.functions:  # given up before it was looked at
+            known = reading.compilations[reading.functions[function]]
+            compiled = replace(compiled, function=known.function, file=known.file, line=known.line)
+        reading.latest[id] = reading.functions[function] = len(reading.compilations)
         reading.compilations.append(compiled)
     else:
         reading.full = True
 
 
-def _compilation(
-    id: str, found: dict[str, Any], known: dict[str, tuple[FailedGuard, ...]]
-) -> LoggedCompilation:
-    """Read figures that torch has of one compilation. known: guards by id; those of this one are taken."""
+def _compilation(id: str, found: dict[str, Any], reading: _Reading) -> LoggedCompilation:
+    """Read figures that torch has of one compilation, and take what was read of it before."""
 
     def text(name: str) -> str:
         return cut(str(found.get(name) or ""))
 
-    guards = known.pop(id, ())
+    def caches(outcome: str) -> tuple[str, ...]:
+        counted = [name for key, name in _CACHES.items() if found.get(f"{key}_{outcome}_count")]
+        return tuple(dict.fromkeys([*counted, *reading.cached.pop((id, outcome), ())]))
+
+    guards = reading.guards.pop(id, ())
     if not guards and text("recompile_reason"):
         guards = (failed_guard(str(found["recompile_reason"])),)
     failed = ": ".join(filter(None, (text("fail_type"), text("fail_reason"))))
@@ -261,8 +239,8 @@ def _compilation(
         _ns(found.get("start_time_us"), 1_000) or _ns(found.get("start_time"), 1_000_000_000),
         _ns(found.get("duration_us"), 1_000) or _ns(found.get("entire_frame_compile_time_s"), 1_000_000_000),
         guards,
-        tuple(name for key, name in _CACHES.items() if found.get(f"{key}_hit_count")),
-        tuple(name for key, name in _CACHES.items() if found.get(f"{key}_miss_count")),
+        caches("hit"),
+        caches("miss"),
         no_graph(str(found.get("cudagraph_skip_reason") or "")),
         cut(failed.split("\n", 1)[0]),
     )

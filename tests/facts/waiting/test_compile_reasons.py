@@ -81,12 +81,24 @@ def test_a_break_costs_what_is_between_the_graphs(tmp_path: Path) -> None:
     assert facts.events.names[facts.events.name[runs.event]] == "Torch-Compiled Region: 6/0"
 
 
+def test_between_two_breaks_there_may_be_no_graph(tmp_path: Path) -> None:
+    trace, log = TraceBuilder(), CompileLogBuilder()
+    _broken(log)
+    main = trace.thread()
+    main.op("Torch-Compiled Region: 5/0", at=1_000, us=600)
+    main.op("Torch-Compiled Region: 6/0", at=1_150, us=100)
+    main.op("## Call CompiledFxGraph f2 ##", at=1_160, us=80)
+    _, found = joined(trace, log, tmp_path)
+    assert [(runs.runs, runs.between_ns) for runs in found.breaks] == [(1, 150_000)]
+
+
 def test_without_marks_of_graphs_a_break_has_runs_and_no_time(tmp_path: Path) -> None:
     trace, log = TraceBuilder(), CompileLogBuilder()
     _broken(log)
     main = trace.thread()
     main.op("Torch-Compiled Region: 5/0", at=1_000, us=600)
     main.op("Torch-Compiled Region: 6/0", at=1_150, us=100)
+    main.op("## Call CompiledFxGraph f1 ##", at=2_000, us=90)  # of another function
     _, found = joined(trace, log, tmp_path)
     assert [(runs.runs, runs.between_ns) for runs in found.breaks] == [(1, 0)]
 

@@ -196,6 +196,11 @@ def test_the_fix_fits_what_changed(guard: str, fix: str, tmp_path: Path) -> None
     assert fix in finding(RULE.check(_logged(_log_of(guard, guard), tmp_path))).fix.code
 
 
+def test_braces_in_a_guard_stay_as_they_are(tmp_path: Path) -> None:
+    guard = "L['options'] == {'a': {0}, 'waits': '{waits}'}"
+    assert guard in finding(RULE.check(_logged(_log_of(guard, guard), tmp_path))).summary
+
+
 def test_without_a_log_the_fix_says_how_to_record_one(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_recompiling({1: 1, 4: 2}), tmp_path)))
     assert "TORCH_TRACE=" in found.fix.code

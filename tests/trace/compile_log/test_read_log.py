@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.errors import NotATrace, Unreadable
-from tb_gpudiag.trace.compile_log import read_log
+from tb_gpudiag.trace.compile_log import log_lines, read_log
 from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, NoGraph
 from tb_gpudiag.trace.compile_log.read_log import read_compile_log
 from tests.builder import EPOCH_NS, CompileLogBuilder
@@ -137,6 +137,25 @@ def test_the_backward_pass_is_the_same_compilation(tmp_path: Path) -> None:
     assert (compiled.function, compiled.duration_ns, compiled.misses) == ("f", 100_000, ("FX graph",))
 
 
+def test_a_function_that_is_given_up_keeps_its_name(tmp_path: Path) -> None:
+    """torch does not name it when the limit of recompilations is exceeded."""
+    log = CompileLogBuilder()
+    log.metrics("0/0", "f", "train.py", 3)
+    log.metrics("0/1", "", "", 0, fail_type="Unsupported", fail_reason="Dynamo recompile limit exceeded\n...")
+    found = read(log, tmp_path).compilations[1]
+    assert (found.function, found.line) == ("f", 3)
+    assert found.failed == "Unsupported: Dynamo recompile limit exceeded"
+
+
+def test_torch_before_it_counted_caches_had_an_entry_for_each(tmp_path: Path) -> None:
+    log = CompileLogBuilder()
+    log.artifact("fx_graph_cache_miss", "0/0", {"key": "f1"})
+    log.artifact("aotautograd_cache_hit", "0/0", {"key": "a1"})
+    log.metrics("0/0", "f", "train.py", 1)
+    (compiled,) = read(log, tmp_path).compilations
+    assert (compiled.hits, compiled.misses) == (("AOTAutograd",), ("FX graph",))
+
+
 def test_whatever_it_does_not_know_is_skipped(tmp_path: Path) -> None:
     log = CompileLogBuilder()
     log.entry("chromium_event", "0/0", {}, '{\n"ph": "B"\n}')
@@ -199,7 +218,7 @@ def test_entries_across_blocks_are_read_whole(tmp_path: Path, monkeypatch: pytes
         log.artifact("recompile_reasons", f"{number}/1", [f"{number}/0: k == {number}"] * 3)
         log.metrics(f"{number}/1", f"f{number}", "train.py", 1)
     whole = read(log, tmp_path)
-    monkeypatch.setattr(read_log, "_BLOCK_BYTES", 97)
+    monkeypatch.setattr(log_lines, "BLOCK_BYTES", 97)
     assert read(log, tmp_path) == whole
     assert [len(c.guards) for c in whole.compilations] == [3] * 20
 
@@ -214,8 +233,44 @@ def test_the_rest_of_a_long_log_is_said_to_be_left_out(
     found = read(log, tmp_path)
     assert len(found.compilations) == 5
     assert len(found.notes) == 1
-    monkeypatch.setattr(read_log, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(log_lines, "MOST_BYTES", 1_000)
     assert len(read(log, tmp_path).notes) == 1
+
+
+@pytest.mark.parametrize("limit", ["MOST_MALFORMED", "MOST_OF_INTEREST"])
+def test_reading_stops_where_no_log_goes_on(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CompileLogBuilder()
+    for number in range(50):
+        log.metrics(f"{number}/0", "f", "train.py", 1)
+        log.lines.append("not an entry")
+    monkeypatch.setattr(log_lines, limit, 9)
+    monkeypatch.setattr(log_lines, "BLOCK_BYTES", 500)
+    found = read(log, tmp_path)
+    assert 5 < len(found.compilations) < 20
+    assert len(found.notes) == 1
+
+
+@pytest.mark.parametrize("payload", ["Reason: " + "\n" * 500_000, "Graph break in user code at " * 20_000])
+def test_a_payload_that_is_made_to_take_long_does_not(payload: str, tmp_path: Path) -> None:
+    """A pattern that tries each start again would take hours: the limit on tests fails then."""
+    log = CompileLogBuilder()
+    log.artifact("dynamo_graph_break_reason", "0/0", payload)
+    assert len(read(log, tmp_path).breaks) == 1
+
+
+def test_the_payload_of_an_entry_that_is_not_read_may_be_of_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CompileLogBuilder()
+    log.artifact("fx_graph_runnable", "0/0", "line\n" * 1_000)
+    log.metrics("0/0", "f", "train.py", 1)
+    log.artifact("dynamo_graph_break_reason", "0/0", "line\n" * 1_000)
+    monkeypatch.setattr(log_lines, "MOST_ENTRY_BYTES", 2_000)
+    monkeypatch.setattr(log_lines, "BLOCK_BYTES", 500)
+    found = read(log, tmp_path)
+    assert (found.malformed, len(found.compilations), found.breaks) == (1, 1, [])
 
 
 def test_a_guard_does_not_show_a_credential(tmp_path: Path) -> None:

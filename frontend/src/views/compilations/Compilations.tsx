@@ -62,10 +62,13 @@ function Compiled({ rows }: { rows: readonly Compilation[] }) {
 }
 
 function why({ reasons, misses, before, failed }: Compilation): string {
-  const reason = failed
-    ? `failed: ${failed}`
-    : reasons.join("; ") || (before > 0 ? "" : "for the first time");
-  return [reason, misses.length > 0 && `not in the cache: ${misses.join(", ")}`].filter(Boolean).join("; ");
+  const parts = [
+    failed && `failed: ${failed}`,
+    ...reasons,
+    !failed && reasons.length === 0 && before === 0 && "for the first time",
+    misses.length > 0 && `not in the cache: ${misses.join(", ")}`,
+  ];
+  return parts.filter(Boolean).join("; ");
 }
 
 function Breaks({ rows }: { rows: readonly GraphBreak[] }) {

@@ -30,9 +30,8 @@ def compilations(report: pb.Report) -> Table:
 
 def why(made: pb.Compilation) -> str:
     """The guards that failed, or that there was nothing to reuse."""
-    if made.failed:
-        return f"failed: {made.failed}"
-    return "; ".join(made.reasons) or ("" if made.before else FIRST_TIME)
+    reasons = [*([f"failed: {made.failed}"] if made.failed else []), *made.reasons]
+    return "; ".join(reasons) or ("" if made.before else FIRST_TIME)
 
 
 def graph_breaks(report: pb.Report) -> Table:
