@@ -466,9 +466,8 @@ class Facts:
         if self.device is None:
             return None
         kernels, time = self.device.kernels, self.device.time
-        return find_mfu(
-            kernels, time, self.window, self.host, self.roofline, self.communication, self.recomputed
-        )
+        events = self.communication, self.recomputed
+        return find_mfu(kernels, time, self.window, self.host, self.roofline, *events, self.steady.borders_ns)
 
     unfused_attention = fact(lambda f: unfused_attention(f.gpu.kernels, f.host))
     """Unfused attention on the busiest device."""

@@ -137,7 +137,7 @@ class BetterRecording(_message.Message):
     def __init__(self, sentence: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class Mfu(_message.Message):
-    __slots__ = ("missing", "sentence", "mfu", "hfu", "at_least", "computes_in", "peak_teraflops", "assumed", "model_teraflops", "step_operations", "recomputing_us", "parts", "operators")
+    __slots__ = ("missing", "sentence", "mfu", "hfu", "at_least", "computes_in", "peak_teraflops", "assumed", "model_teraflops", "step_operations", "recomputing_us", "parts", "operators", "steps")
     class Missing(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         nothing: _ClassVar[Mfu.Missing]
@@ -163,6 +163,7 @@ class Mfu(_message.Message):
     RECOMPUTING_US_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     missing: Mfu.Missing
     sentence: str
     mfu: float
@@ -176,7 +177,8 @@ class Mfu(_message.Message):
     recomputing_us: float
     parts: _containers.RepeatedCompositeFieldContainer[MfuPart]
     operators: _containers.RepeatedCompositeFieldContainer[OperatorRate]
-    def __init__(self, missing: _Optional[_Union[Mfu.Missing, str]] = ..., sentence: _Optional[str] = ..., mfu: _Optional[float] = ..., hfu: _Optional[float] = ..., at_least: bool = ..., computes_in: _Optional[str] = ..., peak_teraflops: _Optional[float] = ..., assumed: _Optional[str] = ..., model_teraflops: _Optional[float] = ..., step_operations: _Optional[float] = ..., recomputing_us: _Optional[float] = ..., parts: _Optional[_Iterable[_Union[MfuPart, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorRate, _Mapping[str, object]]]] = ...) -> None: ...
+    steps: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, missing: _Optional[_Union[Mfu.Missing, str]] = ..., sentence: _Optional[str] = ..., mfu: _Optional[float] = ..., hfu: _Optional[float] = ..., at_least: bool = ..., computes_in: _Optional[str] = ..., peak_teraflops: _Optional[float] = ..., assumed: _Optional[str] = ..., model_teraflops: _Optional[float] = ..., step_operations: _Optional[float] = ..., recomputing_us: _Optional[float] = ..., parts: _Optional[_Iterable[_Union[MfuPart, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorRate, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class MfuPart(_message.Message):
     __slots__ = ("part", "cause", "us", "share")

@@ -69,6 +69,7 @@ def _assert_mfu(found: Mfu) -> None:
         assert sum(found.parts_ns.values()) == pytest.approx(found.window_ns, rel=1e-9)
         assert min(found.parts_ns.values()) > -1e-3
         assert 0 <= found.share(PeakPart.MODEL, PeakPart.RECOMPUTED) <= 1 + 1e-9
+        assert all(0 <= of <= 1 for of in found.by_step)
         assert sum(found.idle_ns.values()) == found.parts_ns[PeakPart.IDLE]
 
 

@@ -172,6 +172,8 @@ export interface Mfu {
   parts: MfuPart[];
   /** what loses most of the peak; bounded */
   operators: OperatorRate[];
+  /** MFU of each of Device.step_accounts; bounded */
+  steps: number[];
 }
 
 export const Mfu_Missing = {

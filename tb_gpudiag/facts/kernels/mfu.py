@@ -75,6 +75,7 @@ class Mfu:
     operations, recomputed_operations: known FLOPs of the model, and those that backward repeated.
     recomputing_ns: time of all kernels of forward passes that ran again, memory-bound ones included.
     above_peak_ns: how much more time the arithmetic would take at the peak than it took.
+    by_step: MFU of each step.
     idle_ns: by cause, without work that the trace lacks.
     unknown_ns: time of kernels that may compute unknown FLOPs, and of work that the trace lacks. unknown: the
     operators or kernels that take most of it.
@@ -92,6 +93,7 @@ class Mfu:
     computes_in: str = ""
     peak: float = 0.0
     above_peak_ns: float = 0.0
+    by_step: tuple[float, ...] = ()
 
     def share(self, *parts: PeakPart) -> float:
         """Share of the window that these parts take."""
@@ -106,9 +108,11 @@ def find_mfu(
     roofline: Roofline,
     communication: Bool,
     recomputed: Bool,
+    borders_ns: Int64,
 ) -> Mfu:
     """Account for a device's peak. kernels, roofline: the device's, in the window. communication: mask of
-    communication kernels, shape (n,). recomputed: see recomputation.py."""
+    communication kernels, shape (n,). recomputed: see recomputation.py. borders_ns: of the steps in the
+    window, shape (s + 1,)."""
     time_ns = shared_ns(kernels.start_ns, kernels.end_ns, _computes(kernels, host, communication))
     operator = kernels.operators(host)
     known, unknown = _known(kernels, host, operator, roofline)
@@ -147,6 +151,7 @@ def find_mfu(
         computes_in=computes_in,
         peak=peak,
         above_peak_ns=used.above_peak_ns(peak),
+        by_step=_by_step(kernels, time_ns * used.model_share(peak)[roofline.operator], borders_ns),
     )
 
 
@@ -181,6 +186,16 @@ def _most_of(kernels: Kernels, host: Host, operator: Int64, time_ns: Float64) ->
     total = np.zeros(len(events.names))
     np.add.at(total, events.name[launched_by], time_ns)
     return tuple(events.names[i] for i in np.argsort(-total)[:_NAMED] if total[i] > 0)
+
+
+def _by_step(kernels: Kernels, model_ns: Float64, borders_ns: Int64) -> tuple[float, ...]:
+    """MFU of each step. model_ns: time at the peak of each kernel's model FLOPs, shape (k,)."""
+    if len(borders_ns) < 2:
+        return ()
+    step = np.clip(np.searchsorted(borders_ns, kernels.start_ns, side="right") - 1, 0, len(borders_ns) - 2)
+    total = np.bincount(step, model_ns, len(borders_ns) - 1)
+    # A kernel that crosses a border counts for the step that it begins in.
+    return tuple(np.minimum(total / np.diff(borders_ns), 1.0).tolist())
 
 
 def _missing(host: Host, used: _Used, unknown_ns: float, *, has_matmuls: bool) -> Missing:
@@ -245,6 +260,11 @@ class _Used:
             PeakPart.MEMORY_BOUND: memory_ns,
             PeakPart.LOW_EFFICIENCY: left_ns - memory_ns,
         }
+
+    def model_share(self, peak: float) -> Float64:
+        """Share of each operator's time that its model FLOPs take at the peak. The last is 0, for NONE."""
+        model_ns = self.split(peak)[PeakPart.MODEL]
+        return np.r_[model_ns / np.maximum(self.time_ns, 1.0), 0.0]
 
     def above_peak_ns(self, peak: float) -> float:
         """How much longer the arithmetic would take at the peak than it took."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import us
 from tb_gpudiag.report.essentials import peak_text
 from tb_gpudiag.rules.shared.roofline_evidence import tensors
@@ -38,6 +39,7 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
         recomputing_us=us(found.recomputing_ns),
         parts=_parts(found),
         operators=_operators(roofline),
+        steps=found.by_step[:STEPS_LIMIT],
     )
     message.sentence = _cannot_tell(found) if found.missing else _sentence(found, message)
     return message

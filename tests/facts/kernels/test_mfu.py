@@ -167,6 +167,22 @@ def test_without_stated_peaks_the_rate_is_known() -> None:
     )
 
 
+def test_each_step_has_its_mfu() -> None:
+    """The second step waits as long as it computes."""
+    trace = TraceBuilder(devices=(H100,))
+    main = trace.thread()
+    for step, (begins, idle) in enumerate([(0, 0), (300, 300)]):
+        main.step(step, at=begins, us=300 + idle)
+        main.op("aten::mm", at=begins + 1, us=9, shapes=[[SIZE, SIZE]] * 2, types=[BF16] * 2)
+        main.launch(GEMM, at=begins + 2, us=5, runs_at=begins + idle + 10, runs_us=290)
+    facts = facts_of(trace)
+    assert facts.mfu is not None
+    lengths = np.diff(facts.steady.borders_ns)
+    assert facts.mfu.by_step == pytest.approx((MATMUL_US * 1e3 / lengths).tolist(), rel=1e-3)
+    whole = np.dot(facts.mfu.by_step, lengths) / lengths.sum()
+    assert whole == pytest.approx(facts.mfu.share(PeakPart.MODEL))
+
+
 def test_a_job_on_the_cpu_has_no_mfu() -> None:
     trace = TraceBuilder()
     trace.thread().op("aten::mm", at=1, us=50, shapes=[[64, 64], [64, 64]], types=["float", "float"])

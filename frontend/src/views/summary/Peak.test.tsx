@@ -17,7 +17,7 @@ const parts = [
 const mfu = {
   ...{ missing: "nothing", sentence: "MFU 40.0%", mfu: 0.4, hfu: 0.5, at_least: false, computes_in: "BF16" },
   ...{ peak_teraflops: 989, assumed: "", model_teraflops: 396, step_operations: 1e12, recomputing_us: 150 },
-  ...{ parts, operators: [] },
+  ...{ parts, operators: [], steps: [] },
 } as Mfu;
 
 function show(one: Mfu | undefined) {

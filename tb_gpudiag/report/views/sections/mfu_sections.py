@@ -24,6 +24,9 @@ def mfu_sections(report: pb.Report) -> list[Section]:
     title = f"MFU: where the peak of {throughput(found.peak_teraflops)} ({found.computes_in}) goes"
     if found.hfu > found.mfu:
         title += f"; with what backward repeats {share(found.hfu)} (HFU)"
+    low, high = (share(of(found.steps, default=0.0)) for of in (min, max))
+    if low != high:
+        title += f"; by step {low} to {high}"
     return [Account("mfu", title, tuple(map(_part, found.parts)), window_us), _operators(found)]
 
 
