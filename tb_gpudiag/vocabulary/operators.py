@@ -131,6 +131,8 @@ GPU_ONLY = any_of(
     r"(nccl|rccl|xccl):.*",
     flags=re.S,
 )
+# And those that only a CPU runs.
+CPU_ONLY = any_of(r"aten::_?mkldnn_\w+", r"(mkldnn|onednn)::\w+", r"aten::\w+_for_cpu(_backward)?")
 APPLE_ONLY = any_of(r"aten::_?mps_\w+", r"aten::_?lstm_mps\w*", r"aten::\w+_for_mps")
 
 # One operator for many tensors, as optimizers with foreach or fused call them.

@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.intervals import Window, clip, union
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.vocabulary import operators, torch_frames
@@ -107,8 +107,15 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
         counted=any(not counter.timed for counter in trace.counters),
         listed=tuple(str(entry.get("name") or "GPU") for entry in trace.metadata.device_properties),
     )
-    on_cpu = len(memory) > 0 and not found.certain and in_operators_ns >= _COMPUTES * window.duration_ns
+    computing_ns = in_operators_ns if len(memory) else _only_on_cpu_ns(events, window)
+    on_cpu = not found.certain and computing_ns >= _COMPUTES * window.duration_ns
     return GpuUse(**{**vars(found), "computed_on_cpu": on_cpu})
+
+
+def _only_on_cpu_ns(events: Events, window: Window) -> int:
+    """Return the time in operators that no GPU runs."""
+    some = match(events, operators.CPU_ONLY) & (events.category == Category.CPU_OP)
+    return clip(union(events.start_ns[some], events.end_ns[some]), window.start_ns, window.end_ns).total
 
 
 def _reads(host: Host) -> Int64:

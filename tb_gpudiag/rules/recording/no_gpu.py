@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.device_properties import parse_properties
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
@@ -13,7 +14,7 @@ from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns, gpu_name, loading_limits, no_gpu_sentence
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import in_quotes
-from tb_gpudiag.wording.quantity import duration, number
+from tb_gpudiag.wording.quantity import duration, number, size
 
 CODE = fix_code(__name__)
 
@@ -27,6 +28,7 @@ _RECORD_GPU = (
 
 _ON_A_MAC = "On a Mac, record with torch.mps.profiler instead."
 
+_CUDA_URL = "https://docs.pytorch.org/docs/stable/cuda.html"
 _APPLE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.mps.profiler.profile.html"
 
 
@@ -46,7 +48,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         lost = lost_time(facts)
         return _unseen(use, leads=not loading_limits(use, lost.share(lost.total_ns(lost.of(Cause.INPUT)))))
     if use.listed:
-        return _moved_nothing(use)
+        return _moved_nothing(facts)
     return Finding(
         title="No GPU activity was recorded: the diagnosis is about the host",
         summary=(
@@ -116,20 +118,35 @@ def _how_to_record(use: GpuUse) -> str:
     return _RECORD_GPU if is_cuda else f"{_RECORD_GPU} {_ON_A_MAC}"
 
 
-def _moved_nothing(use: GpuUse) -> Finding:
+def _moved_nothing(facts: Facts) -> Finding:
+    use, peak_bytes, capacity_bytes = facts.gpu_use, *_memory(facts)
+    shown = (
+        "All memory that was recorded is the CPU's, and operators compute on the main thread."
+        if facts.recorded.memory
+        else "Its operators are those of a CPU."
+    )
+    fix = Fix("Move the model and each batch to the GPU.", CODE["move"], _CUDA_URL)
+    too_large = []
+    if 0 < capacity_bytes < peak_bytes:
+        fix = Fix("Move the model to the GPU, and run the batch in parts that fit.", CODE["parts"], _CUDA_URL)
+        too_large = [
+            Evidence("At the peak", size(peak_bytes), (size(capacity_bytes, "is what the GPU has"),))
+        ]
     return Finding(
         title=f"The job ran on the CPU: nothing was moved to {gpu_name(use)}",
-        summary=f"{no_gpu_sentence(use)} All memory that was recorded is the CPU's, and operators compute on "
-        "the main thread. A GPU is usually many times as fast.",
-        fix=Fix(
-            "Move the model and each batch to the GPU.",
-            CODE["move"],
-            "https://docs.pytorch.org/docs/stable/cuda.html",
-        ),
-        evidence=list(_signs(use)),
+        summary=f"{no_gpu_sentence(use)} {shown} A GPU is usually many times as fast.",
+        fix=fix,
+        evidence=[*_signs(use), *too_large],
         severity=Severity.WARNING,
         leads=True,
     )
+
+
+def _memory(facts: Facts) -> tuple[int, int]:
+    """The most bytes of the CPU that were in use, and what the machine's largest GPU has; 0 if unknown."""
+    peaks = [memory.peak_allocated_bytes for memory in facts.memory]
+    listed = [parse_properties(entry).memory_bytes for entry in facts.trace.metadata.device_properties]
+    return max(peaks, default=0), max(listed, default=0)
 
 
 def _signs(use: GpuUse) -> Iterator[Evidence]:

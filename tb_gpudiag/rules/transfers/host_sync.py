@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -70,7 +71,7 @@ _KINDS = {
     ),
     SyncKind.DEVICE: (
         "Waiting for the whole device",
-        "Remove torch.cuda.synchronize() from the loop.",
+        "Remove torch.cuda.synchronize() from the loop, unless it times each call.",
         CODE["synchronize"],
     ),
     SyncKind.EVENT: (
@@ -94,6 +95,8 @@ _KINDS = {
         CODE["avoid_copy"],
     ),
 }
+
+_OF_A_BENCHMARK = "A benchmark that times each call needs this wait: then nothing is wrong with it."
 
 # A fix does not read these values at all, or in one step of many.
 _READS = np.array([SyncKind.PRINT, SyncKind.CONDITION, SyncKind.ITEM], np.uint8)
@@ -119,10 +122,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     calls, blocked_ns = gaps.blocked_in[drained], gaps.blocked_ns[drained]
     kinds = _by_kind(sync_kinds(facts.host, facts.transfers, calls), per_gap[drained], blocked_ns)
     tasks = facts.host_tasks.time_ns(lost.event, lost.drained_ns)
+    removable = _removable(facts.host, facts.transfers, facts.host_time.blocking, calls)
+    timed = kinds[0].kind == SyncKind.DEVICE and _may_be_a_benchmark(facts)
     return Finding(
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",
         summary=f"{count(len(drained), 'time')} in the step window, the host waits until the GPU has "
-        "finished all queued work. The GPU is then idle until the host launches something new.",
+        "finished all queued work. The GPU is then idle until the host launches something new."
+        + (f" {_OF_A_BENCHMARK}" if timed else ""),
         fix=_fix(kinds[0].kind, facts.job),
         cost_ns=cost_ns,
         evidence=[
@@ -141,8 +147,16 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
-        removable=_removable(facts.host, facts.transfers, facts.host_time.blocking, calls),
+        removable=replace(removable, least=None) if timed else removable,
+        severity=Severity.INFO if timed else None,
+        sure=not timed,
     )
+
+
+def _may_be_a_benchmark(facts: Facts) -> bool:
+    """Whether the recording may be of calls that are timed one by one: they are no steps, nothing trains or
+    serves."""
+    return not (facts.recorded.steps or facts.job.training or facts.job.server is not None)
 
 
 def _reads(facts: Facts) -> RuleAnswer:

@@ -205,6 +205,28 @@ def test_a_listed_gpu_may_have_worked_where_memory_was_not_recorded(tmp_path: Pa
     assert "lists the machine's GPU (“NVIDIA A100”)" in finding(RULE.check(facts)).title
 
 
+def test_operators_that_only_a_cpu_runs_show_that_the_job_ran_there(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=("NVIDIA A100",))
+    main = trace.thread()
+    main.step(0, at=0, us=1_000_000)
+    main.op("aten::mkldnn_convolution", at=1, us=900_000)
+    facts = facts_of(trace, tmp_path)
+    assert "ran on the CPU" in finding(RULE.check(facts)).title
+    assert find_verdict(facts).limiter == "compute"
+
+
+def test_what_does_not_fit_the_gpu_goes_there_in_parts(tmp_path: Path) -> None:
+    def fix(size: int) -> str:
+        trace = TraceBuilder(devices=("NVIDIA A100",), device_bytes=1_000_000)
+        main = trace.thread()
+        a_step(main)
+        main.alloc(size, at=5, device=None)
+        return finding(RULE.check(facts_of(trace, tmp_path / str(size)))).fix.text
+
+    assert "in parts" in fix(2_000_000)
+    assert "in parts" not in fix(500_000)
+
+
 def test_apples_gpu_is_recorded_in_another_way(tmp_path: Path) -> None:
     trace = TraceBuilder(devices=())
     trace.thread().step(0, at=0, us=100).op("aten::mps_convolution_backward", at=10, us=5)
