@@ -65,19 +65,17 @@ class CompileReasons:
     """What the log says about the trace.
 
     by_event: compilations in the recording, by their event. strangers: how many compilations in the recording
-    the log does not know. breaks: of each of log.breaks. skips: of the compilations without CUDA graphs.
+    the log does not know. is_joined: whether the log is of the trace's process and time: it knows most of the
+    compilations in the recording or, if there are none, is of a process in it. Otherwise nothing is joined.
+    breaks: most time first. without_graphs: most time first. Both are over the host window.
     """
 
     log: CompileLog
-    by_event: Mapping[int, LoggedCompilation] = field(default_factory=dict)
-    strangers: int = 0
+    by_event: Mapping[int, LoggedCompilation]
+    strangers: int
+    is_joined: bool
     breaks: list[GraphBreak] = field(default_factory=list)
     without_graphs: list[WithoutGraph] = field(default_factory=list)
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether the log is of the trace's process: as far as can be told, if nothing was compiled."""
-        return not self.strangers or len(self.by_event) > self.strangers
 
 
 def compile_reasons(
@@ -94,7 +92,9 @@ def compile_reasons(
     if log is None:
         return None
     joined = _join(log.compilations, host, functions, origin_ns)
-    found = CompileReasons(log, joined, len(functions) - len(joined))
+    strangers = len(functions) - len(joined)
+    in_trace = not log.pid or any(thread.pid == str(log.pid) for thread in host.events.threads)
+    found = CompileReasons(log, joined, strangers, len(joined) > strangers if functions else in_trace)
     if not found.is_joined:
         return found
     skipped = _without_graphs(log, host, window)

@@ -48,6 +48,8 @@ def compile_log_message(reasons: CompileReasons, events: Events, steps: Steps) -
 
 def _notes(reasons: CompileReasons) -> list[str]:
     known, strangers = len(reasons.by_event), reasons.strangers
+    if not reasons.is_joined and not known + strangers:
+        return [f"It is of process {reasons.log.pid}, which is not in the recording, so it is not used."]
     if not reasons.is_joined:
         share = f"{known:,} of the {known + strangers:,} compilations in the recording are in it"
         return [f"{share}: it is of another process or of another time, so it is not used."]

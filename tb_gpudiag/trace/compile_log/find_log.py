@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool
+from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.errors import TraceError, Unreadable
 from tb_gpudiag.trace.compile_log.log import CompileLog
 from tb_gpudiag.trace.compile_log.read_log import UNKNOWN_PID, pid_of_log, read_compile_log
@@ -26,8 +27,8 @@ SUFFIX: Final = ".log"
 # Each process of a job writes a log, and so does each start of the job. A folder of thousands of ranks is
 # still listed as a whole.
 MOST_LOGS: Final = 10_000
-# Logs of one process id: containers start with the same ids again and again.
-_MOST_READ: Final = 8
+# Logs of one process id: containers start with the same ids again and again, and one runs on each machine.
+_MOST_READ: Final = 64
 # The name of the file that logs is at the start of its first line.
 _HEAD_BYTES: Final = 4 << 10
 
@@ -92,12 +93,26 @@ def _of_process(logs: list[str], trace: Trace, compiled: Bool, folder: str) -> C
     pids = {int(t.pid[:10]) for t in threads if t.pid.isascii() and t.pid.isdecimal()}
     if len(logs) == 1:
         pids.add(UNKNOWN_PID)
-    for path in [path for path in logs if _pid(path, folder) in pids][:_MOST_READ]:
+    rank = _rank(trace)
+    of_rank = [path for path in logs if _may_be_of(path, rank)]
+    for path in [path for path in of_rank if _pid(path, folder) in pids][:_MOST_READ]:
         with suppress(TraceError):
             log = read_compile_log(path, folder)
-            if _began_before_the_end(log, trace):
+            if (NONE in (rank, log.rank) or log.rank == rank) and _began_before_the_end(log, trace):
                 return log
     return None
+
+
+def _rank(trace: Trace) -> int:
+    """The rank that recorded the trace, or NONE. Processes of ranks on several machines have the same ids."""
+    rank = trace.metadata.distributed.get("rank")
+    return rank if isinstance(rank, int) and rank >= 0 else NONE
+
+
+def _may_be_of(path: str, rank: int) -> bool:
+    """Whether a log may be of this rank by its name, which says it if torch knew it when it began to log."""
+    named = re.match(PREFIX + r"rank_(\d{1,9})_", os.path.basename(path))
+    return named is None or rank == NONE or int(named[1]) == rank
 
 
 def _began_before_the_end(log: CompileLog, trace: Trace) -> bool:

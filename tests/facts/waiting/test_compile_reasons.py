@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
@@ -56,6 +57,19 @@ def test_a_log_of_another_time_is_not_joined(tmp_path: Path) -> None:
     log.metrics("3/1", "f", FILE, 9, start_ns=EPOCH_NS - 3_600 * 10**9)
     _, found = joined(trace, log, tmp_path)
     assert (found.by_event, found.strangers, found.is_joined, found.breaks) == ({}, 1, False, [])
+
+
+def test_without_compilations_the_process_decides(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.thread().op("Torch-Compiled Region: 5/0", at=800_000, us=50)
+    path = trace.write(tmp_path)
+    for pid, is_joined in ((4242, True), (77, False)):
+        log = CompileLogBuilder(pid)
+        _broken(log)
+        file = replace(only_trace(str(path)), torch_trace=str(log.write(tmp_path / str(pid))))
+        found = read_facts(file).compile_reasons
+        assert found is not None
+        assert (found.is_joined, bool(found.breaks)) == (is_joined, is_joined)
 
 
 def _broken(log: CompileLogBuilder) -> None:

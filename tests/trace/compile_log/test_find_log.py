@@ -55,6 +55,21 @@ def test_a_later_process_with_the_same_id_wrote_another_log(tmp_path: Path) -> N
     assert [c.function for c in read.compilations] == ["own"]
 
 
+@pytest.mark.parametrize("name", ["rank_{}_a", "begun_before_torch_knew_the_rank_{}"])
+def test_ranks_on_two_machines_may_have_one_process_id(name: str, tmp_path: Path) -> None:
+    trace = TraceBuilder(rank=1, world_size=2)
+    trace.thread().op("Torch-Compiled Region: 0/0", at=10, us=50)
+    path = trace.write(tmp_path)
+    for rank in (0, 1, 2):
+        made = log(function=f"of rank {rank}")
+        made.artifact("something", "0/0", "", rank=rank)
+        made.artifact("dynamo_graph_break_reason", "0/0", "", rank=rank)
+        made.write(tmp_path, f"dedicated_log_torch_trace_{name.format(rank)}.log")
+    read = found(path)
+    assert read is not None
+    assert (read.rank, read.compilations[0].function) == (1, "of rank 1")
+
+
 def test_a_log_beside_a_trace_without_compiled_code_is_not_opened(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().op("aten::mm", at=10, us=50)
