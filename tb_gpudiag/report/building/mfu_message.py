@@ -63,7 +63,9 @@ def _sentence(found: Mfu, message: pb.Mfu) -> str:
         if part != PeakPart.MODEL and found.share(part) >= _LEAST_SAID
     ]
     figure = f"MFU {'at least ' if message.at_least else ''}{share(message.mfu)} of {peak_text(message)}"
-    return f"{figure}: {', '.join(lost)}."
+    above = found.above_peak_ns >= _LEAST_SAID * found.window_ns
+    exceeded = " Some operators are faster than the stated peak, and count as at the peak." if above else ""
+    return f"{figure}{': ' if lost else ''}{', '.join(lost)}.{exceeded}"
 
 
 def _cannot_tell(found: Mfu) -> str:

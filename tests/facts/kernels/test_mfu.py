@@ -167,6 +167,25 @@ def test_without_stated_peaks_the_rate_is_known() -> None:
     )
 
 
+def test_a_forward_pass_that_backward_repeats_is_no_mfu() -> None:
+    trace = TraceBuilder(devices=(H100,))
+    inputs: dict[str, Any] = {"shapes": [[SIZE, SIZE]] * 2, "types": [BF16] * 2}
+    main, backward = trace.thread(), trace.thread("autograd")
+    main.op("aten::mm", at=1, us=5, sequence=1, **inputs)
+    main.launch(GEMM, at=2, us=1, runs_at=100, runs_us=200)
+    backward.op("MmBackward0", at=10, us=50, sequence=1, forward_thread=1)
+    backward.op("aten::mm", at=12, us=5, sequence=7, **inputs)
+    backward.launch(GEMM, at=13, us=1, runs_at=300, runs_us=200)
+    backward.op("aten::mm", at=20, us=5, **inputs)
+    backward.launch(GEMM, at=21, us=1, runs_at=500, runs_us=200)
+    found = facts_of(trace).mfu
+    assert found is not None
+    assert found.parts_ns[PeakPart.MODEL] / 1e3 == pytest.approx(2 * MATMUL_US, rel=1e-4)
+    assert found.parts_ns[PeakPart.RECOMPUTED] / 1e3 == pytest.approx(MATMUL_US, rel=1e-4)
+    assert found.recomputing_ns / 1e3 == pytest.approx(200)
+    assert found.operations == 2 * found.recomputed_operations
+
+
 def test_each_step_has_its_mfu() -> None:
     """The second step waits as long as it computes."""
     trace = TraceBuilder(devices=(H100,))

@@ -59,6 +59,12 @@ def test_unknown_flops_make_it_a_lower_bound(tmp_path: Path) -> None:
     assert "unknown FLOPs 15.6%" in found.sentence
 
 
+def test_rates_above_the_stated_peak_are_said(tmp_path: Path) -> None:
+    job = Job()
+    job.run("aten::mm", GEMM, 100)
+    assert mfu_of(job, tmp_path).sentence.endswith("faster than the stated peak, and count as at the peak.")
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert mfu_of(trained(shapes=False), tmp_path / "shapes").sentence == (
         "MFU: cannot tell without input shapes. Record with record_shapes=True."

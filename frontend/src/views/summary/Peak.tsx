@@ -53,7 +53,12 @@ export function Peak({ mfu }: { mfu: Mfu | undefined }) {
 }
 
 function About({ mfu }: { mfu: Mfu }) {
-  const hfu = mfu.hfu > mfu.mfu ? ` · with what backward repeats ${percent(mfu.hfu)} (HFU)` : "";
+  const window_us = mfu.parts.reduce((sum, { us }) => sum + us, 0);
+  const again = percent(mfu.recomputing_us, window_us);
+  const hfu =
+    mfu.hfu > mfu.mfu
+      ? ` · with what backward repeats ${percent(mfu.hfu)} (HFU), in ${again} of the time`
+      : "";
   return (
     <span className="gd-muted">
       {figures(mfu.peak_teraflops)} TFLOP/s in {mfu.computes_in}

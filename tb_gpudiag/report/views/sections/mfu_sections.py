@@ -23,7 +23,8 @@ def mfu_sections(report: pb.Report) -> list[Section]:
     window_us = sum(part.us for part in found.parts)
     title = f"MFU: where the peak of {throughput(found.peak_teraflops)} ({found.computes_in}) goes"
     if found.hfu > found.mfu:
-        title += f"; with what backward repeats {share(found.hfu)} (HFU)"
+        again = share(found.recomputing_us, window_us)
+        title += f"; with what backward repeats {share(found.hfu)} (HFU), in {again} of the time"
     low, high = (share(of(found.steps, default=0.0)) for of in (min, max))
     if low != high:
         title += f"; by step {low} to {high}"
