@@ -40,6 +40,7 @@ UNKNOWN_PID: Final = 0
 _HEAD: Final = re.compile(
     rb'[A-Z]\d{4} \d\d:\d\d:\d\d\.\d{6} (?P<pid>\d{1,20}) [^\n"]*?\] (?P<json>\{.*)', re.DOTALL
 )
+_VERSION: Final = re.compile(r"\d[\w.+-]{0,60}")
 _NAMES: Final = (
     b'{"compilation_metrics"',
     b'"recompile_reasons"',
@@ -175,7 +176,8 @@ def _id(entry: dict[str, Any]) -> str:
 
 
 def _read_version(id: str, entry: dict[str, Any], payload: str, reading: _Reading) -> None:
-    reading.torch = cut(str(json.loads(payload)["pytorch_version"]))
+    version = str(json.loads(payload)["pytorch_version"])
+    reading.torch = version if _VERSION.fullmatch(version) else ""
 
 
 def _read_reasons(id: str, entry: dict[str, Any], payload: str, reading: _Reading) -> None:

@@ -63,7 +63,7 @@ function Compiled({ rows }: { rows: readonly Compilation[] }) {
 
 function why({ reasons, misses, before, failed }: Compilation): string {
   const parts = [
-    failed && `failed: ${failed}`,
+    failed && `failed: “${failed}”`,
     ...reasons,
     !failed && reasons.length === 0 && before === 0 && "for the first time",
     misses.length > 0 && `not in the cache: ${misses.join(", ")}`,

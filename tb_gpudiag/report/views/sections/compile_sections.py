@@ -30,7 +30,7 @@ def compilations(report: pb.Report) -> Table:
 
 def why(made: pb.Compilation) -> str:
     """The guards that failed, or that there was nothing to reuse."""
-    reasons = [*([f"failed: {made.failed}"] if made.failed else []), *made.reasons]
+    reasons = [*([f"failed: {in_quotes(made.failed, 400)}"] if made.failed else []), *made.reasons]
     return "; ".join(reasons) or ("" if made.before else FIRST_TIME)
 
 
