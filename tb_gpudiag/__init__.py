@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from tb_gpudiag.pages.server import PageServer
+    from tb_gpudiag.report.arrow.trace_tables import Tables
     from tb_gpudiag.report.report_pb2 import Comparison, History, JobReport, Report, Verification
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 
@@ -36,6 +37,7 @@ __all__ = [
     "history",
     "job",
     "open",
+    "tables",
     "to_dict",
     "verify",
 ]
@@ -148,9 +150,9 @@ def history(path: str | PathLike[str]) -> list[History]:
 def open(path: str | PathLike[str], port: int = 0) -> PageServer:
     """Serve the page for a log directory or a file, for this machine only, and open it in a browser.
 
-    Returns the server, which is a context manager: `url` is its address, and `close()` or the end of the
-    program stops it. port: 0 takes any free one. Raises UsageError if there is nothing at the path or the
-    port is taken.
+    Returns the server, which is a context manager: `url` is its address, `tables` are the Arrow tables of
+    what it shows (see `tables`), and `close()` or the end of the program stops it. port: 0 takes any free
+    one. Raises UsageError if there is nothing at the path or the port is taken.
     """
     import webbrowser
 
@@ -160,6 +162,20 @@ def open(path: str | PathLike[str], port: int = 0) -> PageServer:
     server.start()
     webbrowser.open(server.url)
     return server
+
+
+def tables(path: str | PathLike[str]) -> Tables:
+    """Return Arrow tables of a trace, or of all traces below a directory or an fsspec URL.
+
+    `tables(path).gaps` and `tables(path)["gaps"]` are a `pyarrow.Table`: events, steps, launches, gaps, idle,
+    kernels, copies, collectives, memory, findings and traces. `tables(path).sql("SELECT …")` runs DuckDB
+    over them. Each table is made when it is first used. Times are in ns, sizes in bytes. Raises errors of
+    `tb_gpudiag.errors`: NothingToRead if there is no trace, and a TraceError if no file can be read; files
+    that cannot be read beside others are in `problems`.
+    """
+    from tb_gpudiag.report.arrow.trace_tables import tables_at
+
+    return tables_at(fspath(path))
 
 
 def to_dict(message: Message) -> dict[str, Any]:

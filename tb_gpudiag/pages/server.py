@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import threading
+from functools import cached_property
 from typing import Any
 
 from tensorboard.plugins import base_plugin
@@ -18,6 +19,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.pages.drop_box import DropBox
 from tb_gpudiag.pages.site import Site, is_this_machine_only, names_of
 from tb_gpudiag.plugin import GpudiagPlugin
+from tb_gpudiag.report.arrow.trace_tables import Tables, tables_at
 from tb_gpudiag.trace.files.source import is_remote
 
 
@@ -37,6 +39,7 @@ class PageServer:
                 where=host,
                 remedy="name a PATH, or leave out --host",
             )
+        self._path = path
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(_listen(host, port))
             box = None
@@ -60,6 +63,13 @@ class PageServer:
         shown = f"[{address}]" if ":" in address else address
         self.url = f"http://{'localhost' if address in ('0.0.0.0', '::') else shown}:{number}/"
         self._thread: threading.Thread | None = None
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Arrow tables of the traces at the path: see `tb_gpudiag.tables`."""
+        if self._path is None:
+            raise UsageError("this page has no path", remedy="name a file or a log directory")
+        return tables_at(self._path)
 
     def run(self) -> None:
         """Serve in this thread until it is interrupted."""

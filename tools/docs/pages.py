@@ -44,6 +44,10 @@ print(tb_gpudiag.job("log/my_job").verdict.sentence)
 for history in tb_gpudiag.history("log"):
     print(history.run, len(history.points), "recordings")
 
+tables = tb_gpudiag.tables("log/my_run")
+print(tables.launches.num_rows)
+print(tables.sql("SELECT cause, sum(duration_ns) FROM idle WHERE in_window GROUP BY cause"))
+
 with tb_gpudiag.open("log") as page:
     print(page.url)
 """
@@ -87,6 +91,7 @@ def api_page() -> str:
         tb_gpudiag.job,
         tb_gpudiag.history,
         tb_gpudiag.open,
+        tb_gpudiag.tables,
         tb_gpudiag.to_dict,
     ]
     return (

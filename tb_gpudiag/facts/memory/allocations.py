@@ -55,15 +55,21 @@ class MemoryContext:
         return self._of(self.host.place)
 
     def frame(self, event: int) -> Frame | None:
-        """Return the user's frame of a memory event: in a snapshot from its stack. Of what the engine
-        allocates, it is the line that called backward()."""
-        stack = int(self.memory.stack[event])
-        if stack == NONE and self.memory.stacks and self.phase[event] == Phase.BACKWARD:
-            caller = int(self._backward_call[event])
-            stack = NONE if caller == NONE else int(self.memory.stack[caller])
+        """Return the user's frame of a memory event: in a snapshot from its stack."""
+        stack = int(self.calling_stack[event])
         if stack != NONE:
             return innermost_place(self.memory.stacks[stack])
         return self.host.frame(int(self.place[event]))
+
+    @cached_property
+    def calling_stack(self) -> Int64:
+        """Index into the snapshot's stacks, or NONE, shape (m,). Of what the engine allocates, it is the
+        stack of the line that called backward()."""
+        stack = self.memory.stack.astype(np.int64)
+        if self.memory.stacks:
+            by_engine = (stack == NONE) & (self.phase == Phase.BACKWARD) & (self._backward_call != NONE)
+            stack[by_engine] = stack[self._backward_call[by_engine]]
+        return stack
 
     @cached_property
     def _backward_call(self) -> Int64:

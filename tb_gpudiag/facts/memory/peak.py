@@ -59,10 +59,8 @@ def find_peak(allocations: Allocations, at: int | None = None) -> Peak:
     """Find the peak of a device with at least one memory event. at: position of an event after which to look
     instead of at the peak."""
     curve, memory = allocations.curve, allocations.memory
-    position = int(curve.allocated.argmax()) if at is None else at
-    if at is None and curve.start_bytes > curve.allocated[position]:
-        position = NONE
-    total = int(curve.before(np.array([position + 1]))[0])
+    position = _highest(allocations) if at is None else at
+    total = _total(allocations, position)
     own = allocations.context.phase[curve.event]
     known = memory.purpose is None  # a memory timeline knows neither phases nor reserved memory
     if known:
@@ -80,16 +78,38 @@ def find_peak(allocations: Allocations, at: int | None = None) -> Peak:
     )
 
 
+def at_peak(allocations: Allocations) -> Int64:
+    """Return the indices of the allocations that are the peak's, as far as the recording shows them: those
+    whose owners find_peak lists."""
+    position = _highest(allocations)
+    return _alive(allocations, position, _total(allocations, position))
+
+
+def _highest(allocations: Allocations) -> int:
+    """Position after which most was allocated; NONE for the time before the first event."""
+    curve = allocations.curve
+    position = int(curve.allocated.argmax())
+    return NONE if curve.start_bytes > curve.allocated[position] else position
+
+
+def _total(allocations: Allocations, position: int) -> int:
+    return int(allocations.curve.before(np.array([position + 1]))[0])
+
+
+def _alive(allocations: Allocations, position: int, total: int) -> Int64:
+    """Return the indices of what was alive after this position, ascending. If more is alive than allocated,
+    frees were not recorded. The oldest allocations are the ones that ended."""
+    alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
+    newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
+    return np.sort(newest)
+
+
 def _by_owner(
     allocations: Allocations, position: int, total: int, *, failed: bool
 ) -> tuple[dict[MemoryKind, int], list[Owner]]:
     """Return what was alive after this position by kind, and by owner. total: of all bytes. failed: an
     allocation failed there."""
-    alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
-    # If more is alive than allocated, frees were not recorded. The oldest allocations are the ones that
-    # ended.
-    newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
-    alive = np.sort(newest)
+    alive = _alive(allocations, position, total)
     kind = kind_numbers(allocations, alive, failed=failed)
     kind[allocations.found[alive]] = KINDS.index(MemoryKind.BEFORE)
     held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(KINDS))

@@ -1,0 +1,1 @@
+"""Facts and findings as Arrow tables, for SQL and data frames."""

@@ -1,0 +1,123 @@
+"""NumPy columns as Arrow columns: numbers without a copy, names as indices into one dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.vocabulary.marks import module_name
+
+LONGEST = 2_000
+"""Names have at most this many characters in a table. C++ and hostile files have longer ones."""
+
+_Numbers = npt.NDArray[Any]
+
+
+def numbers(values: _Numbers, absent: Bool | None = None) -> pa.Array:
+    """Return a column of numbers, without a copy where their type stays. absent: mask of the entries to be
+    null; by default those that are NONE."""
+    if absent is None:
+        absent = values == NONE
+    return pa.array(values, mask=absent if absent.any() else None)
+
+
+def texts(values: Iterable[str]) -> pa.Array:
+    """Return texts as Arrow takes them, shortened."""
+    return pa.array([_plain(value) for value in values], pa.string())
+
+
+def coded(index: _Numbers, dictionary: pa.Array) -> pa.DictionaryArray:
+    """Return a column of texts: an index into the dictionary for each row, or NONE."""
+    codes = index.astype(np.int32, copy=False)
+    return pa.DictionaryArray.from_arrays(numbers(codes), dictionary)
+
+
+def written(values: Sequence[str]) -> pa.DictionaryArray:
+    """Return a column of texts; "" is null."""
+    found = {value: number for number, value in enumerate(dict.fromkeys(value for value in values if value))}
+    index = np.array([found.get(value, NONE) for value in values], np.int32)
+    return coded(index, texts(found))
+
+
+def labels(kinds: Iterable[Any]) -> pa.Array:
+    """Return the words of an enumeration whose values count from 0, by value."""
+    named = {int(kind): kind.name.lower() for kind in kinds}
+    return texts(named.get(number, "") for number in range(max(named) + 1))
+
+
+def _plain(text: str) -> str:
+    """Arrow's text is UTF-8: half a pair of surrogates has no place in it."""
+    return text[:LONGEST].encode("utf-8", "replace").decode("utf-8")
+
+
+class Names:
+    """The dictionaries of one trace, each made once, and columns that point into them."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._events, self._host = facts.events, facts.host
+
+    def of_events(self, event: Int64) -> pa.DictionaryArray:
+        """Names of events, or of none."""
+        return self._of(self._host.names(event))
+
+    def operators(self, event: Int64) -> pa.DictionaryArray:
+        """Operators around host events."""
+        return self._of(self._host.names(self._around(event, self._host.operator)))
+
+    def modules(self, event: Int64) -> pa.DictionaryArray:
+        """Modules around host events."""
+        return self.module_names(self._around(event, self._host.module))
+
+    def module_names(self, module: Int64) -> pa.DictionaryArray:
+        """Names of modules' events."""
+        index = self._host.names(module)
+        known, member = np.unique(index, return_inverse=True)
+        words = [module_name(self._events.names[i]) if i != NONE else "" for i in known.tolist()]
+        return coded(np.where(index == NONE, NONE, member), texts(words))
+
+    def lines(self, event: Int64) -> pa.DictionaryArray:
+        """Lines of the user's code around host events."""
+        return self.frames(self._around(event, self._host.place))
+
+    def frames(self, place: Int64) -> pa.DictionaryArray:
+        """Frames with these numbers (Host.frame)."""
+        known, member = np.unique(place, return_inverse=True)
+        found = texts(str(self._host.frame(i) or "") for i in known.tolist())
+        return coded(np.where(place == NONE, NONE, member), found)
+
+    def places(self, event: Int64) -> dict[str, pa.DictionaryArray]:
+        """The columns `operator`, `module` and `line` of host events, or of NONE."""
+        return {
+            "operator": self.operators(event),
+            "module": self.modules(event),
+            "line": self.lines(event),
+        }
+
+    def threads(self, event: Int64) -> pa.DictionaryArray:
+        """Threads of events."""
+        return coded(self._events.thread[event], self._threads)
+
+    def _of(self, name: _Numbers) -> pa.DictionaryArray:
+        return coded(name, self._names)
+
+    def _around(self, event: Int64, found: Int64) -> Int64:
+        if not len(found):
+            return np.full(len(event), NONE, np.int64)
+        return np.where(event == NONE, NONE, found[event])
+
+    @cached_property
+    def _names(self) -> pa.Array:
+        return texts(self._events.names)
+
+    @cached_property
+    def _threads(self) -> pa.Array:
+        threads = self._events.threads
+        return texts(" ".join(filter(None, (t.pid, t.tid, t.name))) for t in threads)
