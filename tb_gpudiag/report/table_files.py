@@ -106,9 +106,10 @@ def _csv(rows: list[_Row]) -> str:
     writer = csv.writer(text)
     writer.writerow(rows[0])
     for row in rows:
-        writer.writerow(map(_cell, row.values()))
+        writer.writerow(map(cell, row.values()))
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """Return a value as a cell of a CSV file: text that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value

@@ -37,7 +37,7 @@ def _commands() -> list[str]:
         text = page.read_text(encoding="utf-8")
         shown = re.findall(r"`(gpudiag [a-z]+ [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
         for block in re.findall(r"^ *```sh\n(.*?)```", text, re.DOTALL | re.MULTILINE):
-            shown += re.findall(r"(?<![\w-])gpudiag [a-z]+[^#>)\n]*", block)
+            shown += re.findall(r"(?<![\w-])gpudiag [a-z]+(?:\"[^\"\n]*\"|[^#>)\"\n])*", block)
         found |= {re.sub(r"\s+", " ", one).strip() for one in shown}
     return sorted(one for one in found if not FOREVER.match(one) and not ELSEWHERE.search(one))
 

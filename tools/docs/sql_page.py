@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 
 from tb_gpudiag.report.arrow.described import OF_TRACE, TABLES, ColumnText
-from tb_gpudiag.report.arrow.questions import QUESTIONS
+from tb_gpudiag.wording.sql_questions import QUESTIONS
 
 _PART = re.compile(r"(<!-- (queries|tables) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 

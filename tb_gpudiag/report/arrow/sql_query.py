@@ -77,11 +77,8 @@ def run_sql(
         LimitReached: the query takes too much memory or time.
         TraceError: no trace can be read.
     """
+    tables.load(checked(query), progress)
     duckdb = _duckdb()
-    if len(query) > LONGEST_QUERY:
-        raise UsageError(f"The query has more than {LONGEST_QUERY:,} characters.")
-    _check(duckdb, query)
-    tables.load(_named(query), progress)
     connection = duckdb.connect(":memory:", config=_CONFIG)
     late = threading.Event()
 
@@ -103,7 +100,7 @@ def run_sql(
     except duckdb.InterruptException as error:
         if not late.is_set():
             raise KeyboardInterrupt from error
-        raise LimitReached(f"The query was stopped after {most_s:g} s.", remedy=_SMALLER) from error
+        raise too_long(most_s) from error
     except duckdb.Error as error:
         raise _refused(error) from error
     finally:
@@ -119,6 +116,21 @@ def _whole(found: pa.Table) -> pa.Table:
             with contextlib.suppress(pa.ArrowInvalid):
                 found = found.set_column(at, field.name, found.column(at).cast(pa.int64()))
     return found
+
+
+def checked(query: str) -> list[str]:
+    """Return the names of the tables that a query may read. Raises UsageError: it is not one query that
+    reads, or DuckDB is not installed."""
+    duckdb = _duckdb()
+    if len(query) > LONGEST_QUERY:
+        raise UsageError(f"The query has more than {LONGEST_QUERY:,} characters.")
+    _check(duckdb, query)
+    return _named(query)
+
+
+def too_long(most_s: float) -> LimitReached:
+    """Return the error for a query that took too long."""
+    return LimitReached(f"The query was stopped after {most_s:g} s.", remedy=_SMALLER)
 
 
 _SMALLER: Final = "Select fewer rows (WHERE), or join on a condition."

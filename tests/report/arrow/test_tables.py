@@ -17,10 +17,10 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.arrow.arrow_columns import numbers
 from tb_gpudiag.report.arrow.described import TABLES
-from tb_gpudiag.report.arrow.questions import QUESTIONS
 from tb_gpudiag.report.arrow.trace_tables import Tables
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import read_facts
+from tb_gpudiag.wording.sql_questions import QUESTIONS
 from tests.report.reports import HOSTILE, slow_loader
 from tests.simulator import simulate
 
