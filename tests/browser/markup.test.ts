@@ -1,5 +1,6 @@
 // Every kind of name in a trace is markup with a script. In every view, and in a page to pass on, it stays text.
 
+import { createHash } from "node:crypto";
 import { pathToFileURL } from "node:url";
 import { expect, it, test } from "vitest";
 import { VIEWS } from "../../frontend/src/base/hash";
@@ -34,6 +35,8 @@ function everywhere(rank: number, ms: number): string {
     return [
       { ...host, cat: "user_annotation", name: `ProfilerStep#${step}`, ts, dur: 99_000 },
       { ...host, cat: "user_annotation", name: NAME, ts: ts + 1, dur: 90_000 },
+      { ...host, cat: "cpu_op", name: "_compile.compile_inner (dynamo_timed)", ts: ts + 81_000, dur: 900 },
+      { ...host, cat: "cpu_op", name: `Torch-Compiled Region: 3/${step}`, ts: ts + 82_000, dur: 900 },
       { ...host, cat: "python_function", name: `${NAME}.py(12): ${NAME}`, ts: ts + 2, dur: 80_000 },
       {
         ...host,
@@ -83,7 +86,24 @@ function everywhere(rank: number, ms: number): string {
   });
 }
 
+/** A log of torch.compile with a name in every text that a view shows. */
+function compileLog(): string {
+  const entry = (content: object) => `V1126 10:02:47.287000 1 x.py:1] ${JSON.stringify(content)}\n`;
+  const payload = `Graph break in user code at ${NAME}:7\nReason: ${NAME}`;
+  const has_payload = createHash("md5").update(payload).digest("hex");
+  const broken = { artifact: { name: "dynamo_graph_break_reason" }, frame_id: 3, has_payload };
+  const compiled = [0, 1, 2, 3].map((step) => ({
+    compilation_metrics: {
+      ...{ co_name: NAME, co_filename: NAME, co_firstlineno: 5, start_time_us: step * 100_000 + 81_000 },
+      ...{ recompile_reason: `3/0: ${NAME}`, cudagraph_skip_reason: NAME, fail_type: NAME },
+    },
+    ...{ frame_id: 3, frame_compile_id: step },
+  }));
+  return entry(broken) + payload.replaceAll(/^/gm, "\t") + "\n" + compiled.map(entry).join("");
+}
+
 const session = new Session((logdir) => {
+  write(logdir, `${RUN}/dedicated_log_torch_trace_${RUN}.log`, compileLog());
   for (const span of [1, 2])
     for (const rank of [0, 1])
       write(logdir, `${RUN}/rank${rank}${RUN}.170000000${span}000.pt.trace.json`, everywhere(rank, 3 * span));
@@ -93,6 +113,14 @@ const session = new Session((logdir) => {
 async function noElementOfAName(page: { locator: (css: string) => { count: () => Promise<number> } }) {
   expect(await page.locator('img[src="x"], svg[onload], [onerror]').count()).toBe(0);
 }
+
+it("shows what a log of torch.compile says as text", async () => {
+  await session.reportOf(RUN);
+  const frame = await session.open(RUN, "host");
+  for (const name of ["Compilations", "Graph breaks", "Without CUDA graphs"])
+    await expect.poll(() => frame.getByRole("table", { name }).innerText()).toContain(MARKUP);
+  await noElementOfAName(frame);
+});
 
 for (const view of VIEWS)
   it(`shows names as text in ${view}`, async () => {
