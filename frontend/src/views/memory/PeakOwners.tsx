@@ -10,8 +10,8 @@ import { squarify, type Rect } from "./treemap";
 
 const HEIGHT_PX = 240;
 
-/** Smaller tiles have no text, and the Tab key skips them. */
-const TEXT_FROM_PX = { width: 46, height: 16 } as const;
+/** Smaller tiles are hard to hit: they have no text, and the Tab key skips them. */
+const TEXT_FROM_PX = { width: 46, height: 24 } as const;
 
 interface Props {
   readonly memory: DeviceMemory;
