@@ -51,6 +51,10 @@ describe("the gain of a fix", () => {
     expect(plain(`${gain?.before} → ${gain?.after}`)).toBe("1.21 s → 0.591 to 0.755 s");
     const short = saving({ high_us: 620_000, high_share: 0.512, high_per_step_us: 620_000 });
     expect(plain(savedShort(finding({ saving: short })))).toBe("saves at most 0.620 s per step");
+    const certain = saving({ low_us: 977, high_us: 977, high_share: 0.02, high_per_step_us: 977 });
+    expect(plain(savedShort(finding({ saving: { ...certain, low_per_step_us: 977 } })))).toBe(
+      "saves 0.977 ms per step",
+    );
   });
 
   it("is of the step window without steps", () => {

@@ -70,8 +70,9 @@ export function savedShort(finding: Finding): string {
   const low_us = perStep ? saving.low_per_step_us : saving.low_us;
   const high_us = perStep ? saving.high_per_step_us : saving.high_us;
   // In the unit of the step that it is a share of.
-  const high = timeBeside(high_us, saving.high_share > 0 ? high_us / saving.high_share : high_us);
-  const range = saving.low_us <= 0 ? `at most ${high}` : between(timeBeside(low_us, high_us), high);
+  const step_us = saving.high_share > 0 ? high_us / saving.high_share : high_us;
+  const high = timeBeside(high_us, step_us);
+  const range = saving.low_us <= 0 ? `at most ${high}` : between(timeBeside(low_us, step_us), high);
   return `saves ${range}${perStep ? " per step" : ""}`;
 }
 

@@ -92,7 +92,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         evidence=[
             ranks_evidence(facts, members),
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
-            Evidence("Slow in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
+            Evidence("Slow in", number(uneven.steps, "step", suffix=f"of {uneven.of_steps}")),
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns / len(members))),
             *_slower(uneven),
             *_last_in(facts, members),
@@ -168,7 +168,7 @@ def _last_in(facts: JobFacts, members: Int64) -> list[Evidence]:
     waits = facts.waits
     judged = ~facts.starts.first
     last = int(np.isin(waits.last_member[judged], members).sum())
-    return [Evidence("Last to arrive in", number(last, "collective"), (f"of {int(judged.sum()):,}",))]
+    return [Evidence("Last to arrive in", number(last, "collective", suffix=f"of {int(judged.sum()):,}"))]
 
 
 def _places(facts: JobFacts, members: Int64, part: str) -> list[Place]:

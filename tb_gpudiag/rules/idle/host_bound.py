@@ -167,7 +167,7 @@ def _task_finding(
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window(
-                f"{'Main thread in' if on_host is None else 'Idle during'} {known.noun}",
+                f"Main thread in {known.noun}" if on_host is None else f"Idle while {known.activity}",
                 cost_ns,
                 lost.window_ns,
             ),

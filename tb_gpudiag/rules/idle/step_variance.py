@@ -119,7 +119,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0
         return CannotTell(
-            f"comparing steps takes at least {FEWEST_STEPS}, and the trace has {known}",
+            f"comparing steps takes at least {FEWEST_STEPS} of them, and the trace has {known or 'none'}",
             "Record six steps or more after warming up: schedule(wait=5, warmup=2, active=6).",
         )
     if unknown := steps_not_comparable(facts):
@@ -128,7 +128,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     compared = np.arange(max(1, leading_slow_steps(length)[0]), len(steps))
     if len(compared) < FEWEST_STEPS - 1:
         return CannotTell(
-            f"comparing steps takes at least {FEWEST_STEPS - 1} after the warm-up, and the trace has "
+            f"comparing steps takes at least {FEWEST_STEPS - 1} of them after the warm-up, and the trace has "
             f"{len(compared)}",
             "Skip more steps before recording: raise wait and warmup in the schedule.",
         )

@@ -199,7 +199,7 @@ def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evi
         if cause != Cause.SYNC
     ]
     parts.append(("Idle until the calls return", int(spent[Cause.SYNC])))
-    parts += [(f"Idle during {HOST_TASK_FIXES[task].noun}", ns) for task, ns in tasks.items()]
+    parts += [(f"Idle while {HOST_TASK_FIXES[task].activity}", ns) for task, ns in tasks.items()]
     parts.sort(key=lambda part: -part[1])
     return [Evidence.of_cost(label, ns, cost_ns) for label, ns in parts if ns >= max(1, LEAST_PART * cost_ns)]
 

@@ -49,7 +49,7 @@ def test_says_what_the_gpu_waits_for_after_the_synchronization(tmp_path: Path) -
     found = finding(RULE.check(facts_of(one_gap(act, 40), tmp_path)))
     evidence = figures(found)
     assert evidence["Idle during Python between operators"][0] == duration(40_000)
-    assert evidence["Idle during logging"][0] == duration(39_000)
+    assert evidence["Idle while writing logs"][0] == duration(39_000)
 
 
 def test_the_fix_fits_the_kind_of_synchronization(tmp_path: Path) -> None:
