@@ -539,7 +539,7 @@ class InferredSteps(_message.Message):
     def __init__(self, sign: _Optional[_Union[InferredSteps.Sign, str]] = ..., are_steps: bool = ..., inside: _Optional[str] = ..., device: _Optional[int] = ..., repetitions: _Optional[int] = ..., period_launches: _Optional[int] = ..., setup_us: _Optional[float] = ..., tail_us: _Optional[float] = ..., median_us: _Optional[float] = ..., accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Verdict(_message.Message):
-    __slots__ = ("limiter", "sentence", "busy_share")
+    __slots__ = ("limiter", "sentence", "busy_share", "headline")
     class Limiter(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         unknown: _ClassVar[Verdict.Limiter]
@@ -569,10 +569,12 @@ class Verdict(_message.Message):
     LIMITER_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
+    HEADLINE_FIELD_NUMBER: _ClassVar[int]
     limiter: Verdict.Limiter
     sentence: str
     busy_share: float
-    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ...) -> None: ...
+    headline: str
+    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ..., headline: _Optional[str] = ...) -> None: ...
 
 class Finding(_message.Message):
     __slots__ = ("rule", "name", "severity", "title", "summary", "cost_us", "saving", "evidence", "places", "fix", "ranges", "cost_bytes", "cost_bytes_per_step", "memory_device", "certain")
@@ -2852,7 +2854,7 @@ class LiveBlock(_message.Message):
     def __init__(self, bytes: _Optional[float] = ..., made_us: _Optional[float] = ..., freed_us: _Optional[float] = ..., operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class MemoryBands(_message.Message):
-    __slots__ = ("state", "progress", "error", "device", "start_us", "end_us", "column_us", "rest_bytes", "band_from", "band_to", "band_bytes", "band_made_us", "band_freed_us", "band_site", "band_kind", "sites", "more_bands")
+    __slots__ = ("state", "progress", "error", "device", "start_us", "end_us", "column_us", "rest_bytes", "band_from", "band_to", "band_bytes", "band_made_us", "band_freed_us", "band_site", "band_kind", "sites", "more_bands", "kinds")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -2870,6 +2872,7 @@ class MemoryBands(_message.Message):
     BAND_KIND_FIELD_NUMBER: _ClassVar[int]
     SITES_FIELD_NUMBER: _ClassVar[int]
     MORE_BANDS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -2884,10 +2887,11 @@ class MemoryBands(_message.Message):
     band_made_us: _containers.RepeatedScalarFieldContainer[float]
     band_freed_us: _containers.RepeatedScalarFieldContainer[float]
     band_site: _containers.RepeatedScalarFieldContainer[int]
-    band_kind: _containers.RepeatedScalarFieldContainer[MemoryKind.Kind]
+    band_kind: _containers.RepeatedScalarFieldContainer[int]
     sites: _containers.RepeatedCompositeFieldContainer[BandSite]
     more_bands: float
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., column_us: _Optional[_Iterable[float]] = ..., rest_bytes: _Optional[_Iterable[float]] = ..., band_from: _Optional[_Iterable[int]] = ..., band_to: _Optional[_Iterable[int]] = ..., band_bytes: _Optional[_Iterable[float]] = ..., band_made_us: _Optional[_Iterable[float]] = ..., band_freed_us: _Optional[_Iterable[float]] = ..., band_site: _Optional[_Iterable[int]] = ..., band_kind: _Optional[_Iterable[_Union[MemoryKind.Kind, str]]] = ..., sites: _Optional[_Iterable[_Union[BandSite, _Mapping[str, object]]]] = ..., more_bands: _Optional[float] = ...) -> None: ...
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., column_us: _Optional[_Iterable[float]] = ..., rest_bytes: _Optional[_Iterable[float]] = ..., band_from: _Optional[_Iterable[int]] = ..., band_to: _Optional[_Iterable[int]] = ..., band_bytes: _Optional[_Iterable[float]] = ..., band_made_us: _Optional[_Iterable[float]] = ..., band_freed_us: _Optional[_Iterable[float]] = ..., band_site: _Optional[_Iterable[int]] = ..., band_kind: _Optional[_Iterable[int]] = ..., sites: _Optional[_Iterable[_Union[BandSite, _Mapping[str, object]]]] = ..., more_bands: _Optional[float] = ..., kinds: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BandSite(_message.Message):
     __slots__ = ("operator", "place")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import MOST
@@ -14,7 +15,7 @@ from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
-from tb_gpudiag.rules.shared.leak import leak_sentences
+from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
 from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, unseen
 from tb_gpudiag.rules.shared.odd_recordings import (
@@ -48,29 +49,34 @@ _MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
 
 @dataclass(frozen=True)
 class Verdict:
-    """`busy_share` is the busiest device's share of the step window, 0 to 1; 0 without a device."""
+    """`busy_share` is the busiest device's share of the step window, 0 to 1; 0 without a device. `headline`:
+    what ends the job; "" if nothing does."""
 
     limiter: str
     sentence: str
     busy_share: float
+    headline: str = ""
 
 
 def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     """Name the largest part of the step window, if it is large enough to limit the job.
 
     ranked: the findings in their order, so that the verdict agrees with it.
-    A failed allocation and a leak that end the job are not limiters: the sentence starts with the first and
-    ends with the second.
+    A failed allocation and a leak that end the job are not limiters: the headline and the sentence start with
+    them.
     """
     verdict = _without_memory(facts, [found.rule.id for found in ranked])
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
     first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
-    about_memory = [
-        *emptying_sentences(facts.memory, facts.window.duration_ns),
-        *leak_sentences(facts.memory),
-    ]
-    sentences = [*_failures(facts.memory), lost_sentences(facts), said, first, *about_memory]
-    return replace(verdict, sentence=" ".join(filter(None, sentences)))
+    emptying = emptying_sentences(facts.memory, facts.window.duration_ns)
+    ends = [*_failures(facts.memory), *leak_sentences(facts.memory)]
+    sentences = [*ends, lost_sentences(facts), said, first, *emptying]
+    headline = next(chain(_ran_out(facts.memory), leak_headlines(facts.memory)), "")
+    return replace(verdict, sentence=" ".join(filter(None, sentences)), headline=headline)
+
+
+def _ran_out(memories: Sequence[DeviceMemory]) -> Iterator[str]:
+    return (f"Out of memory on {memory.name}" for memory in memories if memory.failure and memory.ran_out)
 
 
 def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:

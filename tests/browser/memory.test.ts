@@ -220,3 +220,16 @@ it("maps the segments of a snapshot at a moment, with the stack of an allocation
   await darken(session.page, frame);
   expect(await violations(frame, "color-contrast")).toEqual([]);
 });
+
+it("draws allocations as bands, with the line of the one under the pointer", async () => {
+  await session.reportOf("snapshot");
+  const frame = await session.open("snapshot", "memory");
+  const blocks = frame.getByRole("region", { name: "Blocks over time" });
+  const picture = blocks.getByRole("img");
+  await picture.scrollIntoViewIfNeeded();
+  await blocks.getByRole("list", { name: "Kinds of the blocks" }).waitFor();
+  const box = await picture.boundingBox();
+  if (!box) throw new Error("the bands are not on the screen");
+  await session.page.mouse.move(box.x + box.width / 2, box.y + box.height - 4);
+  await expect.poll(() => blocks.locator(".gd-bands-line").innerText()).toContain("train.py");
+});

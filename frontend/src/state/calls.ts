@@ -71,6 +71,17 @@ export function useMemoryState(entry: TraceEntry, device: number, at_us: number)
   return useCut(entry, "memoryState", { device, at_us });
 }
 
+/** Load what the largest allocations hold over a range, or over the whole recording if `span` is null. */
+export function useMemoryBands(
+  entry: TraceEntry,
+  device: number,
+  span: TimeSpan | null,
+  width: number,
+  wanted: boolean,
+) {
+  return useCut(entry, "memoryBands", { device, ...within(span), width }, wanted);
+}
+
 /** Load the segments of a device's memory at a time. Only snapshots have them. */
 export function useSegments(entry: TraceEntry, device: number, at_us: number) {
   return useCut(entry, "segments", { device, at_us });

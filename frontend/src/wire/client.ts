@@ -10,6 +10,7 @@ import type {
   JobState,
   KernelTable,
   Matches,
+  MemoryBands,
   MemorySlice,
   MemoryState,
   OperatorTable,
@@ -156,6 +157,7 @@ export interface Slices {
   readonly timeline: Timeline;
   readonly memory: MemorySlice;
   readonly memoryState: MemoryState;
+  readonly memoryBands: MemoryBands;
   readonly segments: SegmentMap;
   readonly gap: GapChain;
   readonly find: Matches;

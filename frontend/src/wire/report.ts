@@ -468,6 +468,8 @@ export interface Verdict {
   sentence: string;
   /** share of the step window in which the busiest device was busy */
   busy_share: number;
+  /** what ends the job, such as memory that is soon full; empty if the limiter is what to say first */
+  headline: string;
 }
 
 export const Verdict_Limiter = {
@@ -2272,10 +2274,13 @@ export interface MemoryBands {
   band_freed_us: number[];
   /** index into sites */
   band_site: number[];
-  band_kind: MemoryKind_Kind[];
+  /** index into kinds */
+  band_kind: number[];
   sites: BandSite[];
   /** smaller or shorter ones, which are part of rest_bytes */
   more_bands: number;
+  /** names of MemoryKind.Kind */
+  kinds: string[];
 }
 
 export interface BandSite {

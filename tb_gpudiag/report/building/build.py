@@ -83,6 +83,7 @@ def _verdict(verdict: Verdict) -> pb.Verdict:
         limiter=verdict.limiter,
         sentence=one_line(verdict.sentence, SENTENCE_LIMIT),
         busy_share=verdict.busy_share,
+        headline=one_line(verdict.headline),
     )
 
 

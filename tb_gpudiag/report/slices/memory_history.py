@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Int64, summed
+from tb_gpudiag.arrays import NONE, Int64, UInt8, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.sites import site_keys
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
 from tb_gpudiag.report.slices.prepared import TextTable, joined, pack_meta
@@ -27,7 +28,7 @@ MOST_GROUPS = 10_000
 # Freed after the recording, or never.
 NEVER_NS = np.iinfo(np.int64).max
 
-_ALLOCATION_ARRAYS = ("made_ns", "freed_ns", "bytes", "group")
+_ALLOCATION_ARRAYS = ("made_ns", "freed_ns", "bytes", "group", "kind")
 _FREE_ARRAYS = ("free_ns", "free_bytes")
 
 
@@ -66,6 +67,7 @@ class History:
     # NEVER_NS for an allocation that is live at the recording's end; None if frees do not name theirs.
     freed_ns: Int64 | None
     group: Int64  # index into the groups
+    kind: UInt8  # index into KINDS
     free_ns: Int64
     free_bytes: Int64
 
@@ -119,9 +121,18 @@ def _history(device: DeviceMemory, group: Int64) -> History:
         bytes=allocations.bytes,
         freed_ns=freed if allocations.paired else None,
         group=group,
+        kind=_kind(device),
         free_ns=allocations.free_ns,
         free_bytes=allocations.free_bytes,
     )
+
+
+def _kind(device: DeviceMemory) -> UInt8:
+    """What each allocation is for, as an index into KINDS."""
+    allocations = device.allocations
+    kind = kind_numbers(allocations, np.arange(len(allocations)), failed=device.failure is not None)
+    kind[allocations.found] = KINDS.index(MemoryKind.BEFORE)
+    return kind
 
 
 def _grouped(allocations: Allocations, groups: dict[Group, int]) -> Int64:
@@ -151,7 +162,7 @@ def prepare_histories(
     for history in histories:
         curves += _curves(history, start_ns)
         freed = np.zeros_like(history.made_ns) if history.freed_ns is None else history.freed_ns
-        allocations.append((history.made_ns, freed, history.bytes, history.group))
+        allocations.append((history.made_ns, freed, history.bytes, history.group, history.kind))
         frees.append((history.free_ns, history.free_bytes))
     step_name = np.array([texts.add(name) for name in steps.names], np.int64)
     text, text_first = texts.arrays()

@@ -94,6 +94,12 @@ SLICES: Mapping[str, SliceKind] = {
         "slice_memory_state",
         (_MEMORY_DEVICE, Number("at_us")),
     ),
+    "memoryBands": SliceKind(
+        pb.MemoryBands,
+        "tb_gpudiag.report.slices.memory_bands",
+        "slice_memory_bands",
+        (_MEMORY_DEVICE, *_SPAN, Integer("width", low=1, high=2048, default=1024)),
+    ),
     "segments": SliceKind(
         pb.SegmentMap,
         "tb_gpudiag.report.slices.segment_map",

@@ -202,6 +202,14 @@ def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
     return found
 
 
+def leak_headlines(memories: Sequence[DeviceMemory]) -> Iterator[str]:
+    """Yield where a leak ends the job, if it is known when."""
+    for memory in memories:
+        trend = memory.trend
+        if trend is not None and _ends_the_job(memory, trend) and _until_full(memory) is not None:
+            yield f"Memory leak on {memory.name}"
+
+
 def _ends_the_job(memory: DeviceMemory, trend: Trend) -> bool:
     """Whether memory ran out, or is full within the horizon.
 

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.operators import ELEMENT_BY_ELEMENT, JOINS, LOSS, OWN_COPY, RANDOM
-from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
+from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME
 
 _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
 
@@ -213,6 +213,13 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
         and (LOSS.fullmatch(site.operator) if site.operator else not _is_in_module(site))
     ]
     return min(losses, key=lambda s: (s.size_bytes, "loss" not in s.operator, s.module), default=None)
+
+
+def makes_loss(site: GrowingSite) -> bool:
+    """Whether a function of torch.nn.functional allocates outside of modules. With Python frames only, a loss
+    has the same stack as what it is computed from."""
+    outside = not site.operator and not _is_in_module(site)
+    return outside and site.phase is not Phase.BACKWARD and FUNCTIONAL.search(site.stack) is not None
 
 
 def _growing_cache(growth: GrowingSites) -> list[GrowingSite]:

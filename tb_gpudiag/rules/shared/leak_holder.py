@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tb_gpudiag.facts.memory.containers import REMOVED_SHARE, Holder
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.shared.leak_causes import GRAPH, Explained, loss_of
+from tb_gpudiag.rules.shared.leak_causes import GRAPH, Explained, loss_of, makes_loss
 from tb_gpudiag.vocabulary.container_calls import HEAP, HOOKS
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
@@ -61,8 +61,10 @@ def keeping_frame(part: Explained) -> Frame | None:
 
 
 def retained_loss(part: Explained) -> GrowingSite | None:
-    """Return the loss that holds a graph."""
-    return loss_of(part.sites) if part.cause is GRAPH else None
+    """Return the loss that holds a graph, or what it is computed from at the same line."""
+    if part.cause is not GRAPH:
+        return None
+    return loss_of(part.sites) or next(filter(makes_loss, part.sites), None)
 
 
 # What stays beside a site and is a tenth of it, or less, says nothing about what keeps it.

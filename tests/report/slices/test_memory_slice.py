@@ -87,6 +87,7 @@ def history_of(some: list[Piece], device: int = 0, *, reserved: bool = True) -> 
         bytes=np.array([p.bytes for p in made], np.int64),
         freed_ns=np.array([NEVER_NS if p.freed_ns is None else p.freed_ns for p in made], np.int64),
         group=np.array([p.group for p in made], np.int64),
+        kind=np.zeros(len(made), np.uint8),
         free_ns=np.array([time for time, _ in free], np.int64),
         free_bytes=np.array([size for _, size in free], np.int64),
     )

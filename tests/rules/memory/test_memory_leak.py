@@ -152,11 +152,16 @@ def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None
         find_verdict(facts_of(job([kept] * 6, device_bytes=118 * MIB), tmp_path / str(kept)))
         for kept in (MIB, 0)
     )
-    added = f"GPU 0 memory grows by {size(MIB, 'per step')} and is full after about {number(100, 'step')}."
-    assert leaking.sentence == f"{healthy_one.sentence} {added}"
+    full = f"is full after about {number(100, 'step')}"
+    assert (
+        leaking.sentence
+        == f"GPU 0 memory grows by {size(MIB, 'per step')} and {full}. {healthy_one.sentence}"
+    )
+    assert leaking.headline == "Memory leak on GPU 0"
+    assert healthy_one.headline == ""
     assert leaking.limiter == healthy_one.limiter
     small = find_verdict(facts_of(job([LEAST_BYTES_PER_STEP] * 6), tmp_path / "small"))
-    assert small.sentence == healthy_one.sentence
+    assert (small.sentence, small.headline) == (healthy_one.sentence, "")
 
 
 MODULE = "/opt/lib/python3.11/site-packages/torch/nn/modules/linear.py(125): forward"

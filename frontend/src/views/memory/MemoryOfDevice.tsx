@@ -14,6 +14,7 @@ import { fit } from "../timeline/actions";
 import { Selected } from "../timeline/Selected";
 import { Chart } from "./Chart";
 import { AgainstBase } from "./AgainstBase";
+import { Bands } from "./Bands";
 import { GrowingSites } from "./GrowingSites";
 import { MemoryState } from "./MemoryState";
 import { Legend } from "./Legend";
@@ -76,6 +77,9 @@ export function MemoryOfDevice({ entry, memory }: Props) {
         />
         <Legend memory={memory} scale={marks.scale} />
       </div>
+      {live && (
+        <Bands entry={entry} memory={memory} bounds={slices.bounds} view={slices.view} onMoment={setMoment} />
+      )}
       <GrowingSites memory={memory} bounds={slices.bounds} />
       <div className="gd-memory-parts">
         <RangePanel

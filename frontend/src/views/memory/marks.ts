@@ -87,6 +87,7 @@ export function drawOver(plot: uPlot, marks: Marks): void {
   clipped(pen, () => {
     drawPeak(pen, marks);
     drawCapacity(pen, marks);
+    drawFailures(pen, marks);
     drawSteps(pen, marks);
   });
 }
@@ -230,6 +231,25 @@ function drawCapacity(pen: Pen, { memory: { capacity_bytes: capacity }, scale, s
   ctx.fillStyle = chartColors(scheme).capacity;
   ctx.textAlign = "right";
   label(pen, `Capacity ${bytes(capacity)}`, right - 6 * px, y(capacity) + 10 * px, theme(scheme));
+}
+
+/** Draw a line where an allocation failed, and say how large it was. */
+function drawFailures(pen: Pen, { memory: { failures }, scheme }: Marks): void {
+  const { left, right, bottom, x, px } = pen;
+  const color = chartColors(scheme).capacity;
+  let free = -Infinity;
+  for (const { us, requested_bytes: requested } of failures) {
+    const at = x(us);
+    if (at < left - 1 || at > right + 1) continue;
+    band(pen, { start_us: us, end_us: us }, color, 2);
+    const onRight = at < (left + right) / 2;
+    if (at < free) continue;
+    free = at + 12 * SMALL_PX * px;
+    pen.ctx.fillStyle = color;
+    pen.ctx.textAlign = onRight ? "left" : "right";
+    const size = requested > 0 ? `: ${bytes(requested)}` : "";
+    label(pen, `Out of memory${size}`, at + (onRight ? 6 : -6) * px, bottom - 12 * px, theme(scheme));
+  }
 }
 
 /** Draw text with an outline, so that it is readable in front of the curves. */

@@ -10,15 +10,16 @@ import { JobLink } from "./JobLink";
 export function Verdict({ report, entry }: ReportProps) {
   const { trace, verdict, devices, mfu } = report;
   const limiter = verdict?.limiter ?? "unknown";
+  const headline = verdict?.headline ?? "";
   const kind = kindText(trace?.kind ?? "trace");
   return (
     <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
       <div className="gd-verdict-head">
         <span className="gd-over" title={kind ? undefined : GLOSSARY.limiter}>
-          {kind ? "Recorded" : "Limited by"}
+          {headline ? "Ends the job" : kind ? "Recorded" : "Limited by"}
         </span>
         <h1 title={kind || devices.length === 0 ? undefined : LIMITERS[limiter].explanation}>
-          {kind || limiterWord(limiter, devices.length > 0)}
+          {headline || kind || limiterWord(limiter, devices.length > 0)}
         </h1>
         {trace && <Badges trace={trace} />}
         <JobLink entry={entry} />

@@ -33,7 +33,9 @@ def about(trace: pb.TraceInfo) -> str:
 
 
 def limiter(report: pb.Report) -> str:
-    """The limiter in words. A snapshot is about memory."""
+    """What ends the job, or else the limiter in words. A snapshot is about memory."""
+    if report.verdict.headline:
+        return report.verdict.headline
     if report.trace.kind != pb.TraceInfo.trace:
         return LIMITERS["memory"].word
     return limiter_word(pb.Verdict.Limiter.Name(report.verdict.limiter), on_gpu=bool(report.devices))
