@@ -73,3 +73,15 @@ it("Compare without a base offers likely ones, on a phone, too", async () => {
   await again.getByRole("button").click();
   await frame.getByRole("region", { name: "Verdict" }).waitFor({ timeout: 55_000 });
 });
+
+it("Host on a phone names what takes the time, and how long", async () => {
+  const frame = await open("host");
+  await session.page.setViewportSize({ width: PHONE_PX, height: 844 });
+  const cells = frame.getByRole("region", { name: "Where host time went" }).locator("tbody tr").first();
+  const right = async (cell: string) => {
+    const box = await cells.locator(cell).first().boundingBox();
+    return box ? box.x + box.width : Number.POSITIVE_INFINITY;
+  };
+  await expect.poll(() => right(".gd-name")).toBeGreaterThan(PHONE_PX / 3);
+  await expect.poll(() => right(".gd-number")).toBeLessThan(PHONE_PX);
+});

@@ -95,7 +95,7 @@ it("lists the most urgent runs first: severity, what a fix saves for sure, growi
 
 it("leaves out the columns that say nothing about any run", async () => {
   await shown([row("a"), row("b")]);
-  for (const name of ["GPU busy", "First fix saves", "Memory", "Change since previous"])
+  for (const name of ["GPU busy", "First fix saves", "Memory", "Since previous"])
     expect(screen.queryByRole("columnheader", { name })).toBeNull();
 });
 

@@ -145,7 +145,7 @@ const COLUMNS: readonly RunColumn[] = [
   },
   {
     id: "change",
-    title: "Change since previous",
+    title: "Since previous",
     about: "What changed between the two newest analyzed recordings of the same worker",
     width: 130,
     says: ({ change }) => change !== "",
