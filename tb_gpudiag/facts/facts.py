@@ -68,6 +68,7 @@ from tb_gpudiag.facts.waiting.interruptions import find_interruptions
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
+from tb_gpudiag.facts.waiting.nan_checks import anomaly_mode
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, count_awaited, stream_waits
 from tb_gpudiag.facts.waiting.training_mode import training_mode, without_gradients
@@ -366,6 +367,7 @@ class Facts:
         launches = sum(number for _, number in self.calls.count_by_name(LAUNCH_CALL))
         return find_gpu_use(self.trace, self.host, launches, self.window, spent_ns)
 
+    anomaly_mode = fact(lambda f: anomaly_mode(f.host))
     training_mode = fact(lambda f: training_mode(f.host, f.work))
     """Layers in training mode, in the whole recording."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.rules.idle import (
     allocator_in_step,
+    anomaly_mode,
     compilation_in_step,
     host_bound,
     input_pipeline,
@@ -54,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     input_pipeline.RULE,
     compilation_in_step.RULE,
     allocator_in_step.RULE,
+    anomaly_mode.RULE,  # before the waits and launches that it consists of
     copy_patterns.RULE,  # before the synchronizations and pageable copies of a round trip
     host_sync.RULE,
     pageable_copies.RULE,

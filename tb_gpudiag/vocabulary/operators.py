@@ -135,6 +135,12 @@ GPU_ONLY = any_of(
 CPU_ONLY = any_of(r"aten::_?mkldnn_\w+", r"(mkldnn|onednn)::\w+", r"aten::\w+_for_cpu(_backward)?")
 APPLE_ONLY = any_of(r"aten::_?mps_\w+", r"aten::_?lstm_mps\w*", r"aten::\w+_for_mps")
 
+# With torch.autograd.set_detect_anomaly, a node calls these on each gradient: isnan().any().item().
+# What adds a gradient to the others hands none on.
+ACCUMULATES = any_of(r".*AccumulateGrad")
+FINDS_NAN = any_of(r"aten::isnan")
+CHECKS_FOR_NAN = any_of(r"aten::(isnan|any|item|is_nonzero|_local_scalar_dense)")
+
 # One operator for many tensors, as optimizers with foreach or fused call them.
 FOR_MANY_TENSORS = any_of(r"aten::_(foreach|fused)_\w+")
 

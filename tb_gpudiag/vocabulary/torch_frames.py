@@ -91,6 +91,8 @@ GPU_CALL = any_of(
 )
 
 # A tensor becomes text.
+# Anomaly mode keeps the stack of each forward operator.
+ANOMALY_STACK = any_of(r"(.*/)?(torch/fx/)?traceback\.py\(\d+\): format_stack", flags=re.S)
 TENSOR_PRINT = any_of(PATH + r"torch/_tensor_str\.py\(\d+\): .*", flags=re.S)
 
 # Passes of a training step, in traces and in the stacks of snapshots. Annotations begin inside a frame of the

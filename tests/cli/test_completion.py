@@ -38,7 +38,7 @@ def offered(bash: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> 
         (["dia"], ["diagnose"]),
         (["diagnose", "--fu"], ["--full"]),
         (["diagnose", "log", "--format", "m"], ["markdown"]),
-        (["diagnose", "--fail-on", "GD10"], ["GD101", "GD102", "GD103", "GD104", "GD105", "GD106"]),
+        (["diagnose", "--fail-on", "GD10"], ["GD101", "GD102", "GD103", "GD104", "GD105", "GD106", "GD107"]),
         (["diagnose", "--fail-on", "w"], ["warning"]),
         (["explain", "input_"], ["input_pipeline"]),
         (["completion", "z"], ["zsh"]),

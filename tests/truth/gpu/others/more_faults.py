@@ -242,7 +242,7 @@ def launch_blocking_left_on(fixed: bool) -> Iterator[None]:
         yield
 
 
-@gpu_job(limiters="python launch sync mixed", rules="GD102 GD201 GD202 GD301")
+@gpu_job(limiters="python launch sync mixed", rules="GD107")
 def anomaly_mode_left_on(fixed: bool) -> Iterator[None]:
     """torch.autograd.set_detect_anomaly(True) left on; fixed: off.
 
