@@ -11,6 +11,7 @@ from tb_gpudiag.facts.memory.lost_passes import LostPasses
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Failure, Peak
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.needed_memory import barely_fits
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
@@ -212,17 +213,32 @@ def _of_cause(memory: DeviceMemory) -> list[Advice]:
 
 def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     """Return the advice that fits the failure or the peak, at least one."""
-    found = _Composition(peak, facts)
-    fits = [advice for applies, advice in _ADVICE if applies(found)]
-    if _SET_TO_NONE in fits and memory.failure is not None and _frees_enough(memory.failure):
-        fits = [advice for advice in fits if advice is not _STATE]
-    lost = memory.lost_passes
-    if lost is not None and lost.bytes >= MAIN_SHARE * peak.allocated_bytes:
-        fits = [_evaluation(lost)]
-    of_cause = _of_cause(memory)
+    fits, of_cause = _of_peak(memory, peak, facts), _of_cause(memory)
     if of_cause == [_EXPANDABLE] and barely_fits(memory):
         return of_cause + fits
     return of_cause or fits or [_ACCUMULATE]
+
+
+def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
+    """Return the advice that follows from what held the memory."""
+    lost = memory.lost_passes
+    if lost is not None and lost.bytes >= MAIN_SHARE * peak.allocated_bytes:
+        return [_evaluation(lost)]
+    found, needless = _Composition(peak, facts), list[Advice]()
+    fits = [advice for applies, advice in _ADVICE if applies(found)]
+    if _SET_TO_NONE in fits and memory.failure is not None and _frees_enough(memory.failure):
+        needless.append(_STATE)
+    if _ACCUMULATE in fits and _only_smaller_batches_fit(memory):
+        needless.append(_CHECKPOINT)
+    return [advice for advice in fits if advice not in needless]
+
+
+def _only_smaller_batches_fit(memory: DeviceMemory) -> bool:
+    """Whether half of the batch fits, replayed, and checkpointing does not: blocks are checkpointed already,
+    or there are few."""
+    ways = {way.kind: way for way in memory.ways}
+    half, recomputed = ways.get(WayKind.HALF_BATCH), ways.get(WayKind.CHECKPOINT)
+    return half is not None and recomputed is not None and half.fits and not recomputed.may_fit
 
 
 def _frees_enough(failure: Failure) -> bool:

@@ -152,3 +152,16 @@ def test_an_emptied_cache_is_emptied_in_the_replay(retries: bool, tmp_path: Path
     memory = job.fail(2000, tmp_path)
     assert memory.fit is not None
     assert memory.fit.error_bytes == memory.fit.misplaced == 0
+
+
+def test_checkpointing_that_does_not_fit_is_no_advice(tmp_path: Path) -> None:
+    """The request is larger than all that could be computed again."""
+    job = Job()
+    job.forward(9 + 1 / 3)
+    memory = job.fail(360, tmp_path)
+    ways = {way.kind: way for way in memory.ways}
+    assert ways[WayKind.HALF_BATCH].fits
+    assert not ways[WayKind.CHECKPOINT].may_fit
+    found = only(RULE.check(Facts(read_trace(str(tmp_path / "dump_snapshot.pickle")))))
+    assert "Use smaller batches" in found.fix.text
+    assert "checkpoint" not in found.fix.code
