@@ -37,6 +37,10 @@ COSTLY = 0.10
 OUT_OF_MEMORY = "GD402"
 """Finds failed allocations. As an error it ended the job, so it ranks first however little a fix frees."""
 
+# An error that costs more than all else together is what to look at, even if the trace does not show that a
+# fix saves time: a DDP training that waits half of its time for gradients was told to fuse its optimizer.
+MOSTLY = 0.5
+
 UNSURE = 0.5
 """The share of its saving that a finding counts for if it is not sure (Finding.sure)."""
 
@@ -167,10 +171,11 @@ def _place(found: RuleFinding, *, seen: bool, costly: bool) -> int:
 
 def _rank(
     found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory], *, replayed: bool
-) -> tuple[bool, float, float, int, int, str]:
+) -> tuple[bool, bool, float, float, int, int, str]:
     """Sort by what a fix surely saves, if that can be seen, then by what it may save of the job's time, or
-    frees of its memory. Without a replay nothing is sure but for copies and kernels, however small: they do
-    not come before what likely saves more. Nor does the host's speed come first where it is a hint."""
+    frees of its memory. What costs most of the time comes first, sure or not. Without a replay nothing is
+    sure but for copies and kernels, however small: they do not come before what likely saves more. Nor does
+    the host's speed come first where it is a hint, or what the recording lacks."""
     finding = found.finding
     saving = finding.saving or Saving(0, finding.cost_ns)
     saved_ns, likely_ns = _saved(finding, saving)
@@ -178,10 +183,13 @@ def _rank(
     held = _held_share(finding, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and max(likely, held) < LEAST_SEEN
     of_host = found.severity == Severity.INFO and found.rule.id in ABOUT_HOST_SPEED
-    hint = of_host or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen))
+    costs = finding.cost_ns or finding.cost_bytes or finding.cost_bytes_per_step
+    of_recording = found.rule.family == "recording" and not costs
+    hint = of_host or of_recording or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen))
+    mostly = found.severity == Severity.ERROR and finding.cost_ns >= MOSTLY * window_ns
     seen = sure if replayed and sure >= LEAST_SEEN and not of_host else 0.0
     counts = max(likely * (BOUND if saving.basis == "at most" else 1), held)
-    return hint, -seen, -counts, -finding.cost_ns, -found.severity, found.rule.id
+    return hint, not mostly, -seen, -counts, -finding.cost_ns, -found.severity, found.rule.id
 
 
 def _saved(finding: Finding, saving: Saving) -> tuple[int, float]:

@@ -89,6 +89,8 @@ LAYOUT_CHANGE = any_of(r"aten::(contiguous|clone|reshape|flatten|_reshape_copy|u
 COPY = any_of(r"aten::copy_")
 # c10d records each collective, with what it sends, as this.
 COLLECTIVE_PARAMETERS = "record_param_comms"
+# nn.DataParallel copies the model to each GPU and adds up the gradients with these functions of its own.
+DATA_PARALLEL = any_of(r"ReduceAddCoalesced|BroadcastBackward|GatherBackward")
 # Operators that all of these call in the end to launch the kernel or the copy.
 DATA_MOVER = any_of(r"aten::(copy_|clone|_to_copy)")
 # Operators that copy tensors one after the other into a new one.

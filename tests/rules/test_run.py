@@ -98,6 +98,24 @@ def test_time_and_memory_are_compared_by_their_share(tmp_path: Path) -> None:
     assert order == ["GD993", "GD994", "GD991", "GD992", "GD997", "GD995", "GD996"]
 
 
+@pytest.mark.parametrize(("share", "first"), [(0.6, "GD991"), (0.4, "GD992")])
+def test_what_costs_most_of_the_time_comes_first_though_nothing_is_sure(share: float, first: str) -> None:
+    facts = facts_of_story(two_steps(400))
+    loading = Intervals(np.array([0]), np.array([200_000]))
+    sure = replace(_finding(200_000), removable=removing(loading, 1.0))
+    most = replace(_finding(round(share * facts.window.duration_ns)), severity=Severity.ERROR)
+    outcome = run_rules(facts, [_rule(1, most), _rule(2, sure)])
+    assert outcome.findings[0].rule.id == first
+
+
+def test_what_the_recording_holds_comes_after_the_jobs_own_findings(tmp_path: Path) -> None:
+    facts = facts_of(job([0] * 5), tmp_path)
+    secret = Finding("t", "s", Fix("f"), severity=Severity.WARNING)
+    hint = replace(_finding(facts.window.duration_ns // 10), severity=Severity.INFO)
+    outcome = run_rules(facts, [_rule(1, secret), _rule(2, hint)])
+    assert [found.rule.id for found in outcome.findings] == ["GD992", "GD991"]
+
+
 def test_a_leak_that_ends_the_job_comes_first(tmp_path: Path) -> None:
     facts = facts_of(job([0] * 5, device_bytes=100 * MIB), tmp_path)
     leak = Finding("t", "s", Fix("f"), cost_bytes_per_step=1, severity=Severity.ERROR)

@@ -193,13 +193,16 @@ class HostTime:
 def find_main_thread(host: Host, steps: Steps, work: Work) -> int:
     """Return the index of the thread that runs the steps; NONE if there is none.
 
-    Without steps it is the thread that launches most, without launches the one with most spans.
+    Without steps it is the thread that launches most. Without launches it is the one with most operators
+    outside of backward, which may run on a thread of its own; without those, the one with most spans: a
+    notebook's threads have more frames than the one that computes.
     """
     events, spans = host.events, host.tree.spans
     marks = spans[events.category[spans] == Category.USER_ANNOTATION]
     step_marks = marks[np.isin(events.start_ns[marks], steps.start_ns)]
     launches = work.launch[work.linked]
-    for chosen in (step_marks, launches, spans):
+    operators = spans[(events.category[spans] == Category.CPU_OP) & ~host.in_backward[spans]]
+    for chosen in (step_marks, launches, operators, spans):
         if len(chosen):
             return int(np.bincount(events.thread[chosen]).argmax())
     return NONE

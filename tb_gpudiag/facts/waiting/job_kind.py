@@ -22,6 +22,7 @@ class JobKind:
     autograd_nodes: nodes that forward operators added to autograd's graph.
     server: the inference server that runs the model. None in a training: that may use a server's kernels.
     server_steps: how many steps of the model the server's annotations show; 0 without such annotations.
+    data_parallel: nn.DataParallel runs the model on several GPUs of one process.
     """
 
     training: bool | None
@@ -30,6 +31,7 @@ class JobKind:
     autograd_nodes: int
     server: libraries.Server | None = None
     server_steps: int = 0
+    data_parallel: bool = False
 
 
 def job_kind(host: Host) -> JobKind:
@@ -46,6 +48,7 @@ def job_kind(host: Host) -> JobKind:
         loader=occurs(events, torch_frames.LOADER),
         autograd_nodes=max(0, numbers - 1),
         server=None if training else server,
+        data_parallel=occurs(events, operators.DATA_PARALLEL),
         server_steps=max(_annotated(events, names) for names in libraries.SERVER_STEPS),
     )
 

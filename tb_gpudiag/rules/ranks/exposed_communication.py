@@ -69,6 +69,13 @@ LATE_RANK = Fix(
 )
 """Sending less is no fix if equal messages take very different times."""
 
+_DATA_PARALLEL = Fix(
+    "Use DistributedDataParallel, with a process for each GPU: DataParallel sends the whole model to each "
+    "GPU in every step.",
+    CODE["data_parallel"],
+    "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+)
+
 
 def _and_slow_rank(name: str) -> str:
     return f"{CODE[name]}\n\n{CODE['slow_rank']}"
@@ -154,7 +161,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     marked = launched.by_annotation(own_ns[chosen])
     calls = on_device(facts.host, kernels)
     waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
-    if _waiting_for_host_ns(device) >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
+    if facts.job.data_parallel:
+        fix = _DATA_PARALLEL
+    elif _waiting_for_host_ns(device) >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
         fix = LATE_HOSTS
     elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns:
         fix = LATE_RANK

@@ -207,6 +207,18 @@ def test_inference_has_no_gradients_to_reduce(tmp_path: Path) -> None:
     assert "DistributedDataParallel" not in found.fix.code
 
 
+def test_data_parallel_is_replaced_by_processes(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.op("ReduceAddCoalesced", at=STEP_AT + 20, us=15)
+    main.launch("gemm", at=STEP_AT, us=5, runs_at=STEP_AT + 10, runs_us=390)
+    main.launch("ncclKernel_Reduce_RING_LL_Sum_float", at=STEP_AT + 25, us=5, runs_at=500, runs_us=300)
+    fix = finding(RULE.check(facts_of(trace, tmp_path))).fix
+    assert "DistributedDataParallel" in fix.text
+    assert "LOCAL_RANK" in fix.code
+
+
 @pytest.mark.parametrize(("idle_us", "late"), [(300, False), (450, True)])
 def test_late_hosts_are_fixed_before_the_collectives(idle_us: float, late: bool, tmp_path: Path) -> None:
     trace = TraceBuilder()
