@@ -34,6 +34,9 @@ LEAST_SEEN = 0.01
 # A finding with such a share of the time of its own is better advice than the operators that take most of it.
 COSTLY = 0.10
 
+SECRETS = "GD907"
+"""Says nothing about the job's speed, so it comes after what does."""
+
 OUT_OF_MEMORY = "GD402"
 """Finds failed allocations. As an error it ended the job, so it ranks first however little a fix frees."""
 
@@ -175,7 +178,7 @@ def _rank(
     """Sort by what a fix surely saves, if that can be seen, then by what it may save of the job's time, or
     frees of its memory. What costs most of the time comes first, sure or not. Without a replay nothing is
     sure but for copies and kernels, however small: they do not come before what likely saves more. Nor does
-    the host's speed come first where it is a hint, or what the recording lacks."""
+    the host's speed come first where it is a hint, or a secret in the recording."""
     finding = found.finding
     saving = finding.saving or Saving(0, finding.cost_ns)
     saved_ns, likely_ns = _saved(finding, saving)
@@ -183,9 +186,11 @@ def _rank(
     held = _held_share(finding, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and max(likely, held) < LEAST_SEEN
     of_host = found.severity == Severity.INFO and found.rule.id in ABOUT_HOST_SPEED
-    costs = finding.cost_ns or finding.cost_bytes or finding.cost_bytes_per_step
-    of_recording = found.rule.family == "recording" and not costs
-    hint = of_host or of_recording or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen))
+    hint = (
+        of_host
+        or found.rule.id == SECRETS
+        or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen))
+    )
     mostly = found.severity == Severity.ERROR and finding.cost_ns >= MOSTLY * window_ns
     seen = sure if replayed and sure >= LEAST_SEEN and not of_host else 0.0
     counts = max(likely * (BOUND if saving.basis == "at most" else 1), held)
