@@ -2451,6 +2451,34 @@ class HistoryState(_message.Message):
     ledger: Ledger
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ..., ledger: _Optional[_Union[Ledger, _Mapping[str, object]]] = ...) -> None: ...
 
+class SqlState(_message.Message):
+    __slots__ = ("state", "progress", "error", "columns", "stage", "rows", "note")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    state: ReportState.State
+    progress: float
+    error: Problem
+    columns: _containers.RepeatedCompositeFieldContainer[SqlColumn]
+    stage: str
+    rows: int
+    note: str
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., columns: _Optional[_Iterable[_Union[SqlColumn, _Mapping[str, object]]]] = ..., stage: _Optional[str] = ..., rows: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+
+class SqlColumn(_message.Message):
+    __slots__ = ("name", "number", "cells")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    number: bool
+    cells: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., number: bool = ..., cells: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class ComparisonState(_message.Message):
     __slots__ = ("state", "progress", "error", "comparison", "stage")
     STATE_FIELD_NUMBER: _ClassVar[int]

@@ -14,6 +14,7 @@ from tb_gpudiag.wording import glossary, kinds, palette, vocabulary
 from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.good_recording import NSYS_RECORDING, OPTIONS, RECORDING
 from tb_gpudiag.wording.palette import HATCHED, INKS, PALETTE, STRIPES, Tone, css_variables
+from tb_gpudiag.wording.sql_questions import QUESTIONS
 from tb_gpudiag.wording.term import Term, Terms
 
 _TYPES = """\
@@ -83,6 +84,11 @@ def typescript() -> str:
         f"export const RECORDING = {_json(RECORDING)};\n",
         f"export const NSYS_RECORDING = {_json(NSYS_RECORDING)};\n",
         f"export const OPTIONS = {_json(OPTIONS)} as const;\n",
+        _constant(
+            "SQL_QUESTIONS",
+            "readonly { readonly question: string; readonly query: string }[]",
+            [each._asdict() for each in QUESTIONS],
+        ),
         _constant("INKS", "readonly [string, string]", list(INKS)),
     ]
     return "\n".join(parts)

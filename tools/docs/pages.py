@@ -46,7 +46,6 @@ for history in tb_gpudiag.history("log"):
 
 tables = tb_gpudiag.tables("log/my_run")
 print(tables.launches.num_rows)
-print(tables.sql("SELECT cause, sum(duration_ns) FROM idle WHERE in_window GROUP BY cause"))
 
 with tb_gpudiag.open("log") as page:
     print(page.url)

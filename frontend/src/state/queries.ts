@@ -9,6 +9,7 @@ import {
   fetchReport,
   fetchRuns,
   fetchSlice,
+  fetchSql,
   within,
   fetchTraces,
   ServerError,
@@ -136,6 +137,7 @@ function useAnswer<T extends Answer>(
   key: readonly string[],
   wanted: boolean,
   fetch: (signal: AbortSignal) => Promise<T>,
+  every_ms = BUSY_MS,
 ) {
   const visible = usePage((page) => page.visible);
   return useQuery({
@@ -145,8 +147,27 @@ function useAnswer<T extends Answer>(
     // While changed files are analyzed again, keep showing the previous answer.
     placeholderData: (earlier, query) =>
       query?.queryKey.slice(0, -1).join() === key.slice(0, -1).join() ? earlier : undefined,
-    refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),
+    refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? every_ms : false),
   });
+}
+
+export interface SqlAsked {
+  readonly query: string;
+  /** Counts, so that a query that failed can be run again. */
+  readonly time: number;
+}
+
+/** Most queries take less than a second once the trace is read. */
+const SQL_MS = 250;
+
+export function useSql(entry: TraceEntry, asked: SqlAsked | null) {
+  const { query = "", time = 0 } = asked ?? {};
+  return useAnswer(
+    ["sql", entry.id, entry.content, query, String(time)],
+    asked !== null,
+    (signal) => fetchSql(entry.id, query, signal),
+    SQL_MS,
+  );
 }
 
 /** `contents` changes whenever one of the files does: see `contentsOf`. */

@@ -65,7 +65,6 @@ def test_it_reads_no_file_and_no_variable(query: str, tables: Tables, tmp_path: 
         "SET memory_limit = '100GB'",
         "RESET memory_limit",
         "PRAGMA threads = 64",
-        "PRAGMA database_list",
         "CALL pragma_version()",
         "CREATE TABLE x AS SELECT 1",
         "CREATE MACRO f() AS 1",
