@@ -47,14 +47,14 @@ export function SqlSection({ entry }: { entry: TraceEntry }) {
           resize="vertical"
           maxLength={20_000}
           spellCheck={false}
-          classNames={{ input: "gd-sql-text" }}
+          classNames={{ input: "gd-sql-text", description: "gd-muted" }}
           value={query}
           onChange={(event) => {
             setQuery(event.currentTarget.value);
           }}
           onKeyDown={onKeyDown}
         />
-        <Button size="xs" onClick={run} title="Ctrl+Enter">
+        <Button size="xs" variant="default" onClick={run} title="Ctrl+Enter">
           Run
         </Button>
       </div>
