@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 
 from tb_gpudiag.service.processes import memory_limit
+from tb_gpudiag.service.processes.child import Child
+from tb_gpudiag.service.slices import slices
 
 # Hypothesis fails an example that takes over 200 ms. On a loaded machine that says nothing about the code.
 settings.register_profile("any_machine", deadline=None, max_examples=30)
@@ -33,6 +35,15 @@ def unlimited() -> Iterator[None]:
     """Keep commands from limiting the memory of this process, which all tests share."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory_limit, "limit_memory", lambda *_: False)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_priority() -> Iterator[None]:
+    """Analyze at the priority of the tests that wait for it: on a busy machine, a low one stalls them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(Child.__init__.__kwdefaults__ or {}, "nice", 0)
+        patch.setattr(slices, "NICE", 0)
         yield
 
 
