@@ -37,6 +37,7 @@ from tb_gpudiag.facts.core.recording import (
     find_steps,
     recording_window,
 )
+from tb_gpudiag.facts.core.request_waits import find_request_waits
 from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, steady_part
 from tb_gpudiag.facts.core.transfers import find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
@@ -57,7 +58,9 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, m
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Spent, Unslowed, find_unslowed
+from tb_gpudiag.facts.stepping.engine_steps import EngineSteps, find_engine_steps
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
+from tb_gpudiag.facts.stepping.serving_times import Serving, find_serving
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device, measure_on_host
 from tb_gpudiag.facts.waiting.compilation import compiled_functions
 from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, compile_reasons
@@ -96,15 +99,28 @@ class Facts:
     # core: work, steps and windows
 
     recording = fact(lambda f: recording_window(f.trace))
-    recorded_steps = fact(lambda f: find_steps(f.events))
+
+    @cached_property
+    def engine(self) -> EngineSteps | None:
+        """The steps of an inference server; None in other jobs, and where the trace shows none."""
+        return find_engine_steps(self.events) if self.job.server is not None else None
+
+    @cached_property
+    def recorded_steps(self) -> Steps:
+        """The steps of an inference server, or else those that torch.profiler marked. A lone step of a server
+        is no step: what comes before and after it may belong to others."""
+        if self.engine is not None and len(self.engine) > 1:
+            return self.engine.steps
+        return find_steps(self.events)
+
     recorded = fact(lambda f: find_recorded(f.trace, f.recorded_steps))
     work = fact(lambda f: join_launches(f.events))
 
     @cached_property
     def inferred_steps(self) -> InferredSteps | None:
         """The repetition of the busiest device's launches, where no steps were recorded; None where there are
-        steps, or no clear repetition."""
-        if not self.busy or len(self.recorded_steps):
+        steps, or no clear repetition: an engine's lone step repeats its layers."""
+        if not self.busy or len(self.recorded_steps) or self.engine is not None:
             return None
         return infer_steps(self.work, self.transfers, self.host, self.busy[0], self.recording)
 
@@ -144,7 +160,7 @@ class Facts:
     def host_time(self) -> HostTime:
         found = first_run(self.host, self.work, self.all_steps, self.trace.memory)
         once = FirstRun(found, self.loader_starts)
-        return HostTime(self.host, self.work, self.main_thread, once, self.captures)
+        return HostTime(self.host, self.work, self.main_thread, once, self.captures, self.request_waits)
 
     loader_starts = fact(lambda f: find_loader_starts(f.host, f.work, f.main_thread))
     """When a thread started a loader."""
@@ -163,6 +179,9 @@ class Facts:
         log = self.trace.compile_log
         functions = compiled_functions(self.host, self.all_steps, self.recording) if log else []
         return compile_reasons(log, self.host, functions, self.trace.origin_ns, self.host_window)
+
+    request_waits = fact(lambda f: find_request_waits(f.host))
+    """When an inference engine had nothing to run."""
 
     captures = fact(lambda f: find_captures(f.events, f.recorded_steps))
     """Captures of CUDA and HIP graphs."""
@@ -202,7 +221,9 @@ class Facts:
             repetitions = self.inferred_steps.steps
             borders_ns = step_borders(repetitions, work)
             begins_ns = start_of(repetitions, borders_ns, self.gpu_times[0].busy.all, window)
-        return steady_part(window, steps, self.borders_ns, worked, self.gpu_times[0].ledger, begins_ns)
+        ledger = self.gpu_times[0].ledger
+        alike = self.engine is None
+        return steady_part(window, steps, self.borders_ns, worked, ledger, begins_ns, alike=alike)
 
     @cached_property
     def borders_ns(self) -> Int64:
@@ -388,6 +409,17 @@ class Facts:
 
     small_operators = fact(lambda f: in_small_operators(f.host))
     """Mask of the events in operators that are mostly overhead on the CPU, shape (n,)."""
+
+    @cached_property
+    def serving(self) -> Serving | None:
+        """What the busiest device did in the engine steps of the step window; None without either."""
+        if self.engine is None or self.device is None:
+            return None
+        chosen = np.flatnonzero(np.isin(self.engine.steps.start_ns, self.steps.start_ns))
+        borders_ns = self.steady.borders_ns
+        if len(self.engine) == 1:  # over the step window, as all other figures are
+            chosen, borders_ns = np.arange(1), np.array([self.window.start_ns, self.window.end_ns])
+        return find_serving(self.engine, chosen, borders_ns, self.host, self.work, self.device.time)
 
     interruptions = fact(lambda f: find_interruptions(f.host, on_cpu=f.device is None))
     """Operators that the operating system interrupted."""

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "serving")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Report(_message.Message):
     BETTER_RECORDING_FIELD_NUMBER: _ClassVar[int]
     MFU_FIELD_NUMBER: _ClassVar[int]
     COMPILE_LOG_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -54,7 +55,96 @@ class Report(_message.Message):
     better_recording: BetterRecording
     mfu: Mfu
     compile_log: CompileLog
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ...) -> None: ...
+    serving: Serving
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ...) -> None: ...
+
+class Serving(_message.Message):
+    __slots__ = ("server", "marked", "sentence", "kinds", "functions", "steps", "waiting_us", "waits_for_engine")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    MARKED_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_US_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_ENGINE_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    marked: bool
+    sentence: str
+    kinds: _containers.RepeatedCompositeFieldContainer[EngineKind]
+    functions: _containers.RepeatedCompositeFieldContainer[EngineFunction]
+    steps: _containers.RepeatedCompositeFieldContainer[EngineStep]
+    waiting_us: float
+    waits_for_engine: bool
+    def __init__(self, server: _Optional[str] = ..., marked: bool = ..., sentence: _Optional[str] = ..., kinds: _Optional[_Iterable[_Union[EngineKind, _Mapping[str, object]]]] = ..., functions: _Optional[_Iterable[_Union[EngineFunction, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[EngineStep, _Mapping[str, object]]]] = ..., waiting_us: _Optional[float] = ..., waits_for_engine: bool = ...) -> None: ...
+
+class EngineKind(_message.Message):
+    __slots__ = ("kind", "steps", "median_us", "low_us", "high_us", "requests", "tokens", "tokens_per_s", "busy_share", "gap_us")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        prefill: _ClassVar[EngineKind.Kind]
+        decode: _ClassVar[EngineKind.Kind]
+        mixed: _ClassVar[EngineKind.Kind]
+        idle: _ClassVar[EngineKind.Kind]
+        forward: _ClassVar[EngineKind.Kind]
+    prefill: EngineKind.Kind
+    decode: EngineKind.Kind
+    mixed: EngineKind.Kind
+    idle: EngineKind.Kind
+    forward: EngineKind.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
+    LOW_US_FIELD_NUMBER: _ClassVar[int]
+    HIGH_US_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
+    GAP_US_FIELD_NUMBER: _ClassVar[int]
+    kind: EngineKind.Kind
+    steps: int
+    median_us: float
+    low_us: float
+    high_us: float
+    requests: float
+    tokens: float
+    tokens_per_s: float
+    busy_share: float
+    gap_us: float
+    def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., steps: _Optional[int] = ..., median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., busy_share: _Optional[float] = ..., gap_us: _Optional[float] = ...) -> None: ...
+
+class EngineStep(_message.Message):
+    __slots__ = ("kind", "name", "start_us", "duration_us", "requests", "tokens", "busy_us", "gap_us")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    BUSY_US_FIELD_NUMBER: _ClassVar[int]
+    GAP_US_FIELD_NUMBER: _ClassVar[int]
+    kind: EngineKind.Kind
+    name: str
+    start_us: float
+    duration_us: float
+    requests: float
+    tokens: float
+    busy_us: float
+    gap_us: float
+    def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., busy_us: _Optional[float] = ..., gap_us: _Optional[float] = ...) -> None: ...
+
+class EngineFunction(_message.Message):
+    __slots__ = ("name", "before_us", "inside_us", "share")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_US_FIELD_NUMBER: _ClassVar[int]
+    INSIDE_US_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    before_us: float
+    inside_us: float
+    share: float
+    def __init__(self, name: _Optional[str] = ..., before_us: _Optional[float] = ..., inside_us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class CompileLog(_message.Message):
     __slots__ = ("name", "torch", "entries", "malformed_entries", "notes", "compilations", "breaks", "without_graphs")
@@ -392,6 +482,7 @@ class CauseTime(_message.Message):
         communicating: _ClassVar[CauseTime.Cause]
         graph: _ClassVar[CauseTime.Cause]
         host: _ClassVar[CauseTime.Cause]
+        requests: _ClassVar[CauseTime.Cause]
     other: CauseTime.Cause
     input: CauseTime.Cause
     compile: CauseTime.Cause
@@ -412,6 +503,7 @@ class CauseTime(_message.Message):
     communicating: CauseTime.Cause
     graph: CauseTime.Cause
     host: CauseTime.Cause
+    requests: CauseTime.Cause
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
     cause: CauseTime.Cause
@@ -554,6 +646,7 @@ class Verdict(_message.Message):
         initialization: _ClassVar[Verdict.Limiter]
         mixed: _ClassVar[Verdict.Limiter]
         compile: _ClassVar[Verdict.Limiter]
+        requests: _ClassVar[Verdict.Limiter]
     unknown: Verdict.Limiter
     input: Verdict.Limiter
     launch: Verdict.Limiter
@@ -566,6 +659,7 @@ class Verdict(_message.Message):
     initialization: Verdict.Limiter
     mixed: Verdict.Limiter
     compile: Verdict.Limiter
+    requests: Verdict.Limiter
     LIMITER_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]

@@ -104,6 +104,12 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     if facts.device is not None:
         parts = _parts(facts, facts.device, lost)
         return _gpu(facts, parts, unseen_ns, ranked)
+    waiting_ns = lost.total_ns(lost.of(Cause.REQUESTS))
+    if waiting_ns >= MOST * lost.window_ns:
+        waited = share(waiting_ns, lost.window_ns)
+        for_engine = facts.request_waits.for_engine
+        said = (_FOR_ENGINE if for_engine else _SENTENCES["requests"]).format(all_requests=waited)
+        return Verdict("unknown" if for_engine else "requests", said, 0.0)
     if facts.recorded.unread_accelerator:
         what = f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read."
         return _unseen_gpu(what, GpuUse(), lost)
@@ -125,6 +131,8 @@ def _gpu(facts: Facts, parts: WindowParts, unseen_ns: int, ranked: Sequence[str]
         limiter, said = _NOT_STEADY[steady.mostly]
         return Verdict(limiter, f"{start} {said.format(**_figures(parts))}", busy)
     limiter, said = _not_shown(facts, parts, *_limiter(parts, ranked), unseen_ns)
+    if limiter == "requests" and facts.request_waits.for_engine:
+        limiter, said = "unknown", _FOR_ENGINE.format(**_figures(parts))
     said = " ".join([said, *slowed_sentences(facts)])
     if parts.lost_ns >= LEAST_SHARE * window_ns:
         start += f" {_LOST.format(share(parts.lost_ns, window_ns))}"
@@ -237,6 +245,8 @@ _SENTENCES = {
     "allocation limits this job.",
     "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time. Many small kernels limit "
     "this job, and the host does not.",
+    "requests": "The server had nothing to run {all_requests} of the time, and no fix changes that. Record "
+    "it under load to see what limits it.",
     "initialization": "First-run work took {all_initialization} of the time: creating the context and "
     "loading libraries and GPU code. Record again after a few warm-up steps.",
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
@@ -266,6 +276,11 @@ _UNSEEN_SENTENCE = (
 _FIRST_BATCH = (
     "It waited {all_input} of the time for the first batch of a new iterator, which nothing loads ahead: "
     "once per epoch. Record several steps of one iterator."
+)
+
+_FOR_ENGINE = (
+    "There was no batch to run {all_requests} of the time: this worker waited for its engine's process, "
+    "which schedules or has no request. Record that process as well, under load."
 )
 
 _LOST = "For another {} of it, kernels may have run that were not recorded."

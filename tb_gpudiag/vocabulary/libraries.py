@@ -39,12 +39,6 @@ SERVERS = {
     ),
 }
 
-# A server's annotations of one step of the model. SGLang sets both.
-SERVER_STEPS = (
-    any_of(r"step\[(DECODE|EXTEND|MIXED|TARGET_VERIFY|DRAFT_EXTEND)\b.*\]", flags=re.S),
-    any_of(r"execute_(\d+_)?context_\d+\(.*\)_generation_\d+\(.*\)", flags=re.S),
-)
-
 GARBAGE_COLLECTION = any_of(r"<built-in function collect>")
 
 SLEEPING = any_of(r"<built-in function sleep>")

@@ -31,6 +31,29 @@ COLUMNS = table(
     ),
     Term("idle_caused", "Idle caused", "GPU idle time that ended with one of these launches."),
     Term("idle_per_step", "Idle per step", "GPU idle time that these launches caused, per step."),
+    # Engine steps
+    Term("engine_steps", "Steps", "Runs of the model for a batch of requests, in the step window."),
+    Term("engine_step_time", "Step time", "From a step's beginning to the next step's, median."),
+    Term("engine_requests", "Requests", "Requests in a step, median."),
+    Term("engine_tokens", "Tokens", "Tokens that the model computes in a step, median."),
+    Term(
+        "engine_rate",
+        "Tokens/s",
+        "Tokens of these steps by their time, without the time in which there was no batch to run.",
+    ),
+    Term("engine_busy", "GPU busy", "Share of the same time in which something ran on the GPU."),
+    Term(
+        "engine_gap",
+        "Gap before",
+        "From the end of all earlier work on the GPU to the start of the step's own first work, median.",
+    ),
+    Term(
+        "idle_before",
+        "Idle before steps",
+        "GPU idle in the gaps before steps, while the engine was in this function.",
+    ),
+    Term("idle_inside", "Idle in steps", "GPU idle after the first work of a step, likewise."),
+    Term("idle_of_window", "Share of step window", "Both, of the step window."),
     # Launch queues
     Term("mean_depth", "Mean depth", "Launches that wait for the GPU, mean over the step window."),
     Term("median_depth", "Median depth", "Launches that wait for the GPU, median over the step window."),

@@ -46,6 +46,7 @@ TABLES: Mapping[str, Terms] = {
     "SEVERITIES": vocabulary.SEVERITIES,
     "FAMILIES": kinds.FAMILIES,
     "MFU_PARTS": kinds.MFU_PARTS,
+    "ENGINE_KINDS": kinds.ENGINE_KINDS,
     "MEMORY_KINDS": kinds.MEMORY_KINDS,
     "MEMORY_LINES": kinds.MEMORY_LINES,
     "SYNC_KINDS": kinds.SYNC_KINDS,

@@ -48,6 +48,15 @@ MFU_PARTS = table(
 )
 """What a GPU's stated peak goes to."""
 
+ENGINE_KINDS = table(
+    Term("prefill", "Prefill", "All requests of the step are at their prompts."),
+    Term("decode", "Decode", "All requests of the step get their next token, or next few."),
+    Term("mixed", "Mixed", "Some requests are at their prompts, and others get their next token."),
+    Term("idle", "Idle", "An engine without requests runs along with the other engines of the job."),
+    Term("forward", "Not known", "The trace does not say what the requests of the step are at."),
+)
+"""Kinds of steps of an inference server's engine."""
+
 MEMORY_KINDS = table(
     Term("parameter", "Parameters", "Weights of the model."),
     Term("gradient", "Gradients", "Allocated in the backward pass and kept for the optimizer."),

@@ -89,6 +89,11 @@ CAUSES = table(
         "The GPU runs work that the trace lacks: from before the recording, or in a CUDA graph.",
         phrase="unrecorded work",
     ),
+    Term(
+        "requests",
+        "No batch to run",
+        "The inference server has no request left, or a worker waits for the batch of its engine's process.",
+    ),
 )
 """Why a GPU is idle."""
 
@@ -158,6 +163,12 @@ LIMITERS = table(
         "Initialization",
         "Most of the recorded time is first-run work. Record later steps.",
         phrase="first-run work",
+    ),
+    Term(
+        "requests",
+        "No requests",
+        "The inference server had nothing to run: the GPU waits for requests.",
+        phrase="waiting for requests",
     ),
     Term("mixed", "Several causes", "No single cause is clearly the largest."),
     Term(

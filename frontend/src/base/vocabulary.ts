@@ -50,7 +50,7 @@ export const WORK_PARTS: Readonly<Record<"computing" | "copying" | "communicatin
   }
 };
 
-export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "graph" | "queued" | "unlinked" | "profiler" | "host" | "unrecorded", Colored>> = {
+export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "graph" | "queued" | "unlinked" | "profiler" | "host" | "unrecorded" | "requests", Colored>> = {
   "input": {
     "word": "Data loading",
     "noun": "data loading",
@@ -210,6 +210,16 @@ export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "s
       "dark": "#b0a0b5"
     },
     "hatched": true
+  },
+  "requests": {
+    "word": "No batch to run",
+    "noun": "no batch to run",
+    "explanation": "The inference server has no request left, or a worker waits for the batch of its engine's process.",
+    "color": {
+      "light": "#0d073d",
+      "dark": "#f4fdb9"
+    },
+    "hatched": false
   }
 };
 
@@ -236,7 +246,7 @@ export const TRIGGERS: Readonly<Record<"drained" | "starved" | "queued" | "unkno
   }
 };
 
-export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "compile" | "compute" | "copy" | "communication" | "memory" | "initialization" | "mixed" | "unknown", Term>> = {
+export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "compile" | "compute" | "copy" | "communication" | "memory" | "initialization" | "requests" | "mixed" | "unknown", Term>> = {
   "input": {
     "word": "Data loading",
     "noun": "waiting for data",
@@ -286,6 +296,11 @@ export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | 
     "word": "Initialization",
     "noun": "first-run work",
     "explanation": "Most of the recorded time is first-run work. Record later steps."
+  },
+  "requests": {
+    "word": "No requests",
+    "noun": "waiting for requests",
+    "explanation": "The inference server had nothing to run: the GPU waits for requests."
   },
   "mixed": {
     "word": "Several causes",
@@ -430,6 +445,34 @@ export const MFU_PARTS: Readonly<Record<"idle" | "communicating" | "copying" | "
     "word": "Model FLOPs",
     "noun": "model FLOPs",
     "explanation": "Arithmetic that the model needs, at the peak: the MFU."
+  }
+};
+
+export const ENGINE_KINDS: Readonly<Record<"prefill" | "decode" | "mixed" | "idle" | "forward", Term>> = {
+  "prefill": {
+    "word": "Prefill",
+    "noun": "prefill",
+    "explanation": "All requests of the step are at their prompts."
+  },
+  "decode": {
+    "word": "Decode",
+    "noun": "decode",
+    "explanation": "All requests of the step get their next token, or next few."
+  },
+  "mixed": {
+    "word": "Mixed",
+    "noun": "mixed",
+    "explanation": "Some requests are at their prompts, and others get their next token."
+  },
+  "idle": {
+    "word": "Idle",
+    "noun": "idle",
+    "explanation": "An engine without requests runs along with the other engines of the job."
+  },
+  "forward": {
+    "word": "Not known",
+    "noun": "not known",
+    "explanation": "The trace does not say what the requests of the step are at."
   }
 };
 
@@ -946,7 +989,7 @@ export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term
   }
 };
 
-export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "compiled_before" | "compile_time" | "break_runs" | "between_graphs" | "graphless_runs" | "graphless_time" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
+export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "engine_steps" | "engine_step_time" | "engine_requests" | "engine_tokens" | "engine_rate" | "engine_busy" | "engine_gap" | "idle_before" | "idle_inside" | "idle_of_window" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "compiled_before" | "compile_time" | "break_runs" | "between_graphs" | "graphless_runs" | "graphless_time" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
   "launches": {
     "word": "Launches",
     "noun": "launches",
@@ -991,6 +1034,56 @@ export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_ti
     "word": "Idle per step",
     "noun": "idle per step",
     "explanation": "GPU idle time that these launches caused, per step."
+  },
+  "engine_steps": {
+    "word": "Steps",
+    "noun": "steps",
+    "explanation": "Runs of the model for a batch of requests, in the step window."
+  },
+  "engine_step_time": {
+    "word": "Step time",
+    "noun": "step time",
+    "explanation": "From a step's beginning to the next step's, median."
+  },
+  "engine_requests": {
+    "word": "Requests",
+    "noun": "requests",
+    "explanation": "Requests in a step, median."
+  },
+  "engine_tokens": {
+    "word": "Tokens",
+    "noun": "tokens",
+    "explanation": "Tokens that the model computes in a step, median."
+  },
+  "engine_rate": {
+    "word": "Tokens/s",
+    "noun": "tokens/s",
+    "explanation": "Tokens of these steps by their time, without the time in which there was no batch to run."
+  },
+  "engine_busy": {
+    "word": "GPU busy",
+    "noun": "GPU busy",
+    "explanation": "Share of the same time in which something ran on the GPU."
+  },
+  "engine_gap": {
+    "word": "Gap before",
+    "noun": "gap before",
+    "explanation": "From the end of all earlier work on the GPU to the start of the step's own first work, median."
+  },
+  "idle_before": {
+    "word": "Idle before steps",
+    "noun": "idle before steps",
+    "explanation": "GPU idle in the gaps before steps, while the engine was in this function."
+  },
+  "idle_inside": {
+    "word": "Idle in steps",
+    "noun": "idle in steps",
+    "explanation": "GPU idle after the first work of a step, likewise."
+  },
+  "idle_of_window": {
+    "word": "Share of step window",
+    "noun": "share of step window",
+    "explanation": "Both, of the step window."
   },
   "mean_depth": {
     "word": "Mean depth",

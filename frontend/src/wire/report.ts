@@ -65,7 +65,89 @@ export interface Report {
     | Mfu
     | undefined;
   /** absent if there is none */
-  compile_log: CompileLog | undefined;
+  compile_log:
+    | CompileLog
+    | undefined;
+  /** absent if the trace shows no engine step of an inference server, and without a GPU */
+  serving: Serving | undefined;
+}
+
+/**
+ * What the busiest device did in the steps of an inference server's engine: one run of the model for a batch of requests
+ * each. They are the steps of the whole report, if there are several.
+ */
+export interface Serving {
+  server: string;
+  /** the server marks its steps; false: they are the runs of the function that runs the model */
+  marked: boolean;
+  /** the most important figures in one line */
+  sentence: string;
+  /** kinds of steps in the step window */
+  kinds: EngineKind[];
+  /** what the engine did while the device was idle; most time first; bounded */
+  functions: EngineFunction[];
+  /** in the step window, in order of time; bounded */
+  steps: EngineStep[];
+  /** device idle in the step window because there was no batch to run */
+  waiting_us: number;
+  /** a worker waited for its engine's process: whether a request was there is not known */
+  waits_for_engine: boolean;
+}
+
+/** All engine steps of one kind. Numbers that the server does not state are -1. */
+export interface EngineKind {
+  kind: EngineKind_Kind;
+  steps: number;
+  median_us: number;
+  /** quartiles */
+  low_us: number;
+  high_us: number;
+  /** in a step, median */
+  requests: number;
+  /** that the model computes in a step, median */
+  tokens: number;
+  /** of all these steps, without waits for requests */
+  tokens_per_s: number;
+  /** of the time of these steps without waits for requests */
+  busy_share: number;
+  /** from the end of earlier work to the step's first work, median */
+  gap_us: number;
+}
+
+export const EngineKind_Kind = {
+  prefill: "prefill",
+  decode: "decode",
+  mixed: "mixed",
+  /** idle - an engine without requests runs along with others */
+  idle: "idle",
+  /** forward - not known */
+  forward: "forward",
+} as const;
+
+export type EngineKind_Kind = typeof EngineKind_Kind[keyof typeof EngineKind_Kind];
+
+export interface EngineStep {
+  kind: EngineKind_Kind;
+  name: string;
+  start_us: number;
+  duration_us: number;
+  /** -1 if not stated */
+  requests: number;
+  tokens: number;
+  busy_us: number;
+  /** -1 if the recording has no work before the step */
+  gap_us: number;
+}
+
+/** Idle time of the device while the engine was in one of its functions. */
+export interface EngineFunction {
+  /** or what was there instead */
+  name: string;
+  /** in the gaps before steps */
+  before_us: number;
+  inside_us: number;
+  /** both, of the step window */
+  share: number;
 }
 
 /**
@@ -366,6 +448,7 @@ export const CauseTime_Cause = {
   communicating: "communicating",
   graph: "graph",
   host: "host",
+  requests: "requests",
 } as const;
 
 export type CauseTime_Cause = typeof CauseTime_Cause[keyof typeof CauseTime_Cause];
@@ -486,6 +569,8 @@ export const Verdict_Limiter = {
   initialization: "initialization",
   mixed: "mixed",
   compile: "compile",
+  /** requests - an inference server had nothing to serve */
+  requests: "requests",
 } as const;
 
 export type Verdict_Limiter = typeof Verdict_Limiter[keyof typeof Verdict_Limiter];

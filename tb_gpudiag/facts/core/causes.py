@@ -31,6 +31,7 @@ class Cause(IntEnum):
     INITIALIZATION = 13  # first-run work: contexts, libraries, searches, lazy loading, the start of a loader
     UNRECORDED = 14  # the GPU was busy with work that the trace lacks: from before it, or of a CUDA graph
     HOST = 15  # the host did something between calls, and the trace has neither operators nor frames
+    REQUESTS = 16  # an inference engine had nothing to run
 
     @property
     def label(self) -> str:

@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.facts.core.request_waits import RequestWaits
 from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
@@ -26,7 +27,7 @@ _LAUNCHES_BLOCK = 0.9
 # per device; looking at more threads only costs time.
 _MOST_THREADS = 8
 
-_WHILE_CAPTURING = np.array(
+_OWN_TIME = np.array(
     (
         *(*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR),
         *(Cause.SYNC, Cause.COMPILE, Cause.COLLECTIVE),
@@ -50,7 +51,15 @@ class HostTime:
     inside the wait for the engine it is the engine's own dispatch.
     """
 
-    def __init__(self, host: Host, work: Work, main: int, once: FirstRun, captures: Captures) -> None:
+    def __init__(
+        self,
+        host: Host,
+        work: Work,
+        main: int,
+        once: FirstRun,
+        captures: Captures,
+        waits: RequestWaits,
+    ) -> None:
         self.main = main
         self.host = host
         self._events = host.events
@@ -71,6 +80,7 @@ class HostTime:
         seen = host.events.among(Category.CPU_OP, Category.PYTHON_FUNCTION, Category.USER_ANNOTATION).any()
         self._between = Cause.PYTHON if seen else Cause.HOST
         self._captures = captures
+        self._waits = waits
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
         """Cut the stretches [start, end) of these threads into spans that cover them exactly.
@@ -153,10 +163,15 @@ class HostTime:
         return found
 
     def profiled(self, spans: CauseSpans) -> CauseSpans:
-        """Split spans where the profiler or lazy loading ran, whose events have no thread of their own, and
-        where the host captured a graph: nothing that it launches then is meant to run."""
+        """Split spans where the profiler or lazy loading ran, whose events have no thread of their own; where
+        the host captured a graph: nothing that it launches then is meant to run; and where an inference
+        engine had nothing to run."""
         capturing = Cause.COMPILE if self._captures.recur else Cause.INITIALIZATION
-        spans = repaint(spans, self._captures.times, capturing, np.isin(spans.cause, _WHILE_CAPTURING))
+        own = np.isin(spans.cause, _OWN_TIME)
+        spans = repaint(spans, self._captures.times, capturing, own)
+        for thread, times in self._waits.by_thread.items():
+            own = np.isin(spans.cause, _OWN_TIME) & (spans.thread == thread)
+            spans = repaint(spans, times, Cause.REQUESTS, own)
         events = self._events
         overhead = np.flatnonzero(events.category == Category.OVERHEAD)
         if not len(overhead):

@@ -99,17 +99,25 @@ def start_of(repetitions: Steps, borders_ns: Int64, busy: Intervals, recorded: W
 
 
 def steady_part(
-    recorded: Window, steps: Steps, borders_ns: Int64, worked: Window, ledger: Ledger, begins_ns: int
+    recorded: Window,
+    steps: Steps,
+    borders_ns: Int64,
+    worked: Window,
+    ledger: Ledger,
+    begins_ns: int,
+    *,
+    alike: bool = True,
 ) -> Steady:
     """Find the steady part of one device's recording.
 
     recorded: all marked steps, or the whole recording. steps, borders_ns: of all of them, marked or inferred.
     worked: from the start of the GPU's first work to the end of its last. ledger: the device's idle time.
-    begins_ns: without steps, where the recording begins to repeat something, see start_of.
+    begins_ns: without steps, where the recording begins to repeat something, see start_of. alike: steps do
+    the same, so that slow first ones are a warm-up: an engine's prefill before its decodes is none.
     """
     whole = all_of(recorded, steps, borders_ns)
     if len(steps):
-        first, after = _steady_steps(borders_ns, ledger)
+        first, after = _steady_steps(borders_ns, ledger, alike=alike)
         inside = slice(first, after)
         window = Window(int(borders_ns[first]), int(borders_ns[after]))
     else:
@@ -133,7 +141,7 @@ def steady_part(
     )
 
 
-def _steady_steps(borders_ns: Int64, ledger: Ledger) -> tuple[int, int]:
+def _steady_steps(borders_ns: Int64, ledger: Ledger, *, alike: bool) -> tuple[int, int]:
     """Return the first steady step and the first one after it that is not steady; the same if none is.
 
     They are the longest run of steps without much first-run or unrecorded work, without slow ones at its
@@ -147,7 +155,7 @@ def _steady_steps(borders_ns: Int64, ledger: Ledger) -> tuple[int, int]:
         return 0, 0
     longest = 2 * int(np.argmax((edges[1::2] - edges[::2])[::-1]))  # of equally long ones the last
     first, after = edges[len(edges) - 2 - longest], edges[len(edges) - 1 - longest]
-    if after - first >= FEWEST_STEPS:
+    if alike and after - first >= FEWEST_STEPS:
         first += leading_slow_steps((end - start)[first:after])[0]
     return int(first), int(after)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from tb_gpudiag.arrays import NONE
@@ -21,7 +20,6 @@ class JobKind:
     pipeline: a Hugging Face pipeline runs the model. loader: a DataLoader fetches batches.
     autograd_nodes: nodes that forward operators added to autograd's graph.
     server: the inference server that runs the model. None in a training: that may use a server's kernels.
-    server_steps: how many steps of the model the server's annotations show; 0 without such annotations.
     data_parallel: nn.DataParallel runs the model on several GPUs of one process.
     """
 
@@ -30,7 +28,6 @@ class JobKind:
     loader: bool
     autograd_nodes: int
     server: libraries.Server | None = None
-    server_steps: int = 0
     data_parallel: bool = False
 
 
@@ -49,12 +46,7 @@ def job_kind(host: Host) -> JobKind:
         autograd_nodes=max(0, numbers - 1),
         server=None if training else server,
         data_parallel=occurs(events, operators.DATA_PARALLEL),
-        server_steps=max(_annotated(events, names) for names in libraries.SERVER_STEPS),
     )
-
-
-def _annotated(events: Events, names: re.Pattern[str]) -> int:
-    return int(match_some(events, names, events.where(Category.USER_ANNOTATION)).sum())
 
 
 def _training(events: Events) -> bool | None:

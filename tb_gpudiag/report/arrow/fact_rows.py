@@ -81,6 +81,32 @@ def _steps(facts: Facts, names: Names) -> list[Columns]:
     return found or [lone]
 
 
+def _engine_steps(facts: Facts, names: Names) -> list[Columns]:
+    found = facts.serving
+    if found is None:
+        return []
+    marks, account, count = found.marks, found.account, len(found.marks)
+    said = {
+        column: numbers(np.array([getattr(mark, column) for mark in marks], np.int32))
+        for column in ("requests", "prefill_requests", "decode_requests", "tokens")
+    }
+    return [
+        {
+            **said,
+            "step": pa.array(np.arange(count, dtype=np.int32)),
+            "name": written(account.names),
+            "kind": written([mark.kind.label for mark in marks]),
+            "device": _same(facts.gpu.id, count),
+            "start_ns": pa.array(account.start_ns),
+            "duration_ns": pa.array(found.length_ns),
+            "busy_ns": pa.array(found.busy_ns),
+            "waiting_ns": pa.array(found.waiting_ns),
+            "gap_ns": numbers(found.gap_ns),
+            "event": pa.array(found.event),
+        }
+    ]
+
+
 def _launches(facts: Facts, names: Names) -> list[Columns]:
     costs, events, steps = facts.launch_costs, facts.events, facts.steps
     call = costs.event
@@ -305,6 +331,7 @@ def _same(number: int, count: int) -> pa.Array:
 ROWS: Final[dict[str, Callable[[Facts, Names], list[Columns]]]] = {
     "events": _events,
     "steps": _steps,
+    "engine_steps": _engine_steps,
     "launches": _launches,
     "gaps": _gaps,
     "idle": _idle,

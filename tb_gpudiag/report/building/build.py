@@ -23,6 +23,7 @@ from tb_gpudiag.report.building.finding_messages import (
 )
 from tb_gpudiag.report.building.memory_messages import memory_messages
 from tb_gpudiag.report.building.mfu_message import mfu_message
+from tb_gpudiag.report.building.serving_message import serving_message
 from tb_gpudiag.report.building.time_messages import (
     family_messages,
     host_messages,
@@ -74,6 +75,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         better_recording=_better_recording(better_recording(outcome, facts)),
         mfu=mfu_message(facts.mfu, facts.roofline, len(steps)) if facts.mfu is not None else None,
         compile_log=_compile_log(facts),
+        serving=_serving(facts),
         step_time=step_time_message(facts.step_time, len(steps), marked=facts.recorded.steps),
     )
 
@@ -102,6 +104,13 @@ def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | No
 def _compile_log(facts: Facts) -> pb.CompileLog | None:
     reasons = facts.compile_reasons
     return compile_log_message(reasons, facts.events, facts.all_steps) if reasons is not None else None
+
+
+def _serving(facts: Facts) -> pb.Serving | None:
+    found, server = facts.serving, facts.job.server
+    if found is None or server is None:
+        return None
+    return serving_message(found, server, facts.window, for_engine=facts.request_waits.for_engine)
 
 
 def _sync_sites(facts: Facts, device: DeviceFacts | None) -> list[pb.SyncSite]:

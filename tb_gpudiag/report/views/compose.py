@@ -21,6 +21,7 @@ from tb_gpudiag.report.views.sections.memory_sections import (
 )
 from tb_gpudiag.report.views.sections.mfu_sections import mfu_sections
 from tb_gpudiag.report.views.sections.rule_sections import better_recording, clear, defects, notes
+from tb_gpudiag.report.views.sections.serving_sections import engine_functions, engine_steps
 from tb_gpudiag.report.views.sections.time_sections import (
     accounts,
     host_time,
@@ -53,7 +54,7 @@ def report_view(report: pb.Report) -> ReportView:
         limiter=limiter(report),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in _sections(report) if section),
-        mfu=report.mfu.sentence,
+        figures=tuple(filter(None, (report.serving.sentence, report.mfu.sentence))),
     )
 
 
@@ -61,6 +62,8 @@ def _sections(report: pb.Report) -> list[Section]:
     """All sections in reading order; some are empty."""
     return [
         *accounts(report),
+        engine_steps(report),
+        engine_functions(report),
         *mfu_sections(report),
         inferred_steps(report),
         findings(report),

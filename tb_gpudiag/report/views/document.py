@@ -144,8 +144,8 @@ Section = Table | Lines | Account | Findings
 
 @dataclass(frozen=True)
 class ReportView:
-    """One report: its trace, its verdict, and its sections in reading order. No section is empty. mfu: a
-    sentence about model FLOPs utilization, or ""."""
+    """One report: its trace, its verdict, and its sections in reading order. No section is empty.
+    figures: sentences below the verdict, about engine steps of an inference server and about the MFU."""
 
     heading: str
     path: str
@@ -153,7 +153,7 @@ class ReportView:
     limiter: str
     verdict: str
     sections: tuple[Section, ...]
-    mfu: str = ""
+    figures: tuple[str, ...] = ()
 
 
 class Command(NamedTuple):

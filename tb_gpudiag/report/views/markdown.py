@@ -49,8 +49,8 @@ def _report(report: ReportView) -> Iterator[str]:
     yield text(report.about)
     yield ""
     yield f"**{text(report.limiter)}.** {text(report.verdict)}" if report.limiter else text(report.verdict)
-    if report.mfu:
-        yield from ["", text(report.mfu)]
+    for figures in report.figures:
+        yield from ["", text(figures)]
     for section in report.sections:
         yield from _section(section)
 

@@ -106,7 +106,8 @@ def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
     verdict = _wrapped(limiter + report.verdict, width, 6)
     verdict[0].stylize("bold", 0, len(limiter))
     yield from verdict
-    yield from _wrapped(report.mfu, width, 2) if report.mfu else ()
+    for figures in report.figures:
+        yield from _wrapped(figures, width, 2)
     for section in _short_sections(report):
         yield Text()
         yield from _wrapped(section.title, width, 1, style="bold")

@@ -110,8 +110,8 @@ def _print_report(report: ReportView, console: Console) -> None:
     _say(_prose(report.about, "dim"), console)
     console.print()
     _say(_verdict(report), console)
-    if report.mfu:
-        _say(_prose(report.mfu), console)
+    for figures in report.figures:
+        _say(_prose(figures), console)
     _print_titles(report, console)
     for section in report.sections:
         console.print()

@@ -115,6 +115,12 @@ class _Uneven:
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find steps that take longer than the median, and compare them part by part with the others."""
+    if facts.engine is not None and len({mark[:3] for mark in facts.engine.marks}) > 1:
+        return Clear("engine steps have batches of different sizes: the report compares them by kind")
+    return _check(facts)
+
+
+def _check(facts: Facts) -> RuleAnswer:
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0

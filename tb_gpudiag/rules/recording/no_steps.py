@@ -11,14 +11,15 @@ from tb_gpudiag.wording.quantity import duration, number
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check for step marks."""
+    server, engine = facts.job.server, facts.engine
+    if server is not None and engine is not None:
+        return Clear(f"{number(len(engine), 'engine step')} of {server.value} recorded")
     if facts.recorded.steps:
         return Clear(f"{number(len(facts.steps), 'step')} recorded")
     inferred = facts.inferred_steps
     steps = len(inferred) if inferred is not None and inferred.are_steps else 0
-    if facts.job.server is not None:
-        return Clear(
-            f"{facts.job.server.value} marks no steps; {number(steps, 'step')} inferred from launches"
-        )
+    if server is not None:
+        return Clear(f"{server.value} marks no steps; {number(steps, 'step')} inferred from launches")
     return Finding(
         title="No steps are marked" + ("" if steps else ", so there are no figures per step"),
         summary="The trace contains no ProfilerStep marks. "

@@ -1,4 +1,4 @@
-"""How to record an inference server: it starts torch.profiler itself, and marks no steps."""
+"""How to record an inference server: it starts torch.profiler itself."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ def one_replayed_step(facts: Facts) -> bool:
     """Whether the recording is of one step of a server that replays a graph."""
     modes = facts.launch_modes
     return (
-        facts.job.server is not None
-        and facts.job.server_steps == 1
-        and not len(facts.steps)
+        facts.engine is not None
+        and len(facts.engine) == 1
         and modes.graph_work >= MOSTLY_REPLAYED * max(1, modes.work)
     )
 

@@ -39,6 +39,7 @@ class WindowParts:
     operators_ns: int  # the same in long gaps: operators that take long on the host
     python_ns: int
     compiling_ns: int
+    requests_ns: int  # an inference engine had nothing to run
     initialization_ns: int
     profiler_ns: int
     unexplained_ns: int
@@ -69,6 +70,7 @@ class WindowParts:
             "memory": self.allocator_ns,
             "nodes": self.between_nodes_ns,
             "host": sum(self.host.values()),
+            "requests": self.requests_ns,
             "initialization": self.initialization_ns,
             "unknown": self.profiler_ns + self.unexplained_ns,
         }
@@ -114,6 +116,7 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_
         operators_ns=int(own_ns[long].sum()),
         python_ns=total(*BETWEEN_CALLS),
         compiling_ns=total(Cause.COMPILE),
+        requests_ns=total(Cause.REQUESTS),
         initialization_ns=total(Cause.INITIALIZATION),
         profiler_ns=total(Cause.PROFILER),
         unexplained_ns=total(*UNEXPLAINED) - unrecorded_ns,

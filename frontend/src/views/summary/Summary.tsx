@@ -2,6 +2,7 @@ import { useState } from "react";
 import { Findings } from "../findings/Findings";
 import { Notice } from "../parts/Notice";
 import type { ReportProps } from "../parts/reportProps";
+import { EngineSteps } from "../serving/EngineSteps";
 import { Steps } from "../steps/Steps";
 import { useAgainst } from "../../state/base";
 import { onlyMemory, onlyRecord } from "../../state/kinds";
@@ -36,6 +37,7 @@ export default function Summary({ entry, report }: ReportProps) {
         )}
       </div>
       {device && record && <MemoryFigures report={report} linked={false} />}
+      <EngineSteps serving={report.serving} />
       <Findings report={report} against={against} />
       <Peak mfu={report.mfu} />
       {device && <Steps report={report} device={device} />}

@@ -31,10 +31,16 @@ def _window(report: pb.Report, device: pb.Device) -> str:
     steady = len(device.step_accounts)
     if steady:
         known = len(report.steps) or report.inferred_steps.repetitions
-        steps = count(known, "step" if report.steps else "inferred step")
+        steps = count(known, _step_noun(report))
         return f"{count(steady)} of {steps}" if steady < known else steps
     whole = device.window_us >= report.trace.duration_us - NS_US
     return "the whole recording" if whole else "the steady part of the recording"
+
+
+def _step_noun(report: pb.Report) -> str:
+    if report.serving.steps:
+        return "engine step"
+    return "step" if report.steps else "inferred step"
 
 
 def _account(device: pb.Device, window: str) -> Account:

@@ -1,0 +1,144 @@
+"""Engine steps: the runs of the model in an inference server, one for each batch of requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import api_calls, engines
+from tb_gpudiag.vocabulary.engines import EngineMark, StepKind
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
+
+
+@dataclass(frozen=True)
+class EngineSteps:
+    """The steps as the host ran them, each one until the next one starts, and what their marks say.
+
+    event: the mark of each, or else the function that runs the model. Shape (k,).
+    marked: whether the server marks them.
+    """
+
+    steps: Steps
+    marks: list[EngineMark]
+    event: Int64
+    marked: bool
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @property
+    def kind(self) -> Int64:
+        """StepKind of each, shape (k,)."""
+        return np.array([mark.kind for mark in self.marks], np.int64)
+
+    @property
+    def requests(self) -> Int64:
+        """Requests in each, NONE where the mark does not say, shape (k,)."""
+        return np.array([mark.requests for mark in self.marks], np.int64)
+
+    @property
+    def tokens(self) -> Int64:
+        """Tokens that the model computed in each, NONE where the mark does not say, shape (k,)."""
+        return np.array([mark.tokens for mark in self.marks], np.int64)
+
+
+def find_engine_steps(events: Events) -> EngineSteps | None:
+    """Find the steps of the thread with most of them; None if the trace shows none."""
+    marked = True
+    found = _marks(events)
+    if not len(found):
+        marked, found = False, _outermost(events, _on_one_thread(events, _frames(events)))
+    if not len(found):
+        return None
+    marks = _read(events, found) if marked else _by_function(events, found)
+    start, end = events.start_ns[found], events.end_ns[found]
+    end[-1] = _last_end(events, int(found[-1]), np.diff(start))
+    names = [f"{mark.kind.label} {number}" for number, mark in enumerate(marks, start=1)]
+    return EngineSteps(Steps(names, start, end).in_a_row(), marks, found, marked)
+
+
+def _marks(events: Events) -> Int64:
+    """Find the marks of steps, in order of time."""
+    found = events.where(Category.USER_ANNOTATION)
+    found = found[match_some(events, engines.STEP_MARK, found) & (events.duration_ns[found] > 0)]
+    found = _on_one_thread(events, found)
+    if match_some(events, engines.VERIFIES, found).any():
+        found = found[~match_some(events, engines.DRAFTS, found)]
+    return _one_per_run(events, _outermost(events, found))
+
+
+def _frames(events: Events) -> Int64:
+    found = events.where(Category.PYTHON_FUNCTION)
+    return found[match_some(events, engines.STEP_FRAME, found) & (events.duration_ns[found] > 0)]
+
+
+def _on_one_thread(events: Events, found: Int64) -> Int64:
+    """Return those on the thread with most of them."""
+    if not len(found):
+        return found
+    return found[events.thread[found] == np.bincount(events.thread[found]).argmax()]
+
+
+def _outermost(events: Events, found: Int64) -> Int64:
+    """Return those that do not begin within an earlier one. found: of one thread, in order of start."""
+    if len(found) < 2:
+        return found
+    until = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(events.end_ns[found])[:-1]]
+    return found[events.start_ns[found] >= until]
+
+
+def _one_per_run(events: Events, found: Int64) -> Int64:
+    """Return the first mark of each run of a batch: a model that drafts tokens has marks in it, too."""
+    runs = np.flatnonzero(match(events, engines.RUN_BATCH))
+    runs = _outermost(events, runs[np.isin(events.thread[runs], events.thread[found[:1]])])
+    if not len(runs) or not len(found):
+        return found
+    run = np.searchsorted(events.start_ns[runs], events.start_ns[found], side="right") - 1
+    inside = (run >= 0) & (events.start_ns[found] < events.end_ns[runs[np.maximum(run, 0)]])
+    return found[~inside | np.r_[True, run[1:] != run[:-1]]]
+
+
+def _read(events: Events, found: Int64) -> list[EngineMark]:
+    names, member = np.unique(events.name[found], return_inverse=True)
+    read = [engines.read_mark(events.names[i]) or EngineMark(StepKind.FORWARD) for i in names]
+    return [read[i] for i in member]
+
+
+def _by_function(events: Events, found: Int64) -> list[EngineMark]:
+    """Tell the kinds of steps without marks by the functions inside of or around them."""
+    kind = np.full(len(found), StepKind.FORWARD, np.int64)
+    frames = events.where(Category.PYTHON_FUNCTION)
+    frames = frames[events.thread[frames] == events.thread[found[0]]]
+    for one, pattern in reversed(engines.KIND_FRAMES):
+        some = frames[match_some(events, pattern, frames)]
+        kind[_overlaps(events, found, some)] = one
+    return [EngineMark(StepKind(one)) for one in kind.tolist()]
+
+
+def _overlaps(events: Events, found: Int64, others: Int64) -> Bool:
+    """Mask of the spans that overlap any of the others, of one thread each."""
+    if not len(others):
+        return np.zeros(len(found), np.bool_)
+    ends = np.maximum.accumulate(events.end_ns[others])
+    begun = np.searchsorted(events.start_ns[others], events.end_ns[found], side="left")
+    overlap: Bool = (begun > 0) & (ends[np.maximum(begun - 1, 0)] > events.start_ns[found])
+    return overlap
+
+
+def _last_end(events: Events, last: int, intervals: Int64) -> int:
+    """Return when the last step ends: a server samples and copies the tokens after its mark. With other
+    steps, it is not longer than they are."""
+    calls = events.where(*CALL_CATEGORIES)
+    calls = calls[
+        (events.thread[calls] == events.thread[last]) & (events.start_ns[calls] >= events.end_ns[last])
+    ]
+    calls = calls[match_some(events, api_calls.LAUNCH_CALL, calls)]
+    end = int(events.end_ns[last])
+    if len(intervals):
+        calls = calls[events.end_ns[calls] <= events.start_ns[last] + int(intervals.max())]
+    return max(end, int(events.end_ns[calls].max(initial=end)))

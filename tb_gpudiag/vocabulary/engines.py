@@ -1,0 +1,177 @@
+"""Inference engines by the names in their traces: the marks of their steps, the functions of their loops, and
+where they wait for requests."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of
+
+
+class StepKind(IntEnum):
+    """What the requests of an engine step are at."""
+
+    PREFILL = 0  # their prompts
+    DECODE = 1  # their next token, or next few
+    MIXED = 2  # some at their prompts, some at their next token: chunked prefill
+    IDLE = 3  # none: with data parallelism, an engine without requests runs along
+    FORWARD = 4  # the trace does not say
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class EngineMark(NamedTuple):
+    """What the mark of an engine step says. Numbers that it does not say are NONE."""
+
+    kind: StepKind
+    requests: int = NONE
+    tokens: int = NONE  # that the model computes: of prompts, and one or more of each request that decodes
+    prefill_requests: int = NONE
+    decode_requests: int = NONE
+
+
+# Speculative decoding checks a handful of tokens of each request; prompts come in chunks of hundreds. Older
+# versions of vLLM count a later chunk of a prompt as generation.
+MOST_SPECULATED: Final = 32
+
+# vLLM's mark, `execute_context_1(888)_generation_3(3)`: requests and their tokens. With details, the text in
+# brackets has sums of lengths, `sq` of queries first, and all tokens come before `context`.
+_TOKENS: Final = r"\((sq)?(?P<{}>\d{{1,9}})([_s]\w*)?\)"
+_VLLM_STEP: Final = re.compile(
+    r"execute_(\d+_)?context_(?P<prefills>\d{1,9})"
+    + _TOKENS.format("prefilled")
+    + r"_generation_(?P<decodes>\d{1,9})"
+    + _TOKENS.format("decoded"),
+    re.ASCII,
+)
+# SGLang's, `step[EXTEND bs=2 toks=14721]`. Details repeat the tokens as `c_sq` and `g_sq`.
+_SGLANG_STEP: Final = re.compile(r"step\[(?P<mode>[A-Z_0-9]+)(?P<numbers>( \w+=\d{1,18})*)\]", re.ASCII)
+_NUMBER: Final = re.compile(r" (\w+)=(\d{1,9})\b", re.ASCII)
+
+_MODES: Final = {
+    "EXTEND": StepKind.PREFILL,
+    "DECODE": StepKind.DECODE,
+    "MIXED": StepKind.MIXED,
+    "TARGET_VERIFY": StepKind.DECODE,
+    "IDLE": StepKind.IDLE,
+}
+
+STEP_MARK: Final = any_of(
+    r"execute_(\d+_)?context_\d+\(\w+\)_generation_\d+\(\w+\)",
+    r"step\[(EXTEND|DECODE|MIXED|TARGET_VERIFY|IDLE)( .*)?\]",
+    flags=re.S,
+)
+"""A mark of one run of the model. What drafts tokens has marks of its own, such as `step[DRAFT_EXTEND bs=1]`:
+they belong to the step that verifies the tokens."""
+
+VERIFIES: Final = any_of(r"step\[TARGET_VERIFY( .*)?\]", flags=re.S)
+"""With speculative decoding, every step that decodes verifies; SGLang's steps that decode are drafts then."""
+
+DRAFTS: Final = any_of(r"step\[DECODE( .*)?\]", flags=re.S)
+
+RUN_BATCH: Final = any_of(
+    PATH + r"sglang/srt/managers/scheduler\.py\(\d+\): run_batch", r"scheduler\.run_batch"
+)
+"""SGLang's run of one batch: of the model, and of a smaller model that drafts tokens for it."""
+
+STEP_FRAME: Final = any_of(
+    PATH + r"vllm/(v1/)?worker/(\w+/)?\w*model_runner\.py\(\d+\): execute_model",
+    PATH + r"sglang/srt/managers/scheduler\.py\(\d+\): run_batch",
+    PATH + r"text_generation_server/models/\w+\.py\(\d+\): generate_token",
+)
+"""The function that runs the model once, for traces without marks."""
+
+KIND_FRAMES: Final = (
+    (StepKind.DECODE, any_of(PATH + r"sglang/srt/model_executor/\w+\.py\(\d+\): (forward_decode|replay)")),
+    (StepKind.PREFILL, any_of(PATH + r"sglang/srt/model_executor/\w+\.py\(\d+\): forward_extend")),
+    (StepKind.DECODE, any_of(PATH + r"text_generation_server/server\.py\(\d+\): Decode")),
+    (StepKind.PREFILL, any_of(PATH + r"text_generation_server/server\.py\(\d+\): Prefill")),
+)
+"""Functions inside of or around a step that say its kind."""
+
+PACKAGES: Final = ("vllm/", "sglang/", "text_generation_server/")
+"""Their files begin with these folders, wherever they are installed."""
+
+# Layers and models are what the GPU runs. All else of these packages is the engine's own work.
+ENGINE_FRAME: Final = any_of(
+    PATH + r"vllm/(v1/)?(core|engine|executor|sample|spec_decode|structured_output|worker)/.*" + IN_FILE,
+    PATH
+    + r"vllm/(compilation/cuda_graph|distributed/device_communicators/shm_broadcast|entrypoints/llm)"
+    + IN_FILE,
+    PATH + r"sglang/srt/(managers|mem_cache|model_executor|speculative|constrained|sampling)/.*" + IN_FILE,
+    PATH + r"sglang/srt/(disaggregation/.*|layers/(sampler|logits_processor))" + IN_FILE,
+    PATH + r"text_generation_server/(models/(model|\w*causal_lm|seq2seq_lm)|server|utils/tokens)" + IN_FILE,
+)
+"""A function of an engine's loop: scheduling, preparing inputs, sampling, and processing outputs."""
+
+ENGINE_RANGE: Final = any_of(
+    r"(gpu_model_runner|schedule|llm_engine step|core_step|async_llm): .*", r"scheduler\.\w+", flags=re.S
+)
+"""Marks that vLLM and SGLang set around such functions."""
+
+NOTHING_TO_SERVE: Final = any_of(
+    PATH + r"sglang/srt/.*\.py\(\d+\): (self_check_during_idle|on_idle|maybe_sleep)", flags=re.S
+)
+"""What SGLang's scheduler calls if it got no batch and no request is left."""
+
+INPUT_QUEUE: Final = any_of(PATH + r"vllm/v1/engine/core\.py\(\d+\): _process_input_queue")
+"""vLLM's engine waits here only if no request is left. It also takes new requests here, without a wait."""
+
+WORKER_LOOP: Final = any_of(PATH + r"vllm/(v1/)?executor/\w+\.py\(\d+\): worker_busy_loop")
+WORKER_WAITS: Final = any_of(
+    PATH + r"vllm/distributed/device_communicators/shm_broadcast\.py\(\d+\): (dequeue|acquire_read)"
+)
+"""In its loop, a worker of vLLM waits here for the batch that the engine's process sends. Whether that has no
+request or is still scheduling, the worker's recording does not show."""
+
+BLOCKED: Final = any_of(
+    PATH + r"(threading\.py\(\d+\): wait|queue\.py\(\d+\): get)",
+    r"<built-in method acquire of _thread\.lock object at .*",
+)
+"""A Python thread waits for another one."""
+
+
+def read_mark(name: str) -> EngineMark | None:
+    """Return what the mark of an engine step says; None for another name."""
+    found = _VLLM_STEP.fullmatch(name, 0, LONGEST_MATCHED)
+    if found is not None:
+        numbers = (int(found[key]) for key in ("prefills", "prefilled", "decodes", "decoded"))
+        return _of_vllm(*numbers)
+    found = _SGLANG_STEP.fullmatch(name, 0, LONGEST_MATCHED)
+    if found is None or found["mode"] not in _MODES:
+        return None
+    numbers_of = {key: int(value) for key, value in _NUMBER.findall(found["numbers"])}
+    return _of_sglang(found["mode"], numbers_of)
+
+
+def _of_vllm(prefills: int, prefilled: int, decodes: int, decoded: int) -> EngineMark:
+    requests, tokens = prefills + decodes, prefilled + decoded
+    if not requests:
+        return EngineMark(StepKind.IDLE, 0, 0, 0, 0)
+    chunks = decoded > MOST_SPECULATED * decodes
+    if not decodes or (chunks and requests == 1):
+        return EngineMark(StepKind.PREFILL, requests, tokens, requests, 0)
+    if chunks:  # at least one request is still at its prompt, and it is not known which
+        return EngineMark(StepKind.MIXED, requests, tokens)
+    kind = StepKind.MIXED if prefills else StepKind.DECODE
+    return EngineMark(kind, requests, tokens, prefills, decodes)
+
+
+def _of_sglang(mode: str, numbers: dict[str, int]) -> EngineMark:
+    kind, requests = _MODES[mode], numbers.get("bs", NONE)
+    if kind is StepKind.IDLE:
+        return EngineMark(kind, 0, 0, 0, 0)
+    if kind is StepKind.MIXED:
+        known = "c_sq" in numbers and "g_sq" in numbers
+        tokens = numbers["c_sq"] + numbers["g_sq"] if known else NONE
+        return EngineMark(kind, requests, tokens, numbers.get("c", NONE), numbers.get("g", NONE))
+    if kind is StepKind.PREFILL:
+        return EngineMark(kind, requests, numbers.get("toks", numbers.get("c_sq", NONE)), requests, 0)
+    # How many of the tokens that it verifies are right, the mark does not say.
+    tokens = NONE if mode == "TARGET_VERIFY" else requests
+    return EngineMark(kind, requests, tokens, 0, requests)
