@@ -17,9 +17,9 @@ BLOCKING_CALL = any_of(
     r"cuMemcpy(DtoH|HtoD|DtoD)?(_v2)?",
     r"(ur|pi)(Queue(Finish|Synchronize)|Events?Wait)",
     r"ze(Event|Fence|CommandList)HostSynchronize",
-    r"zeCommandQueueSynchronize",
+    r"ze(CommandQueue|Device)Synchronize",
 )
-DEVICE_WAIT = any_of(r"((cuda|hip)(Device|Thread)|cuCtx)Synchronize")
+DEVICE_WAIT = any_of(r"((cuda|hip)(Device|Thread)|cuCtx|zeDevice)Synchronize")
 EVENT_WAIT = any_of(r"(cuda|hip|cu)EventSynchronize", r"(ur|pi)Events?Wait", r"zeEventHostSynchronize")
 STREAM_WAIT = any_of(
     r"(cuda|hip|cu)StreamSynchronize",
@@ -30,19 +30,23 @@ STREAM_WAIT = any_of(
 COPY_CALL = any_of(
     r"(cuda|hip|cu)Memcpy\w*", r"(ur|pi)\w*Mem(cpy|Buffer(Copy|Read|Write))\w*", r"ze\w*MemoryCopy\w*"
 )
+# Intel's recorder has the calls of the runtime that submit work; its waits are calls of the driver (`ze...`).
+SUBMITTED_ONLY = any_of(r"(ur|pi|piext)[A-Z]\w*")
 EVENT_RECORD = any_of(r"(cuda|hip|cu)EventRecord\w*")
 
 LAUNCH_CALL = any_of(
     r"\w*(Launch|Memcpy|Memset)\w*",
-    r"(ur|pi)\w*Enqueue\w*(Fill|Copy|Read|Write)\w*",
-    r"zeCommandListAppendMemory\w*",
+    r"(ur|pi)\w*Enqueue\w*(Fill|Copy|Read|Write|Prefetch)\w*",
+    r"zeCommandListAppend(Memory|Image)(Copy|Fill|Prefetch)\w*",
+    r"urEnqueue(CommandBuffer|Graph)\w*",
+    r"ze(CommandQueueExecute|CommandListImmediateAppend)CommandLists\w*",
 )
 KERNEL_LAUNCH = any_of(
     r"(cuda|hip|cu)\w*Launch\w*Kernel\w*",
-    r"(ur|pi)Enqueue(KernelLaunch|NDRange)\w*",
+    r"(ur|pi|piext)Enqueue(Cooperative)?(KernelLaunch|NDRange)\w*",
     r"zeCommandListAppendLaunch\w*",
 )
-GRAPH_LAUNCH = any_of(r"(cuda|cu|hip)GraphLaunch\w*")
+GRAPH_LAUNCH = any_of(r"(cuda|cu|hip)GraphLaunch\w*", r"urEnqueue(CommandBuffer|Graph)\w*")
 # In this call, the host hands over the nodes one by one.
 GRAPH_LAUNCH_BY_NODE = any_of(r"hipGraphLaunch\w*")
 CAPTURE_BEGIN = any_of(r"(cuda|cu|hip)StreamBeginCapture\w*")
@@ -54,9 +58,10 @@ ALLOCATOR_CALL = any_of(
     r"(cuda|hip)(ExtMalloc|MemPool)\w*",
     r"cuMem(Alloc|Free|Create|Release|Map|Unmap|AddressReserve|AddressFree|HostAlloc|SetAccess)\w*",
     r"hipMem(Create|Map|Unmap|Release)\w*",
-    r"(ur|piext)USM(Device|Host|Shared)Alloc",
-    r"(ur|piext)USMFree",
-    r"zeMem(Alloc(Device|Host|Shared)|Free)",
+    r"(ur|piext|urEnqueue)USM((Device|Host|Shared)Alloc|Free)(Exp)?",
+    r"zeMem(Alloc(Device|Host|Shared)|Free(Ext)?)",
+    r"(ur|ze)(VirtualMem|PhysicalMem)(Create|Destroy|Release|Map|Unmap|Reserve|Free|SetAccess)\w*",
+    r"zeContext(MakeMemoryResident|EvictMemory)",
 )
 # The calls among them with which the caching allocator gets device memory and returns it.
 DEVICE_ALLOCATION = any_of(
@@ -65,13 +70,16 @@ DEVICE_ALLOCATION = any_of(
     r"hipMemCreate",
     r"(ur|piext)USMDeviceAlloc",
     r"zeMemAllocDevice",
+    r"(ur|ze)PhysicalMemCreate",
 )
 DEVICE_FREE = any_of(
     r"(cuda|hip)(Free|FreeAsync)",
     r"cuMem(Release|Free(_v2)?)",
     r"hipMemRelease",
     r"(ur|piext)USMFree",
-    r"zeMemFree",
+    r"zeMemFree(Ext)?",
+    r"urPhysicalMemRelease",
+    r"zePhysicalMemDestroy",
 )
 
 # Calls that load, link or compile GPU code.
@@ -92,7 +100,7 @@ INITIALIZING_CALL = any_of(
     r"cu(Init|DeviceGet|DevicePrimaryCtx|Ctx(Create|GetDevice|SetCurrent)|(Stream|Event)Create)\w*",
     r"cu(GetProcAddress|FuncGet|FuncSet|Occupancy)\w*",
     r"(ur|pi)(Context|Queue|Platform|Device)(Create|Get)\w*",
-    r"ze(Init|Context|Driver|Device|CommandQueueCreate|CommandListCreate)\w*",
+    r"ze(Init|ContextCreate|Driver|Device(Get|Can)|CommandQueueCreate|CommandListCreate)\w*",
 )
 
 LAZY_LOADING = frozenset({"Lazy Function Loading", "Runtime Triggered Module Loading"})

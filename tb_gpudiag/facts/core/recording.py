@@ -8,8 +8,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, occurs
 from tb_gpudiag.trace.events import Events, Trace
+from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, SUBMITTED_ONLY
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, UNREAD_ACCELERATORS, Category
 
@@ -86,6 +87,7 @@ class Recorded:
     memory: bool
     flops: bool
     overhead: bool  # the GPU tracer's own work, such as allocating its buffers
+    waits: bool = True  # calls in which the host waits for the GPU
     unread_accelerator: str = ""  # the kind of accelerator whose activity is in the trace and is not read
 
 
@@ -105,6 +107,9 @@ def find_recorded(trace: Trace, steps: Steps) -> Recorded:
         memory=len(trace.memory) > 0,
         flops=metadata.with_flops,
         overhead=bool((events.category == Category.OVERHEAD).any()),
+        waits=not occurs(events, SUBMITTED_ONLY)
+        or occurs(events, BLOCKING_CALL)
+        or bool((events.category == Category.DRIVER).any()),
         unread_accelerator=next(
             (name for kind, name in UNREAD_ACCELERATORS.items() if (events.category == kind).any()), ""
         ),

@@ -17,7 +17,17 @@ from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
-from tb_gpudiag.rules.answer import NO_GPU, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import (
+    NO_GPU,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Removable,
+    RuleAnswer,
+    Severity,
+)
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
@@ -115,6 +125,11 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     cost_ns = int(lost.drained_ns[chosen].sum())
     cost_share = share(cost_ns, lost.window_ns)
     if lost.share(cost_ns) < LEAST_SHARE:
+        if not facts.recorded.waits:
+            return CannotTell(
+                "the recording has no calls in which the host waits for the GPU",
+                "Record with torch 2.12 or later: before, calls of Intel's driver were left out.",
+            )
         return Clear(f"synchronizations leave the GPU idle {cost_share} of the step window")
     claim = union(lost.start_ns[chosen], lost.start_ns[chosen] + lost.drained_ns[chosen])
     per_gap = summed(lost.gap[chosen], lost.drained_ns[chosen], len(gaps))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tb_gpudiag.rules.answer import Severity
@@ -176,3 +177,27 @@ def test_launches_that_wait_for_their_kernel_are_synchronizations(
     saving = with_saving(found, facts, predicted_of(facts)).saving
     assert saving is not None
     assert saving.high_ns > 0.3 * facts.window.duration_ns
+
+
+def _on_intel(driver: bool) -> TraceBuilder:
+    """Build a step with launches as Intel's recorder writes them, with the driver's calls or without."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=100, us=1000)
+    for i in range(10):
+        at = 100 + i * 100
+        main.op("aten::item", at=at, us=95)
+        main.launch("gemm", at=at + 5, us=10, runs_at=at + 20, runs_us=40, call="urEnqueueKernelLaunch")
+        if driver:
+            launch = trace.recording.host[-1].correlation
+            main.call("zeCommandListAppendLaunchKernel", at=at + 6, us=8, correlation=launch)
+            main.call("zeEventHostSynchronize", at=at + 20, us=42)
+    return trace
+
+
+def test_waits_that_intels_recorder_left_out_are_no_all_clear(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(_on_intel(driver=False), tmp_path / "without")))
+    facts = facts_of(_on_intel(driver=True), tmp_path / "with")
+    assert finding(RULE.check(facts)).title.startswith("Synchronizations leave the GPU idle")
+    assert len(np.unique(facts.work.launch)) == 10  # the driver's call in it is no second launch
+    assert not len(facts.lost_work.lost)
