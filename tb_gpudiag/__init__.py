@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from tb_gpudiag.report.arrow.trace_tables import Tables
     from tb_gpudiag.report.report_pb2 import Comparison, History, JobReport, Report, Verification
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
+    from tb_gpudiag.training.noting_tensors import NotingTensors
 
 __all__ = [
     "Comparison",
     "DiagnosisHandler",
     "History",
     "JobReport",
+    "NotingTensors",
     "Report",
     "Verification",
     "__version__",
@@ -49,6 +51,10 @@ def __getattr__(name: str) -> Any:
         from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 
         return DiagnosisHandler
+    if name == "NotingTensors":
+        from tb_gpudiag.training.noting_tensors import NotingTensors
+
+        return NotingTensors
     if name in ("Comparison", "History", "JobReport", "Report", "Verification"):
         from tb_gpudiag.report import report_pb2
 

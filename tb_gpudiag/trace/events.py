@@ -225,6 +225,7 @@ class Metadata:
     with_modules: bool = False
     simulated: bool = False  # written by a simulator, not recorded (top-level key `simulated`)
     host_name: str = ""  # torch 2.12 and later
+    tensors: dict[str, Any] = field(default_factory=dict)  # what NotingTensors wrote
     recorder: Recorder = "torch"
 
 

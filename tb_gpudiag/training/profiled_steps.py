@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
+from tb_gpudiag.training.noting_tensors import NotingTensors
 
 
 class ProfiledSteps:
@@ -23,7 +24,10 @@ class ProfiledSteps:
         """Begin to profile, at the first step."""
         from torch.profiler import profile
 
-        options = {"schedule": self._options.get("schedule") or self._handler.on_demand(), **self._options}
+        schedule = self._options.get("schedule") or self._handler.on_demand()
+        if self._options.get("profile_memory"):
+            schedule = NotingTensors(schedule)
+        options = {**self._options, "schedule": schedule}
         self._profiler = profile(on_trace_ready=self._handler, **options)
         self._profiler.start()
 

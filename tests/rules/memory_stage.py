@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tb_gpudiag.rules.answer import Finding, RuleAnswer
+from tb_gpudiag.rules.answer import CannotTell, Finding, RuleAnswer
 from tests.builder import TraceBuilder
 
 MIB = 2**20
@@ -59,3 +59,9 @@ def only(answer: RuleAnswer) -> Finding:
     assert isinstance(answer, list), answer
     (found,) = answer
     return found
+
+
+def unsure(answer: RuleAnswer) -> CannotTell:
+    """Return the answer, which says that it cannot tell."""
+    assert isinstance(answer, CannotTell), answer
+    return answer

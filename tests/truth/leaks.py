@@ -3,24 +3,30 @@
 `python -m tests.truth.leaks OUT [NAME…]` records below OUT; recordings that are there are only scored again.
 Without names, all loops are recorded, and the scores go into the page "How right it is". It takes a few
 minutes: all loops run in one process, one after the other.
+
+Each is scored twice: as it was recorded, with NotingTensors, and without what that noted, as torch.profiler
+alone records it.
 """
 
 from __future__ import annotations
 
 import datetime
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 import tb_gpudiag
 from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.training.noting_tensors import KEY
 from tests.truth import (  # noqa: F401
     bounded,
+    kept_in_jobs,
     kept_or_not,
     kept_or_not_too,
     leaking,
@@ -35,118 +41,139 @@ BEFORE, RECORDED = 20, 12
 """Steps before the recording, and in it."""
 
 
+Answer = Literal["found", "cannot tell", "nothing"]
+
+
 @dataclass(frozen=True)
 class LeakScore:
-    """None: it does not apply. doubted: a leak is said to be perhaps none, or the other way round."""
+    """cause, place: whether they are right; None where there is no finding, or nothing to be right about."""
 
     loop: LeakLoop
-    found: bool
-    sure: bool
+    answer: Answer
     cause: bool | None
     place: bool | None
     said: str
 
 
 def main(out: str, *names: str) -> None:
-    scores = []
+    noted, plain = [], []
     for loop in [LOOPS[name] for name in names] if names else LOOPS.values():
         file = Path(out) / f"{loop.name}.pt.trace.json"
         if not file.exists():
             _record(loop, file)
-        scores.append(_score(loop, to_dict(tb_gpudiag.diagnose(str(file)))))
-        print(_line(scores[-1]), flush=True)
-    print("\n".join(f"{what}: {right}" for what, right in _figures(scores)))
+        noted.append(_score(loop, to_dict(tb_gpudiag.diagnose(str(file)))))
+        plain.append(_score(loop, to_dict(_diagnose_without_notes(file))))
+        print(_line(noted[-1], plain[-1]), flush=True)
+    print("\n".join(f"{what}: {of_noted}; {of_plain}" for what, of_noted, of_plain in _figures(noted, plain)))
     if not names:
-        put("make leaks", _written(scores))
+        put("make leaks", _written(noted, plain))
 
 
 def _record(loop: LeakLoop, file: Path) -> None:
-    """Record as the README says, with stacks and memory."""
+    """Record as the documentation says, with stacks and memory."""
     torch.manual_seed(0)
     file.parent.mkdir(parents=True, exist_ok=True)
     steps = loop.loop()
-    for _ in range(BEFORE):
-        next(steps)
     with profile(
         activities=[ProfilerActivity.CPU],
-        schedule=torch.profiler.schedule(wait=0, warmup=1, active=RECORDED),
+        schedule=tb_gpudiag.NotingTensors(torch.profiler.schedule(wait=BEFORE, warmup=1, active=RECORDED)),
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(file)),
         record_shapes=True,
         profile_memory=True,
         with_stack=True,
     ) as profiler:
-        for _ in range(RECORDED + 1):
+        for _ in range(BEFORE + 1 + RECORDED):
             next(steps)
             profiler.step()
     steps.close()  # type: ignore[attr-defined]
 
 
+def _diagnose_without_notes(file: Path) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / file.name
+        plain.write_text(file.read_text().replace(f'"{KEY}"', '"unknown"', 1))
+        return tb_gpudiag.diagnose(str(plain))
+
+
 def _score(loop: LeakLoop, diagnosis: dict[str, Any]) -> LeakScore:
     found = next((one for one in diagnosis["findings"] if one["rule"] == "GD405"), None)
     if found is None:
-        return LeakScore(loop, False, False, None, None, "")
+        unsure = next((one["reason"] for one in diagnosis["unchecked"] if one["rule"] == "GD405"), "")
+        return LeakScore(loop, "cannot tell" if unsure else "nothing", None, None, unsure)
     cause = found["title"].partition(": ")[2].partition(" and ")[0]
     first = str(found["places"][0]["function"]) if found.get("places") else ""
     return LeakScore(
         loop,
-        found=True,
-        sure=found.get("certain", True),
+        "found",
         cause=cause in loop.cause if loop.cause else None,
         place=first.rpartition(".")[2] in loop.keeps if loop.keeps else None,
         said=f"{found['title']} ({first})",
     )
 
 
-def _figures(scores: Sequence[LeakScore]) -> list[tuple[str, str]]:
+def _figures(*scores: Sequence[LeakScore]) -> list[tuple[str, ...]]:
+    """Rows: what, then how many of each of the ways to score."""
+    ways = [_figures_of_one(one) for one in scores]
+    return [(what, *(way[what] for way in ways)) for what in ways[0]]
+
+
+def _figures_of_one(scores: Sequence[LeakScore]) -> dict[str, str]:
     truly = [score for score in scores if score.loop.keeps]
     rest = [score for score in scores if not score.loop.keeps]
-    found = [score for score in truly if score.found]
-    alarms = [score for score in rest if score.found]
-    return [
-        ("Leaks that are found", share([score.found for score in truly])),
-        ("Findings that are leaks", share([True] * len(found) + [False] * len(alarms))),
-        (
-            "Findings without doubt that are leaks",
-            share([True for score in found if score.sure] + [False for score in alarms if score.sure]),
-        ),
-        ("Leaks found without doubt", share([score.sure for score in found])),
-        ("Right cause of those found", share([score.cause for score in found])),
-        ("Right function of those found", share([score.place for score in found])),
-    ]
+    found = [score for score in truly if score.answer == "found"]
+    alarms = [score for score in rest if score.answer == "found"]
+    return {
+        "Leaks that are found": share([score.answer == "found" for score in truly]),
+        "Leaks of which it says that it cannot tell": share([s.answer == "cannot tell" for s in truly]),
+        "Leaks that are missed": share([score.answer == "nothing" for score in truly]),
+        "Findings that are leaks": share([True] * len(found) + [False] * len(alarms)),
+        "Others of which it says that it cannot tell": share([s.answer == "cannot tell" for s in rest]),
+        "Right cause of those found": share([score.cause for score in found]),
+        "Right function of those found": share([score.place for score in found]),
+    }
 
 
-def _written(scores: Sequence[LeakScore]) -> str:
+def _written(noted: Sequence[LeakScore], plain: Sequence[LeakScore]) -> str:
     today = datetime.datetime.now(tz=datetime.timezone.utc)
     return "\n".join(
         [
-            f"{today:%Y-%m-%d}, torch {torch.__version__}, {len(scores)} loops.",
+            f"{today:%Y-%m-%d}, torch {torch.__version__}, {len(noted)} loops.",
             "",
-            "| what | how many |",
-            "| --- | --- |",
-            *(f"| {what} | {right} |" for what, right in _figures(scores)),
-            "",
-            "| loop | leaks | not right |",
+            "| what | with `NotingTensors` | without |",
             "| --- | --- | --- |",
+            *(f"| {' | '.join(row)} |" for row in _figures(noted, plain)),
+            "",
+            "| loop | leaks | not right | without `NotingTensors` |",
+            "| --- | --- | --- | --- |",
             *(
-                f"| {s.loop.about} | {'yes' if s.loop.keeps else 'no'} | {', '.join(_wrong(s))} |"
-                for s in scores
+                f"| {one.loop.about} | {_kind(one)} | {_wrong(one)} | {_wrong(other)} |"
+                for one, other in zip(noted, plain, strict=True)
             ),
             "",
         ]
     )
 
 
-def _wrong(score: LeakScore) -> list[str]:
+def _kind(score: LeakScore) -> str:
+    return "yes" if score.loop.keeps else "no"
+
+
+def _wrong(score: LeakScore) -> str:
+    if score.answer == "cannot tell":
+        return score.answer
     if not score.loop.keeps:
-        return ["alarm" if score.sure else "alarm with doubt"] if score.found else []
-    if not score.found:
-        return ["not found"]
-    return [name for name, right in (("cause", score.cause), ("function", score.place)) if right is False]
+        return "alarm" if score.answer == "found" else ""
+    if score.answer == "nothing":
+        return "missed"
+    return ", ".join(
+        name for name, right in (("cause", score.cause), ("function", score.place)) if right is False
+    )
 
 
-def _line(score: LeakScore) -> str:
-    kind = "leak" if score.loop.keeps else "healthy"
-    return f"{kind} {score.loop.name}: {', '.join(_wrong(score)) or 'right'}; {score.said}"
+def _line(noted: LeakScore, plain: LeakScore) -> str:
+    kind = "leak" if noted.loop.keeps else "healthy"
+    wrong = f"{_wrong(noted) or 'right'}; plain: {_wrong(plain) or 'right'}"
+    return f"{kind} {noted.loop.name}: {wrong}; {noted.said}"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
+from tb_gpudiag.facts.memory.noted_tensors import noted_growths, noted_tensors
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase, phases
 from tb_gpudiag.facts.memory.repeats import inferred_steps
@@ -180,7 +181,13 @@ class DeviceMemory:
 
     @cached_property
     def sites(self) -> list[GrowingSite]:
-        return growing_sites(self.allocations, self.floors)
+        found = growing_sites(self.allocations, self.floors)
+        noted = noted_tensors(self._trace.metadata.tensors) if self.is_cpu else None
+        if noted is None:
+            return found
+        recorded = 0 if self._periods is None else len(self.floors.periods)
+        growths = noted_growths(noted, [site.sizes for site in found], recorded)
+        return [replace(site, noted=growth) for site, growth in zip(found, growths, strict=True)]
 
     @property
     def survivors(self) -> Survivors | None:

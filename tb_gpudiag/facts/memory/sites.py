@@ -19,6 +19,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
+from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
@@ -56,6 +57,7 @@ class GrowingSite:
     phase: Phase  # in which most of it was allocated
     bytes: int  # alive at the last floor
     count: int  # allocations alive at the last floor
+    sizes: Int64  # of each of these in bytes, shape (count,)
     size_bytes: int  # allocations of this size or smaller hold half of the bytes
     even: bool  # these are all of one size
     steps: int  # in which these were allocated
@@ -72,6 +74,7 @@ class GrowingSite:
     remover: Frame | None  # the function around that takes as much out of a container; None if there is none
     in_optimizer: bool  # L-BFGS allocated it, as its history
     grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
+    noted: NotedGrowth | None = None  # of the tensors that Python holds; None where nothing was noted
 
     @property
     def replaced(self) -> bool:
@@ -190,6 +193,7 @@ def _site(
         phase=Phase(int(phases.argmax())),
         bytes=int(size.sum()),
         count=len(held),
+        sizes=size,
         size_bytes=_usual_size(size),
         even=bool((size == size[:1]).all()),
         steps=len(np.unique(step)),

@@ -10,7 +10,8 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.shared.leak_holder import may_replace
+from tb_gpudiag.rules.shared.leak_causes import Explained, causes_of
+from tb_gpudiag.rules.shared.leak_holder import may_replace, net_share
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
@@ -114,7 +115,9 @@ def growth_per_unit(memory: DeviceMemory) -> float:
     trend = memory.trend
     if trend is None:
         return 0.0
-    kept = kept_per_unit(memory)
+    kept, net = kept_per_unit(memory), sum(site.per_unit * net_share(site) for site in keepers(memory))
+    if net < kept:
+        return net
     if trend.steps < FEWEST_STEPS or _is_even(trend.low, trend.high, trend.per_unit):
         return trend.per_unit
     return kept if trend.low <= kept <= trend.high or trend.low <= 0 else trend.per_unit
@@ -159,6 +162,11 @@ def keepers(memory: DeviceMemory) -> list[GrowingSite]:
     """
     replacing = replacers(memory)
     return [site for site in memory.sites if not site.in_optimizer and _keeps(site) and site not in replacing]
+
+
+def causes(memory: DeviceMemory) -> list[Explained]:
+    """Return the usual causes of what grows, the fastest first."""
+    return causes_of(keepers(memory), has_modules=memory.has_modules)
 
 
 def replacers(memory: DeviceMemory) -> list[GrowingSite]:

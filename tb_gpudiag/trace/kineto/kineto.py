@@ -147,6 +147,8 @@ RANGE_CATEGORY: Final = "cuda_profiler_range"
 THREAD_NAME: Final = "thread_name"
 
 TRACE_EVENTS: Final = "traceEvents"
+TENSORS: Final = "gpudiag_tensors"
+"""What `NotingTensors` wrote: see training/noting_tensors.py."""
 METADATA_KEYS: Final = frozenset(
     {
         "schemaVersion",
@@ -160,6 +162,7 @@ METADATA_KEYS: Final = frozenset(
         "with_modules",
         "simulated",
         "host_name",
+        TENSORS,
     }
 )
 """Top-level keys that are kept; all others are skipped."""
@@ -233,7 +236,7 @@ def number_of(text: str) -> int:
 def metadata(values: dict[str, Any]) -> Metadata:
     """Make Metadata of top-level values. Values of an unexpected type are skipped."""
     properties = values.get("deviceProperties")
-    distributed = values.get("distributedInfo")
+    distributed, tensors = values.get("distributedInfo"), values.get(TENSORS)
     return Metadata(
         schema_version=_integer(values.get("schemaVersion")),
         base_time_ns=_integer(values.get("baseTimeNanoseconds")),
@@ -248,6 +251,7 @@ def metadata(values: dict[str, Any]) -> Metadata:
         with_modules=bool(values.get("with_modules")),
         simulated=values.get("simulated") is True,
         host_name=values["host_name"] if isinstance(values.get("host_name"), str) else "",
+        tensors=tensors if isinstance(tensors, dict) else {},
     )
 
 

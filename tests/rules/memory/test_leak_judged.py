@@ -14,7 +14,7 @@ from tb_gpudiag.rules.memory.memory_leak import RULE
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import size
 from tests.builder import SnapshotBuilder, TraceBuilder
-from tests.rules.memory_stage import MIB, build_model, only
+from tests.rules.memory_stage import MIB, build_model, only, unsure
 from tests.rules.stage import facts_of, is_clear
 
 TORCH = "/opt/lib/python3.11/site-packages/torch"
@@ -83,9 +83,9 @@ def test_a_history_without_frees_of_older_memory_may_show_a_full_buffer(
     for _ in range(10):
         snapshot.train()
         snapshot.take(MIB, "train.py(9): keep")
-    found = only(RULE.check(snapshot.facts(tmp_path)))
-    assert found.sure is running
-    assert ("seems to grow" in found.title) is not running
+    answer = RULE.check(snapshot.facts(tmp_path))
+    assert isinstance(answer, list) is running
+    assert running or "full buffer" in unsure(answer).reason
 
 
 @pytest.mark.parametrize("entries", [4, 64])
@@ -123,8 +123,7 @@ def test_optimizer_state_of_the_first_step_shows_the_jobs_beginning(steps: int, 
         if step < steps:
             snapshot.take(512, "train.py(7): fit", *OPTIMIZER)
         snapshot.take(MIB, "train.py(9): keep")
-    found = only(RULE.check(snapshot.facts(tmp_path)))
-    assert found.sure is (steps == 1)
+    assert isinstance(RULE.check(snapshot.facts(tmp_path)), list) is (steps == 1)
 
 
 def test_a_history_that_begins_with_empty_memory_has_no_older_buffer(tmp_path: Path) -> None:
@@ -132,7 +131,7 @@ def test_a_history_that_begins_with_empty_memory_has_no_older_buffer(tmp_path: P
     for _ in range(10):
         snapshot.train()
         snapshot.take(MIB, "train.py(9): keep")
-    assert only(RULE.check(snapshot.facts(tmp_path))).sure
+    assert only(RULE.check(snapshot.facts(tmp_path)))
 
 
 def test_a_retained_graph_is_sure_whatever_was_freed_before(tmp_path: Path) -> None:
@@ -142,7 +141,6 @@ def test_a_retained_graph_is_sure_whatever_was_freed_before(tmp_path: Path) -> N
         for line in (20, 21):
             snapshot.take(MIB, "train.py(9): evaluate", MODULE, f"model.py({line}): forward")
     found = only(RULE.check(snapshot.facts(tmp_path)))
-    assert found.sure
     assert found.title.endswith("retained autograd graph")
 
 
@@ -223,4 +221,3 @@ def test_a_few_large_tensors_matter_more_than_many_small_ones(tmp_path: Path) ->
             main.alloc(64 if part % 10 else 200_000, at=at + 42.2 + part, device=None)
     found = only(HOST_LEAK.check(facts_of(trace, tmp_path)))
     assert ": " not in found.title  # no metric has 200 kB
-    assert found.sure

@@ -1,0 +1,97 @@
+"""Which tensors on the CPU came and went during a recording, where NotingTensors has noted that: it is known
+then what the trace does not show, frees of memory that was allocated before it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tb_gpudiag.arrays import Int64
+
+_MOST = 2**50
+"""No job has so many tensors, or so much memory."""
+
+
+@dataclass(frozen=True)
+class NotedTensors:
+    """came, went: how many of each size in bytes. held: how many of the sizes that came are there at the end,
+    older ones included. more_bytes: by how much all are more than before. steps: of the job, until then.
+    """
+
+    came: Mapping[int, int]
+    went: Mapping[int, int]
+    held: Mapping[int, int]
+    more_bytes: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class NotedGrowth:
+    """What was noted of the tensors that a site keeps, as shares of what they hold.
+
+    held: Python holds as much, made during the recording, in tensors of these sizes. The rest may belong to a
+        graph, or be no tensor of Python's.
+    high: at most by so much there are more tensors than before: others of these sizes went.
+    low: at least by so much. Of a size that was kept only once, the tensors that went may have had others.
+    since_start: Python holds so much in tensors of these sizes, as a share of what all of the job's steps so
+        far would keep at this rate. Where that is not known, 1.
+    """
+
+    held: float
+    low: float
+    high: float
+    since_start: float
+
+
+def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
+    """Parse what NotingTensors wrote; None if there is nothing, or anything else."""
+    came, went, held = (_counts(metadata.get(key)) for key in ("came", "went", "held"))
+    more, fewer, steps = (_number(metadata.get(key)) for key in ("came_bytes", "went_bytes", "steps"))
+    if came is None or went is None or held is None or more is None or fewer is None or steps is None:
+        return None
+    return NotedTensors(came, went, held, more - fewer, steps)
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < _MOST else None
+
+
+def _counts(values: Any) -> dict[int, int] | None:
+    if not isinstance(values, dict):
+        return None
+    found = {
+        int(size): count
+        for size, count in values.items()
+        if size.isascii() and size.isdigit() and len(size) < len(str(_MOST)) and _number(count) is not None
+    }
+    return found if len(found) == len(values) else None
+
+
+def noted_growths(noted: NotedTensors, kept: Iterable[Int64], recorded: int) -> list[NotedGrowth]:
+    """Compare what each site keeps with what was noted.
+
+    kept: sizes of each one's allocations. recorded: in so many steps; 0 if unknown. Sites that keep tensors
+    of one size share what was noted of it.
+    """
+    sizes = [Counter[int](one.tolist()) for one in kept]
+    every = sum(sizes, Counter[int]())
+    came = {size: noted.came.get(size, 0) for size in every}
+    more = {size: max(0, came[size] - noted.went.get(size, 0)) for size in every}
+    expected = sum(size * count for size, count in more.items())
+    in_all = max(0.0, noted.more_bytes / expected) if expected else 0.0
+    held, low, high, start = (dict[int, float]() for _ in range(4))
+    for size, count in every.items():
+        held[size] = min(1.0, came[size] / count)
+        high[size] = min(1.0, more[size] / count)
+        low[size] = high[size] if count > 1 else min(high[size], in_all)
+        so_far = max(count, high[size] * count / recorded * noted.steps) if recorded else count
+        start[size] = min(1.0, noted.held.get(size, count) / so_far)
+    return [NotedGrowth(*(_mean(one, shares) for shares in (held, low, high, start))) for one in sizes]
+
+
+def _mean(sizes: Mapping[int, int], shares: Mapping[int, float]) -> float:
+    """Return the mean of shares, weighted by bytes."""
+    whole = sum(size * count for size, count in sizes.items())
+    return sum(size * count * shares[size] for size, count in sizes.items()) / whole if whole else 0.0

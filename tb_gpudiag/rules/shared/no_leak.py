@@ -1,0 +1,197 @@
+"""Why GD401 and GD405 find no leak for sure: memory does not grow, or the recording does not show whether it
+does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.floor import Trend
+from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.answer import CannotTell, Clear
+from tb_gpudiag.rules.shared.leak_holder import NOTED_KEPT, call_of_holder, is_replaced, places_of
+from tb_gpudiag.rules.shared.leak_state import (
+    FEWEST_STEPS,
+    LEAST_BYTES_PER_STEP,
+    FloorState,
+    causes,
+    floor_allows,
+    growth_per_unit,
+    keepers,
+    least_per_unit,
+    repeats,
+    replacers,
+    risen_bytes,
+)
+from tb_gpudiag.wording.format import count, in_quotes
+from tb_gpudiag.wording.quantity import Quantity, duration, number, size
+
+# One or two frees may be missing because two threads used one address in the same instant. With this many,
+# frees are really not recorded.
+FEWEST_UNSEEN = 3
+
+_FIVE_STEPS = (
+    "Record five steps or more, marked by prof.step(): schedule(wait=5, warmup=2, active=6). The history of "
+    "a memory snapshot must be as long (max_entries)."
+)
+
+_HOW_TO_BE_SURE = (
+    "Note which tensors come and go: profile(schedule=tb_gpudiag.NotingTensors(schedule(wait=5, warmup=2, "
+    "active=12)), profile_memory=True, with_stack=True). Or record from the job's first step, for more steps "
+    "than a buffer has entries: a leak goes on."
+)
+
+
+def no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> CannotTell | Clear:
+    """Say why no floor rises for good, or why that cannot be told."""
+    known = [(memory, state) for memory, state in judged if state]
+    if not known:
+        return _too_few_steps([memory for memory, _ in judged])
+    if unsure := [memory for memory, state in known if state == "rising"]:
+        return CannotTell("; ".join(map(_grows_or_turns, unsure)), _how_to_be_sure(unsure))
+    if unexplained := [memory for memory, state in known if state == "unclear" and _rises(memory)]:
+        return _not_explained(unexplained)
+    if kept := [_keeps_but(memory, state) for memory, state in known if _keeps_anyway(memory)]:
+        return CannotTell(
+            "; ".join(kept), "Record more steps: a list that is cleared now and then looks the same."
+        )
+    return Clear("; ".join(_level(memory, state) for memory, state in known))
+
+
+def _not_explained(memories: list[DeviceMemory]) -> CannotTell | Clear:
+    """Say why floors that rise are not a leak for sure."""
+    rising = "; ".join(_level(memory, "rising") for memory in memories)
+    if not all(map(repeats, memories)):
+        return CannotTell(
+            f"{rising}, but the recording does not show three repetitions: one long step looks the same",
+            _FIVE_STEPS,
+        )
+    if any(site.in_optimizer for memory in memories for site in memory.sites):
+        return CannotTell(
+            f"{rising}, and the optimizer's own state grows, as L-BFGS fills its history (history_size)",
+            "Record later steps, when the history is full.",
+        )
+    replacing = [site for memory in memories for site in replacers(memory)]
+    if replacing and all(map(is_replaced, replacing)):
+        return Clear(f"{rising}, but as many tensors of these sizes went: a full buffer drops its oldest")
+    if replacing:
+        return CannotTell(
+            f"{rising}, but {_replaces(replacing[0])}, and this recording does not show frees of memory that "
+            "was allocated before it",
+            _how_to_be_sure(memories),
+        )
+    unseen = sum(len(memory.allocations.unseen_free) for memory in memories)
+    if unseen >= FEWEST_UNSEEN:
+        return CannotTell(
+            f"{rising}, but {count(unseen, 'allocation')} were freed without the recording showing it: the "
+            "profiler does not see threads that the job starts itself",
+            "Compare the process's resident memory (RSS) some hundred steps apart: a leak raises it.",
+        )
+    return CannotTell(
+        f"{rising}, and no line keeps more and more: batches of changing sizes would look the same",
+        "Record more steps, with with_stack=True and profile_memory=True.",
+    )
+
+
+def _replaces(site: GrowingSite) -> str:
+    if site.holder is not None and (site.holder.direct or site.remover is None):
+        return f"{call_of_holder(site.holder)} fills a container that may drop its oldest entries"
+    assert site.remover is not None  # replacers have one of both
+    return f"{site.remover} takes as many entries out of a container"
+
+
+def _keeps_anyway(memory: DeviceMemory) -> bool:
+    """Whether "Growing allocations" lists lines that the floor may hide: they do not replace older memory."""
+    kept = sum(site.per_unit for site in memory.sites if not (site.in_optimizer or is_replaced(site)))
+    return kept >= least_per_unit(memory) and (floor_allows(memory, kept) or memory.misses_old_frees)
+
+
+def _keeps_but(memory: DeviceMemory, state: FloorState) -> str:
+    site = next(site for site in memory.sites if not (site.in_optimizer or is_replaced(site)))
+    where = str(site.frame or site.operator or "one site")
+    assert memory.trend is not None  # a state needs one
+    growth = growth_text(memory.trend, site.per_unit)
+    return f"{_level(memory, state)}, but {where} keeps more and more: {growth}"
+
+
+def _too_few_steps(memories: list[DeviceMemory]) -> CannotTell:
+    steps = max(memory.trend.steps if memory.trend else 0 for memory in memories)
+    return CannotTell(
+        "".join(map(_what_survives, memories))
+        + f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and the recording "
+        f"has {count(steps)}",
+        _FIVE_STEPS,
+    )
+
+
+def _what_survives(memory: DeviceMemory) -> str:
+    found = memory.survivors
+    if found is None or found.bytes < LEAST_BYTES_PER_STEP:
+        return ""
+    site = found.frame or found.operator
+    where = in_quotes(str(site)) if site else "one site"
+    return (
+        f"{where} keeps {size(found.bytes)} of {memory.name}: {count(found.count, 'allocation')}, made "
+        "throughout the recording and none of them freed. A leak looks like this, and so does a buffer that "
+        "fills; "
+    )
+
+
+def _rises(memory: DeviceMemory) -> bool:
+    return memory.trend is not None and memory.trend.low > 0
+
+
+def _grows_or_turns(memory: DeviceMemory) -> str:
+    """Say what grows in the recording, and what else it may be."""
+    trend, where = memory.trend, next(iter(places_of(causes(memory))), None)
+    assert trend is not None  # a rising floor has one
+    kept = f" in {where.function} ({where.file})" if where is not None and where.function else ""
+    growth = growth_text(trend, growth_per_unit(memory))
+    grows = f"what is allocated{kept} raises {memory.name} memory by {growth} over {steps_text(trend)}"
+    if any(site.noted and site.noted.low >= NOTED_KEPT for site in keepers(memory)):
+        return (
+            f"{grows}, but had it done so in all steps of this job, much more would be held: it is dropped "
+            "now and then, as at the end of an epoch, or has begun late"
+        )
+    recorder = "PyTorch's CPU profiler" if memory.is_cpu else "this history"
+    return (
+        f"{grows}, but {recorder} does not show frees of memory that was allocated "
+        "before the recording: a leak looks like this, and so does a full buffer that replaces its oldest "
+        "entries"
+    )
+
+
+def _how_to_be_sure(memories: Sequence[DeviceMemory]) -> str:
+    if all(memory.is_cpu for memory in memories):
+        return _HOW_TO_BE_SURE
+    return "Record the history from the job's beginning, or of more steps than a buffer has entries."
+
+
+def _level(memory: DeviceMemory, state: FloorState) -> str:
+    trend = memory.trend
+    assert trend is not None  # a state needs one
+    change = risen_bytes(memory) if state == "plateau" else trend.end_bytes - trend.start_bytes
+    said = {
+        "level": "the memory floor is level",
+        "plateau": "the memory floor rose and then stayed level",
+        "falling": "the memory floor falls",
+        "unclear": "the memory floor changes without a trend",
+        "rising": "the memory floor rises",
+    }[state]
+    return f"{memory.name}: {said} ({_signed(change)} over {steps_text(trend)})"
+
+
+def steps_text(trend: Trend, suffix: str = "") -> Quantity:
+    return number(trend.steps, trend.word, suffix=suffix)
+
+
+def _signed(change: float) -> str:
+    return f"{'+' if change >= 0 else '-'}{size(abs(change))}"
+
+
+def growth_text(trend: Trend, per_unit: float) -> str:
+    """`7 MiB per step`. Without steps, what was seen: `7 MiB in 40 ms`."""
+    if trend.unit == "step":
+        return str(size(per_unit, f"per {trend.word}"))
+    seen_ns = trend.end_ns - trend.start_ns
+    return f"{size(per_unit * seen_ns / 1e9)} in {duration(seen_ns)}"

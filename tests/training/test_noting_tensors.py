@@ -1,0 +1,93 @@
+"""Notes in a trace about the tensors that came and went during the recording."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_gpudiag import NotingTensors
+from tb_gpudiag.trace.kineto.kineto import TENSORS
+from tb_gpudiag.training.noting_tensors import KEY
+
+KIB = 1024
+
+
+def test_reading_and_writing_have_one_key() -> None:
+    assert KEY == TENSORS
+
+
+def notes(torch: Any, folder: Path, step: Callable[[], object], *, active: int = 4) -> list[dict[str, Any]]:
+    """What each of two recordings notes of a job."""
+    profiler, files = torch.profiler, list[Path]()
+
+    def save(recording: Any) -> None:
+        files.append(folder / f"{len(files)}.json")
+        recording.export_chrome_trace(str(files[-1]))
+
+    with profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU],
+        schedule=NotingTensors(profiler.schedule(wait=1, warmup=1, active=active, repeat=2)),
+        on_trace_ready=save,
+        with_stack=True,
+    ) as recording:
+        for _ in range(2 * (2 + active)):
+            step()
+            recording.step()
+    return [json.loads(file.read_text())[KEY] for file in files]
+
+
+def test_it_notes_what_came_went_and_is_there(tmp_path: Path, torch: Any) -> None:
+    kept, ring = [], [torch.zeros(512) for _ in range(3)]
+
+    def step() -> None:
+        kept.append(torch.zeros(KIB))  # 4 KiB
+        ring.append(torch.zeros(512)[:100])  # half of it, as a view
+        del ring[0]
+
+    first, second = notes(torch, tmp_path, step)
+    for found, steps in ((first, 6), (second, 12)):
+        assert found["steps"] == steps
+        assert found["came"]["4096"] == 4
+        assert found["held"]["4096"] == steps
+        assert "4096" not in found["went"]
+        assert found["came"]["2048"] == found["went"]["2048"]
+        assert found["held"]["2048"] == 3
+        assert found["came_bytes"] - found["went_bytes"] == 4 * 4096
+
+
+def test_a_tensor_at_the_address_of_one_that_went_has_come(tmp_path: Path, torch: Any) -> None:
+    one = [torch.zeros(KIB)]
+
+    def step() -> None:
+        one[:] = []
+        one[:] = [torch.zeros(KIB)]
+
+    for found in notes(torch, tmp_path, step):
+        assert found["came"]["4096"] == found["went"]["4096"] == 1
+
+
+def test_tensors_without_storage_are_left_out(tmp_path: Path, torch: Any) -> None:
+    kept = list[Any]()
+
+    def step() -> None:
+        kept.append(torch.eye(16).to_sparse())
+        kept.append(torch.zeros(KIB, device="meta"))
+
+    for found in notes(torch, tmp_path, step):
+        assert "4096" not in found["came"]
+
+
+def test_a_failure_is_logged_and_the_job_goes_on(
+    tmp_path: Path, torch: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise OSError("no")
+
+    monkeypatch.setattr("tb_gpudiag.training.noting_tensors._changes", fail)
+    with pytest.raises(KeyError):
+        notes(torch, tmp_path, lambda: None)
+    assert "does not say which tensors" in caplog.text
