@@ -68,6 +68,17 @@ test("tables of operators are there, and what is not says so", async () => {
   await page.getByText("This file does not include the details of a row.").waitFor();
 });
 
+test("allocations over time are there as bands, and each says what it is", async () => {
+  await goTo("memory");
+  const bands = page.getByRole("region", { name: "Blocks over time" });
+  await bands.getByText("Each band is an allocation").waitFor();
+  const stage = bands.locator(".gd-bands-stage");
+  const { width = 0, height = 0 } = (await stage.boundingBox()) ?? {};
+  await stage.hover({ position: { x: width / 2, y: height - 3 } });
+  await expect.poll(() => bands.locator(".gd-bands-line").innerText()).not.toContain("Each band");
+  expect(await bands.innerText()).not.toContain("zoom in");
+});
+
 test("events are found and explained, and a range has statistics", async () => {
   await goTo("timeline");
   await page.locator(".gd-label").first().waitFor();

@@ -239,8 +239,7 @@ def older_half_is_dropped_now_and_then() -> Iterator[None]:
 
 @healthy
 def a_set_that_discards() -> Iterator[None]:
-    trainer, kept = Trainer(), deque(values() for _ in range(ENTRIES))
-    known = set(kept)
+    trainer, known = Trainer(), {values() for _ in range(ENTRIES)}
     while True:
         trainer.train()
         known.add(values())

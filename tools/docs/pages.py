@@ -100,7 +100,8 @@ def api_page() -> str:
                 _doc(tb_gpudiag),
                 f"```python\n{API_EXAMPLE.strip()}\n```",
                 *(part for function in functions for part in _function(function)),
-                *_handler(),
+                *_class(tb_gpudiag.DiagnosisHandler, "See [Diagnose while you train](training.md)."),
+                *_class(tb_gpudiag.NotingTensors, "See [Record a good trace](recording.md)."),
                 "[JSON](json.md) describes the fields of `Report`, `Comparison`, `Verification`, `JobReport` "
                 "and `History`.",
                 "## `tb_gpudiag.errors`",
@@ -116,15 +117,10 @@ def _function(function: Callable[..., object]) -> list[str]:
     return [f"## `{signature}`", _doc(function)]
 
 
-def _handler() -> list[str]:
-    """DiagnosisHandler, whose arguments are those of its constructor."""
-    handler = tb_gpudiag.DiagnosisHandler
-    signature = str(inspect.signature(handler)).replace("'", "")
-    return [
-        f"## `{handler.__name__}{signature}`",
-        _doc(handler),
-        "See [Diagnose while you train](training.md).",
-    ]
+def _class(one: type, see: str) -> list[str]:
+    """A class, whose arguments are those of its constructor."""
+    signature = str(inspect.signature(one)).replace("'", "")
+    return [f"## `{one.__name__}{signature}`", _doc(one), see]
 
 
 def json_page() -> str:

@@ -32,7 +32,10 @@ export interface Content {
   readonly timeline: readonly Part[];
   /** Null without a timeline. */
   readonly events: PackedEvents | null;
+  /** By device. */
   readonly memory: Readonly<Record<string, string>>;
+  /** Allocations over the whole recording as bands, by device. */
+  readonly bands: Readonly<Record<string, string>>;
   readonly gaps: string;
   /** Slices of the whole recording, by route. */
   readonly tables: Readonly<Record<string, Whole>>;
@@ -82,6 +85,10 @@ export function embeddedSource(content: Content): Source {
     const found = content.memory[query.get("device") ?? ""] ?? Object.values(content.memory)[0];
     return found === undefined ? missing("This file has no memory curve.") : unpack(found);
   };
+  const memoryBands = async (query: URLSearchParams): Promise<unknown> => {
+    const found = content.bands[query.get("device") ?? ""];
+    return found === undefined ? missing("This file does not include the blocks over time.") : unpack(found);
+  };
   const gap = async (query: URLSearchParams): Promise<unknown> => {
     const gaps = (await unpack(content.gaps)) as Readonly<Record<string, unknown>>;
     const found = gaps[`${query.get("device") ?? ""}:${query.get("gap") ?? ""}`];
@@ -108,6 +115,7 @@ export function embeddedSource(content: Content): Source {
     report: () => unpack(content.report),
     timeline,
     memory,
+    memoryBands,
     gap,
     find: fromEvents(findEvents),
     event: fromEvents(

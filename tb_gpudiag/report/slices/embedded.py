@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.embedded_events import Content, Embedded, embedded_events
+from tb_gpudiag.report.slices.memory_bands import slice_memory_bands
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.packed import packed_text
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
@@ -43,6 +44,9 @@ _MOST_GAPS: Final = 200
 
 # The curve of a device's memory, in points. The page cannot ask for more detail later.
 _MEMORY_WIDTH: Final = 8192
+
+# Of bands over time: as many columns as a wide screen has.
+_BANDS_WIDTH: Final = 2048
 
 _LESS_DETAIL: Final = "this HTML file has no room for the whole timeline: some short events stay merged"
 
@@ -70,6 +74,7 @@ def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns
         "timeline": slices,
         "events": events and events.content,
         "memory": {str(device): _packed(found) for device, found in _memory(prepared)},
+        "bands": {str(device): _packed(found) for device, found in _bands(prepared)},
         "tables": _tables(prepared) if has_timeline else {},
         "gaps": packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
     }
@@ -139,6 +144,15 @@ def _memory(prepared: Prepared) -> Iterator[tuple[int, pb.MemorySlice]]:
             found = slice_memory(prepared, int(device), None, None, _MEMORY_WIDTH)
             found.exact = True  # the page must not ask for more
             yield int(device), found
+
+
+def _bands(prepared: Prepared) -> Iterator[tuple[int, pb.MemoryBands]]:
+    """Yield the bands of each device whose frees are known, over the whole recording."""
+    if "memory_meta" in prepared:
+        meta = read_meta(prepared, "memory_meta")
+        for device, paired in zip(meta["devices"], meta["paired"], strict=True):
+            if paired:
+                yield int(device), slice_memory_bands(prepared, int(device), None, None, _BANDS_WIDTH)
 
 
 def _gaps(prepared: Prepared) -> Iterator[tuple[str, Content]]:

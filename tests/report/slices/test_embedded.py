@@ -133,3 +133,4 @@ def test_a_memory_snapshot_has_its_curve_and_no_timeline(tmp_path: Path) -> None
     content = _embedded(snapshot.write(tmp_path))
     assert content["timeline"] == []
     assert _unpacked(content["memory"]["0"])["exact"]
+    assert _unpacked(content["bands"]["0"])["band_bytes"] == [1024]

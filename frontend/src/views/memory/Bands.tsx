@@ -3,12 +3,13 @@ import { useLayoutEffect, useMemo, useRef, useState, type PointerEvent } from "r
 import { bytes, codePlace, plural, time } from "../../base/format";
 import { tileFor, tileWidth } from "../../base/tiles";
 import { term } from "../../base/terms";
-import { span, toTime, type Viewport } from "../../base/viewport";
+import { span, toPixel, toTime, type Viewport } from "../../base/viewport";
 import { MEMORY_KINDS } from "../../base/vocabulary";
 import { bandAt, kindOf, NOTHING, paintBands, REST, type BandPicture } from "../../canvas/bands";
 import { useMemoryBands } from "../../state/calls";
 import { whenMade } from "../../state/memory";
 import { usePage } from "../../state/store";
+import { isEmbedded } from "../../wire/client";
 import type { DeviceMemory, MemoryBands, TraceEntry } from "../../wire/report";
 import { useWheel } from "../parts/useWheel";
 import { AXIS_PX, RIGHT_PX } from "./plot";
@@ -89,6 +90,15 @@ export function Bands({ entry, memory, bounds, view, onMoment }: Props) {
             role="img"
             aria-label={`Allocations over time, the largest ones${picture ? `, up to ${bytes(picture.most)}` : ""}. The table below lists what is live at a moment.`}
           />
+          {memory.failures
+            .filter(({ us }) => view.start_us <= us && us <= view.end_us)
+            .map(({ us }) => (
+              <span
+                key={us}
+                className="gd-bands-failure"
+                style={{ left: Math.min(toPixel(view, us, width), width - 2) }}
+              />
+            ))}
           {picture && <span className="gd-bands-most">{bytes(picture.most)}</span>}
         </div>
       </div>
@@ -126,9 +136,10 @@ function KindsShown({ bands }: { bands: MemoryBands | null }) {
 function hint(ready: MemoryBands | null, failed: string | undefined): string {
   if (failed) return failed;
   if (!ready) return "Loading the blocks…";
-  const more =
-    ready.more_bands > 0 ? ` ${plural(ready.more_bands, "smaller one")} in gray: zoom in for them.` : "";
-  return `Each band is an allocation, as high as it is large, from when it was made until it was freed.${more} Click: what was live then.`;
+  const zoom = isEmbedded() ? "" : ": zoom in for them";
+  const more = ready.more_bands > 0 ? ` ${plural(ready.more_bands, "smaller one")} in gray${zoom}.` : "";
+  const click = isEmbedded() ? "" : " Click: what was live then.";
+  return `Each band is an allocation, as high as it is large, from when it was made until it was freed.${more}${click}`;
 }
 
 function said(bands: MemoryBands | null, band: number): string {

@@ -44,8 +44,8 @@ export function MemoryOfDevice({ entry, memory }: Props) {
   const marks = useMarks(memory, slices, steps);
   const [owner, setOwner] = useState<MemoryOwner | null>(null);
   const [moment_us, setMoment] = useState<number | null>(null);
-  // Old traces do not say which allocations were freed.
-  const live = !isEmbedded() && slices.whole !== null && slices.whole.survived_bytes >= 0;
+  const paired = saysFrees(slices);
+  const live = paired && !isEmbedded();
   const untilPeak = { start_us: slices.bounds.start_us, end_us: memory.peak_us };
   const atPeak = selection?.start_us === untilPeak.start_us && selection.end_us === untilPeak.end_us;
   const picked = atPeak ? owner : null;
@@ -77,7 +77,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
         />
         <Legend memory={memory} scale={marks.scale} />
       </div>
-      {live && (
+      {paired && (
         <Bands entry={entry} memory={memory} bounds={slices.bounds} view={slices.view} onMoment={setMoment} />
       )}
       <GrowingSites memory={memory} bounds={slices.bounds} />
@@ -119,6 +119,11 @@ export function MemoryOfDevice({ entry, memory }: Props) {
       )}
     </>
   );
+}
+
+/** Old traces do not say which allocations were freed. */
+function saysFrees({ whole }: MemorySlices): boolean {
+  return whole !== null && whole.survived_bytes >= 0;
 }
 
 function useMarks(memory: DeviceMemory, { columns, view }: MemorySlices, steps: readonly StepMark[]): Marks {

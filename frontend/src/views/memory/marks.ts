@@ -229,8 +229,9 @@ function drawCapacity(pen: Pen, { memory: { capacity_bytes: capacity }, scale, s
   ctx.lineTo(right, y(capacity));
   ctx.stroke();
   ctx.fillStyle = chartColors(scheme).capacity;
-  ctx.textAlign = "right";
-  label(pen, `Capacity ${bytes(capacity)}`, right - 6 * px, y(capacity) + 10 * px, theme(scheme));
+  ctx.textAlign = "left";
+  // Above the line, and at the left: the curve comes close to it at the end.
+  label(pen, `Capacity ${bytes(capacity)}`, left + 6 * px, y(capacity) - 8 * px, theme(scheme));
 }
 
 /** Draw a line where an allocation failed, and say how large it was. */
@@ -241,11 +242,12 @@ function drawFailures(pen: Pen, { memory: { failures }, scheme }: Marks): void {
   for (const { us, requested_bytes: requested } of failures) {
     const at = x(us);
     if (at < left - 1 || at > right + 1) continue;
-    band(pen, { start_us: us, end_us: us }, color, 2);
+    pen.ctx.fillStyle = color;
+    // The last event of a recording is at its right edge.
+    pen.ctx.fillRect(Math.min(at, right - 2 * px), pen.top, 2 * px, bottom - pen.top);
     const onRight = at < (left + right) / 2;
     if (at < free) continue;
     free = at + 12 * SMALL_PX * px;
-    pen.ctx.fillStyle = color;
     pen.ctx.textAlign = onRight ? "left" : "right";
     const size = requested > 0 ? `: ${bytes(requested)}` : "";
     label(pen, `Out of memory${size}`, at + (onRight ? 6 : -6) * px, bottom - 12 * px, theme(scheme));
