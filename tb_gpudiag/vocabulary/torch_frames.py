@@ -104,7 +104,11 @@ OPTIMIZER_FRAME = any_of(
 )
 ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)
 BACKWARD_FRAME = any_of(
-    *_ENGINE_WAIT, r".*\(\d+\): torch::autograd::(Engine|generated|python::PythonEngine)::.*", flags=re.S
+    *_ENGINE_WAIT,
+    r".*\(\d+\): torch::autograd::(Engine|python::PythonEngine)::.*",
+    # Not release_variables: a graph that is dropped frees what its nodes saved, in any phase.
+    r".*\(\d+\): torch::autograd::generated::\w+::apply.*",
+    flags=re.S,
 )
 PARAMETER_FRAME = any_of(
     _MODULES + r"module\.py\(\d+\): (to|cuda|half|float|double|bfloat16|_apply|(_?load_|_load_from_)\w*)",

@@ -59,9 +59,11 @@ class SnapshotBuilder:
         device: int = 0,
         expandable: bool = False,
         stack: Sequence[str] = (),
+        address: int = 0,
     ) -> int:
-        """Get a segment from the driver; return its address."""
-        address, self._address = self._address, self._address + size + (1 << 21)
+        """Get a segment from the driver; return its address. address: one that was given back."""
+        if not address:
+            address, self._address = self._address, self._address + size + (1 << 21)
         whole = _Block(address, size)
         self.segments.append(_Segment(device, address, size, expandable, [whole]))
         action = "segment_map" if expandable else "segment_alloc"

@@ -145,10 +145,11 @@ def start_of(allocations: Allocations, segments: Segments, own: Bool, owners: Ow
     """Return what there was when the history began. own: mask of the device's segments."""
     curve, memory = allocations.curve, allocations.memory
     action = memory.action[curve.event]
-    came = memory.address[curve.event[action == MemoryAction.GROW]]
-    gone = curve.event[action == MemoryAction.SHRINK]
-    gone = gone[~np.isin(memory.address[gone], came)]
-    kept = own & ~np.isin(segments.address, came)
+    moved = curve.event[(action == MemoryAction.GROW) | (action == MemoryAction.SHRINK)]
+    kept = own & ~np.isin(segments.address, memory.address[moved])
+    # The driver gives an address again. A segment that goes before any comes to its address was there.
+    gone = moved[np.sort(np.unique(memory.address[moved], return_index=True)[1])]
+    gone = gone[memory.action[gone] == MemoryAction.SHRINK]
     begins = np.r_[segments.address[kept], memory.address[gone]].astype(np.int64)
     sizes = np.r_[segments.bytes[kept], -memory.bytes[gone]]
     whose = np.r_[owners.of_segment[kept], owners.of_event[np.isin(curve.event, gone)]]

@@ -81,6 +81,9 @@ class _Kinds:
             # A pass that fails does not end: gradients wait for their optimizer. The first step of an
             # optimizer makes its state.
             self._put(own & self.never & ~follows & failed, kind)
+        # Nor does one in which the recording ends. There, state is what a line makes and never frees.
+        kept = (self.own == Phase.OPTIMIZER) & self.never & ~self._is_mostly_freed()
+        self._put(kept, MemoryKind.OPTIMIZER_STATE)
         self._put(self.own == Phase.PARAMETER, MemoryKind.PARAMETER)
 
     def forward(self, *, failed: bool) -> None:

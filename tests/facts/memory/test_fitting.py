@@ -155,6 +155,21 @@ def test_cached_segments_cost_nothing_because_they_are_returned(tmp_path: Path) 
     assert found.severity is Severity.INFO
 
 
+def test_a_segment_whose_address_the_driver_gives_again_was_there_before(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(20 * MIB, at=0)
+    cached = snapshot.segment(42 * MIB, at=0)
+    snapshot.allocate(15 * MIB, at=1)
+    snapshot.traces = [[] for _ in snapshot.traces]
+    snapshot.allocate(3 * MIB, at=3)
+    snapshot.give_back(cached, at=5)
+    snapshot.segment(42 * MIB, at=10, address=cached)
+    snapshot.allocate(41 * MIB, at=11)
+    fit = fit_of(snapshot, tmp_path)
+    assert fit.error_bytes == fit.misplaced == 0
+    assert fit.needs_bytes == (20 + 42) * MIB
+
+
 def test_a_history_that_contradicts_the_allocator_is_not_replayed(tmp_path: Path) -> None:
     """The driver gave a segment although a free block would have fit."""
     snapshot = SnapshotBuilder()

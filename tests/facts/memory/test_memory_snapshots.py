@@ -240,3 +240,30 @@ def test_the_innermost_frame_decides_and_a_closure_is_not_part_of_the_optimizer(
         ("",): Phase.UNKNOWN,
     }
     assert phases_of_stacks(["\n".join(frames) for frames in stacks]).tolist() == list(stacks.values())
+
+
+def test_a_graph_that_is_dropped_is_no_backward_pass() -> None:
+    """Its nodes let go of what they saved, for example when the next forward pass replaces the output."""
+    drops = (
+        "??(0): torch::autograd::deleteNode(torch::autograd::Node*)\n"
+        "(0): torch::autograd::generated::NllLossBackward0::release_variables()"
+    )
+    applies = "(0): torch::autograd::generated::NllLossBackward0::apply(std::vector<at::Tensor>&&)"
+    stacks = [f"train.py(9): main\n{inner}" for inner in (drops, applies, ENGINE)]
+    assert phases_of_stacks(stacks).tolist() == [Phase.FORWARD, Phase.BACKWARD, Phase.BACKWARD]
+
+
+def test_state_of_an_optimizer_in_whose_first_step_the_recording_ends() -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(30 * MB, at=0)
+    update = "/opt/lib/python3.11/site-packages/torch/optim/optimizer.py(493): wrapper"
+    for number in range(4):
+        at = 10 * (number + 1)
+        snapshot.allocate(MB, at=at, stack=["train.py(11): main", update, "mine.py(8): step"])
+        scratch = snapshot.allocate(
+            2 * MB, at=at + 1, stack=["train.py(11): main", update, "mine.py(9): step"]
+        )
+        if number < 3:
+            snapshot.free(scratch, at=at + 2)
+    kinds = memory_of(snapshot).peak.kinds
+    assert kinds == {MemoryKind.OPTIMIZER_STATE: 4 * MB, MemoryKind.UNKNOWN: 2 * MB}
