@@ -10,6 +10,7 @@ from tests.truth.jobs import (  # noqa: F401
     operators,
     ranks,
     small_changes,
+    third_round,
     unseen,
     unseen_ranks,
 )
