@@ -62,6 +62,9 @@ FIXED: tuple[FaultKind, ...] = ("mismatch", "not_overlapped")
 
 FACTORS: tuple[FaultKind, ...] = ("slow_gpu", "uneven_work", "uneven_batches", "slow_link")
 
+TRANSFERS: tuple[FaultKind, ...] = ("slow_link", "not_overlapped")
+"""Faults that only transfers show. Where a rank has no trace, waiting for it looks like transfer."""
+
 
 @dataclass(frozen=True)
 class JobCase:
@@ -177,7 +180,8 @@ def _faulty(kind: FaultKind, job: DistributedJob, draw: random.Random) -> JobCas
     if kind == "gc" or everything or (kind in ("slow_link", "loader") and draw.random() < 0.4):
         steps = tuple(sorted(draw.sample(range(1, job.steps), draw.randint(1, job.steps - 1))))
     fault = JobFault(kind, ranks, 0.5, steps)
-    case = _case(kind, replace(job, fault=fault), draw, ranks)
+    needed = tuple(range(job.ranks)) if kind in TRANSFERS else ranks
+    case = _case(kind, replace(job, fault=fault), draw, needed)
     share = LEAST_SHARE * (MOST_SHARE / LEAST_SHARE) ** draw.random()
     return case if kind in FIXED else _calibrated(case, share)
 
