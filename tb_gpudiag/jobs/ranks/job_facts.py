@@ -145,6 +145,15 @@ class JobFacts:
         return int(max(0.0, min(saved_ns, most_ns)) * len(self.own_time.steps))
 
     @cached_property
+    def slowed_ns(self) -> int:
+        """By how much the steps' own work takes longer than in the quickest step, in all. On a CPU, transfers
+        and whoever waits in them use the cores, so that this time may go with them. 0 on GPUs."""
+        slowest = self.own_time.total_ns.max(axis=0, initial=0)
+        if self.on_gpu or not len(slowest):
+            return 0
+        return int((slowest - slowest.min()).sum())
+
+    @cached_property
     def waits_for_absent(self) -> bool:
         """Whether every process group has ranks without a trace: waiting for one looks like transfer."""
         return bool(self.sizes) and not any(like.whole.links for like in self.sizes)

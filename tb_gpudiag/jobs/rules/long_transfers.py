@@ -41,8 +41,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         "data, the traces cannot show.",
         fix=_FEWER if 0 < most.bytes <= SMALL_BYTES else _FIX,
         cost_ns=transfer_ns,
-        # Who sends nothing waits for nobody.
-        saving=Saving(0, int(limiter_parts(facts)["communication"]), "at most"),
+        saving=Saving(0, _most_saved_ns(facts), "at most"),
         evidence=[
             Evidence.of_window("Exposed transfer", transfer_ns, window_ns),
             *(_described(one, len(facts.own_time.steps)) for one in facts.sizes[:SHOWN]),
@@ -55,6 +54,11 @@ def _exposed_transfer_ns(facts: JobFacts) -> int:
     waits, members = facts.waits, len(facts.set.members)
     waiting = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
     return max(0, int(limiter_parts(facts)["communication"] - waiting))
+
+
+def _most_saved_ns(facts: JobFacts) -> int:
+    """Who sends nothing waits for nobody, and on a CPU computes on cores of its own."""
+    return min(int(limiter_parts(facts)["communication"]) + facts.slowed_ns, facts.job_ns)
 
 
 def _described(one: SizeClass, steps: int) -> Evidence:

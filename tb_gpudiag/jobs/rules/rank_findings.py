@@ -6,8 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.rules.job_words import place_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.vocabulary.frames import LineKind
@@ -25,6 +28,8 @@ _OF_THE_JOB: Final = ("GD6", "GD106", "GD9")
 
 # A hint that most ranks have is worth a line of the job's report if its fix would be noticed.
 LEAST_SHARE_OF_HINT = 0.10
+
+_MOST_PLACES: Final = 5
 
 TITLE_LIMIT: Final = 300
 SUMMARY_LIMIT: Final = 2_000
@@ -109,12 +114,17 @@ def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding 
 
 
 def is_shared(facts: JobFacts, lost_ns: int) -> bool:
-    """Whether a problem that most ranks have explains what they lose in turn: what it costs all of them."""
+    """Whether a problem that most ranks have explains what they lose in turn: what its longest stretches cost
+    all of them. Many short ones, as of small operators, make no rank late now and then."""
     return any(
         one.finding.severity > pb.Finding.INFO
-        and one.finding.cost_us * 1e3 * one.ranks >= EXPLAINED * lost_ns
+        and _in_long_stretches_us(one.finding) * 1e3 * one.ranks >= EXPLAINED * lost_ns
         for one in shared_findings(facts)
     )
+
+
+def _in_long_stretches_us(finding: pb.Finding) -> float:
+    return min(finding.cost_us, sum(each.end_us - each.start_us for each in finding.ranges))
 
 
 def own_report_text(finding: pb.Finding | None) -> str:
@@ -141,6 +151,26 @@ def places_of(finding: pb.Finding | None) -> list[Place]:
         )
         for place in (finding.places if finding is not None else ())
     ]
+
+
+def late_places(facts: JobFacts, members: Int64, part: str) -> list[Place]:
+    """Return where the host of these ranks is, more than that of the others. Where GPUs compute longer, the
+    host says nothing."""
+    operations = facts.operations
+    if part == "copying" or (part == "computing" and facts.on_gpu):
+        return []
+    index = operations.part_names.index(part)
+    spent = (operations.parts[:, index] > 0) & (operations.place_ns > 0)
+    own = spent & np.isin(operations.member, members)
+    places = len(operations.place.texts)
+    ours = np.bincount(operations.place.code[own], operations.place_ns[own], places) / len(members)
+    rest = spent & ~own
+    others = max(1, len(facts.set.members) - len(members))
+    theirs = np.bincount(operations.place.code[rest], operations.place_ns[rest], places) / others
+    more = (ours - theirs).astype(np.int64)
+    best = [i for i in np.argsort(-more)[:_MOST_PLACES].tolist() if more[i] > 0.1 * more.max() > 0]
+    texts = operations.place.texts
+    return [place_of(texts[i], int(more[i])) for i in best if texts[i]]
 
 
 def fix_of(finding: pb.Finding | None) -> Fix | None:

@@ -14,13 +14,13 @@ from tb_gpudiag.jobs.rules.job_words import (
     culprits_text,
     not_matched,
     part_text,
-    place_of,
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.rank_findings import (
     finding_of_late,
     fix_of,
     is_shared,
+    late_places,
     own_report_text,
     places_of,
 )
@@ -32,7 +32,6 @@ from tb_gpudiag.rules.answer import (
     Evidence,
     Finding,
     Fix,
-    Place,
     RuleAnswer,
     Saving,
     Severity,
@@ -42,8 +41,6 @@ from tb_gpudiag.wording.format import count, figures, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
 CODE = fix_code(__name__)
-
-MOST_PLACES = 5
 
 
 def check(facts: JobFacts) -> RuleAnswer:
@@ -97,7 +94,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             *_slower(uneven),
             *_last_in(facts, members),
         ],
-        places=_places(facts, members, uneven.part) or places_of(said),
+        places=late_places(facts, members, uneven.part) or places_of(said),
         severity=Severity.INFO if chance else None,
     )
 
@@ -120,7 +117,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
             Evidence("A rank is late in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns)),
         ],
-        places=_places(facts, members, uneven.part),
+        places=late_places(facts, members, uneven.part),
         severity=Severity.INFO if chance else None,
     )
 
@@ -169,25 +166,6 @@ def _last_in(facts: JobFacts, members: Int64) -> list[Evidence]:
     judged = ~facts.starts.first
     last = int(np.isin(waits.last_member[judged], members).sum())
     return [Evidence("Last to arrive in", number(last, "collective", suffix=f"of {int(judged.sum()):,}"))]
-
-
-def _places(facts: JobFacts, members: Int64, part: str) -> list[Place]:
-    """Where the host of these ranks is, more than that of the others."""
-    operations = facts.operations
-    if part in ("computing", "copying"):
-        return []
-    index = operations.part_names.index(part)
-    spent = (operations.parts[:, index] > 0) & (operations.place_ns > 0)
-    own = spent & np.isin(operations.member, members)
-    places = len(operations.place.texts)
-    ours = np.bincount(operations.place.code[own], operations.place_ns[own], places) / len(members)
-    rest = spent & ~own
-    others = max(1, len(facts.set.members) - len(members))
-    theirs = np.bincount(operations.place.code[rest], operations.place_ns[rest], places) / others
-    more = (ours - theirs).astype(np.int64)
-    best = [i for i in np.argsort(-more)[:MOST_PLACES].tolist() if more[i] > 0.1 * more.max() > 0]
-    texts = operations.place.texts
-    return [place_of(texts[i], int(more[i])) for i in best if texts[i]]
 
 
 _FIXES = {

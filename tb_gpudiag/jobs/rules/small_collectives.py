@@ -70,7 +70,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         "computes between them. Each takes as long as its latency, whatever its size.",
         fix=_FIX,
         cost_ns=rows.lost_ns,
-        saving=Saving(0, rows.saved_ns, "at most", beyond=_CALLS),
+        saving=Saving(0, min(rows.saved_ns + facts.slowed_ns, window_ns), "at most", beyond=_CALLS),
         evidence=[
             Evidence("In a row", number(rows.count, "collective")),
             Evidence("Message size", size(rows.bytes)),

@@ -26,6 +26,10 @@ LEAST_SHARE = 0.02
 # peers, and once 5.5.
 CERTAIN = 5.0
 
+# If the sizes of its inputs show that a rank has more work, its times only have to agree. Five times the rows
+# beside busy processes: 3.2.
+CERTAIN_OF_MORE = 2.0
+
 # Now and then a rank is slow by this many times what a usual rank varies by from step to step.
 UNUSUAL = 4.0
 
@@ -61,10 +65,17 @@ SLOWER = 1.03
 # Work by the sizes of inputs, relative to the peers', that is more: batches differ a little.
 MORE_WORK = 1.05
 
+# Lengths that each rank draws by itself differ by less over a few steps.
+MUCH_MORE_WORK = 1.5
+
 # First and last stages of a pipeline hold the embedding and the loss, so some difference cannot be avoided.
 STAGE_SHARE = 0.08
 
 LEAST_STEPS = 2
+
+# A step that loses less than this share of what the worst one loses is another matter: chance, on shared
+# cores. Counted, it would make a habit of a delay of 300 ms that happened once.
+LIKE_WORST = 0.1
 
 # Beside other processes, a rank on a CPU loses its core for a while in up to three of six steps. A rank that
 # sleeps, loads, saves or collects garbage is late in five or six.
@@ -144,7 +155,8 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
         return replace(even, pattern="too few steps")
     chance_ns = np.maximum(UNUSUAL * _noise_ns(own), _waits_for_a_core_ns(facts))
     every = np.ones(steps, np.bool_)
-    slow = (total >= least_ns) & (own.certainty >= CERTAIN) & (total >= COMPARABLE * total.max())
+    certain = (own.certainty >= CERTAIN) | (_shows_more_work(facts) & (own.certainty >= CERTAIN_OF_MORE))
+    slow = (total >= least_ns) & certain & (total >= COMPARABLE * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
         uneven = _described(facts, own, replace(even, pattern="persistent", members=persistent), every)
@@ -155,6 +167,7 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
             return replace(uneven, pattern="even", members=even.members)
         return uneven
     worth = in_step_ns >= np.maximum(LEAST_SHARE * own.step_ns, chance_ns)
+    worth &= in_step_ns >= LIKE_WORST * in_step_ns.max()
     by = np.bincount(excess.argmax(axis=0)[worth], in_step_ns[worth], len(total)).astype(np.int64)
     if by.sum() < least_ns:
         return even
@@ -190,6 +203,11 @@ def _waits_for_a_core_ns(facts: JobFacts) -> Int64:
         return np.zeros(len(own.steps), np.int64)
     computing = own.parts_ns[:, :, own.part_names.index("computing")]
     return np.asarray(np.median(computing, axis=0), np.int64)
+
+
+def _shows_more_work(facts: JobFacts) -> Bool:
+    """Mask of the members whose inputs are so much larger that they must compute longer, shape (members,)."""
+    return (facts.kernels.shaped >= SHAPED) & (facts.kernels.work >= MUCH_MORE_WORK)
 
 
 def _is_above(own: OwnTime) -> Bool:

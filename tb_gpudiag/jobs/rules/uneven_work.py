@@ -17,7 +17,13 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
     ranks_text,
 )
-from tb_gpudiag.jobs.rules.rank_findings import finding_of_late, fix_of, own_report_text, places_of
+from tb_gpudiag.jobs.rules.rank_findings import (
+    finding_of_late,
+    fix_of,
+    late_places,
+    own_report_text,
+    places_of,
+)
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, OTHER_WORK, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
@@ -140,7 +146,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             Evidence("More computing", duration(uneven.part_ns / max(1, len(uneven.members)))),
             *_more_work(facts, uneven.members),
         ],
-        places=places_of(said),
+        places=places_of(said) or late_places(facts, uneven.members, uneven.part),
         severity=Severity.INFO if uneven.may_be_chance else None,
     )
 

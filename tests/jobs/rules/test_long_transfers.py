@@ -19,6 +19,23 @@ def test_the_collectives_with_most_transfer_are_named() -> None:
     assert (answer.saving.low_ns, answer.saving.high_ns) == (0, answer.cost_ns)  # nobody waits
 
 
+def test_on_a_cpu_transfers_take_the_cores_that_ranks_compute_on() -> None:
+    answer = check(
+        facts_of(
+            job(
+                4,
+                5,
+                own_ms=lambda rank, step: 14.0 if step == 2 else 10.0,
+                transfer_ms=8,
+                about=lambda rank: {"devices": 0},
+            )
+        )
+    )
+    assert isinstance(answer, Finding)
+    assert answer.saving is not None
+    assert answer.saving.high_ns == answer.cost_ns + 4 * MS
+
+
 def test_small_messages_are_to_be_fewer_and_not_smaller() -> None:
     def change(rank: int, number: int, row: dict[str, Any]) -> None:
         row["bytes"] = 240

@@ -21,7 +21,12 @@ from tests.wording.plain import plain
 WHOLE_US = 55_500
 
 
-def own(rule: str = "GD102", cost_us: float = 30_000, severity: int = pb.Finding.WARNING) -> pb.Finding:
+def own(
+    rule: str = "GD102",
+    cost_us: float = 30_000,
+    severity: int = pb.Finding.WARNING,
+    longest_us: float = 30_000,
+) -> pb.Finding:
     return pb.Finding(
         rule=rule,
         title=f"Sleeping takes {cost_us / WHOLE_US:.0%} of the time",
@@ -29,7 +34,7 @@ def own(rule: str = "GD102", cost_us: float = 30_000, severity: int = pb.Finding
         severity=pb.Finding.Severity.Name(severity),
         saving=pb.Saving(low_us=0, high_us=cost_us),
         places=[pb.Place(function="pause", file="train.py", us=cost_us)],
-        ranges=[pb.TimeRange(start_us=1, end_us=2)],
+        ranges=[pb.TimeRange(start_us=1, end_us=1 + longest_us)],
         fix=pb.Fix(text="Do not sleep.", code="pass"),
     )
 
@@ -135,8 +140,10 @@ def on_cpu(own_ms: Callable[[int, int], float], cause: str, operators_ms: int) -
     """Six steps of four ranks on a CPU. operators_ms: how long the operators of rank 2 take, and those of
     others take 10 ms."""
 
-    def on_host(_rank: int, _number: int, row: dict[str, Any]) -> None:
+    def on_host(rank: int, number: int, row: dict[str, Any]) -> None:
         row["host_ns"] = row["idle_ns"]
+        if rank == 2 and number % 2 == 0:
+            row["place"], row["place_ns"] = "evaluate (train.py)", 5 * MS
 
     def with_kernels(digest: Digest) -> Digest:
         row = {"name": "aten::mm", "family": "gemm", "operator": "aten::mm", "count": 10, "shapes": "[[8,8]]"}
@@ -205,3 +212,39 @@ def test_on_a_cpu_ranks_that_sleep_in_turn_are_no_chance() -> None:
     finding = late([replace(one, findings=[own(cost_us=30_000)]) for one in ranks])
     assert finding.title.startswith("A different rank is late each time")
     assert finding.severity == pb.Finding.ERROR
+    # Short stretches of the same cost, as of small operators, make no rank late.
+    assert late([replace(one, findings=[own(longest_us=20)]) for one in ranks]).severity == pb.Finding.INFO
+
+
+def test_on_a_cpu_a_long_delay_and_a_short_one_happened_once() -> None:
+    """Rank 2 was late by 300 ms once; a second step, in which it was late by 25 ms, makes no habit of it."""
+    digests = on_cpu(lambda rank, step: {(2, 1): 310.0, (2, 4): 35.0}.get((rank, step), 10.0), "python", 10)
+    ranks = [replace(one, findings=[own(cost_us=300_000)] if one.about.rank == 2 else []) for one in digests]
+    assert late(ranks).severity == pb.Finding.INFO
+    assert "in 1 of 6 steps" in plain(late(ranks).title)
+
+
+def test_on_a_cpu_more_work_needs_less_certainty() -> None:
+    """Rank 2 has five times the work, in times that differ so much that they alone would show nothing."""
+
+    def own_ms(rank: int, step: int) -> float:
+        return 30.0 + 25 * (step % 3) if rank == 2 else 10.0 + 12 * ((rank + step) % 3)
+
+    def found(rows: int) -> list[tuple[str, list[str]]]:
+        digests = on_cpu(own_ms, "computing", 50)
+        kernel = {"name": "aten::mm", "family": "gemm", "operator": "aten::mm", "count": 10}
+        ranks = [
+            replace(
+                one,
+                kernels=table(
+                    "kernels",
+                    [{**kernel, "time_ns": 50 * MS, "shapes": f"[[{rows if rank == 2 else 8},8]]"}],
+                ),
+            )
+            for rank, one in enumerate(digests)
+        ]
+        loud = [finding for finding in reported(ranks).findings if finding.severity > pb.Finding.INFO]
+        return [(finding.rule, [place.function for place in finding.places]) for finding in loud]
+
+    assert found(rows=40) == [("GD603", ["evaluate"])]
+    assert not found(rows=8)
