@@ -133,6 +133,10 @@ def share_predictions(predictions: list[dict[str, Any]], world: int) -> int:
     return sum(len(one) for one in found)
 
 
+MEAN_ROWS = 290
+"""Of batches of 16, 32, 64, … and 1,024 rows."""
+
+
 @job(limiters=LATE, rules="GD602 GD603", world=4, timed=20, recorded=8)
 def lengths_at_random(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """Each rank draws the length of its batches by itself; fixed: all have the mean length."""
@@ -141,7 +145,7 @@ def lengths_at_random(fixed: bool, rank: int, world: int) -> Iterator[None]:
     inputs, targets = rows(1_024)
     draw = torch.Generator().manual_seed(rank)
     while True:
-        count = 256 if fixed else 2 ** int(torch.randint(4, 11, (), generator=draw))
+        count = MEAN_ROWS if fixed else 2 ** int(torch.randint(4, 11, (), generator=draw))
         train(inputs[:count], targets[:count])
         yield
 
