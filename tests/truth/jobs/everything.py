@@ -9,6 +9,7 @@ from tests.truth.jobs import (  # noqa: F401
     loading,
     operators,
     ranks,
+    sharded,
     small_changes,
     third_round,
     unseen,
