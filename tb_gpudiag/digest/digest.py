@@ -19,7 +19,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 6
+VERSION: Final = 7
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -65,7 +65,10 @@ COLLECTIVES: Final = pa.schema(
         ("stream", _NUMBER),
         ("exposed_ns", _NUMBER),  # nothing computes meanwhile
         ("annotation", _TEXT),  # the nearest user annotation around its launch
-        ("caller", _TEXT),  # fsdp, optimizer, functional: see vocabulary/collective_kinds.py
+        ("caller", _TEXT),  # fsdp, optimizer, functional, gradients: see vocabulary/collective_kinds.py
+        ("unit", _TEXT),  # FSDP's unit or the module that it is for, or ""
+        ("number", _NUMBER),  # among those of its step with the same kind and caller, from 1
+        ("why", _TEXT),  # why it is exposed: see facts/kernels/exposure_reasons.py
         ("step", _NUMBER),  # row of STEPS that it starts in, or NONE
         # Since the previous row's start, or since the step window began: [since_ns, start_ns).
         ("since_ns", _NUMBER),

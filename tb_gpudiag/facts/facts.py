@@ -42,7 +42,9 @@ from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, steady_part
 from tb_gpudiag.facts.core.transfers import find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.attention import unfused_attention
-from tb_gpudiag.facts.kernels.back_ends import under_way
+from tb_gpudiag.facts.kernels.back_ends import on_cpu, under_way
+from tb_gpudiag.facts.kernels.collectives import on_device
+from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, exposure_on_cpu, exposure_on_device
 from tb_gpudiag.facts.kernels.mfu import Mfu, find_mfu
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import peaks_of
@@ -95,6 +97,7 @@ class Facts:
         self.trace = trace
         self.events = trace.events
         self._hotspots: dict[HotspotKind, list[Hotspot]] = {}
+        self._exposure: dict[int, CollectiveExposure] = {}
 
     # core: work, steps and windows
 
@@ -502,6 +505,27 @@ class Facts:
         kernels, time = self.device.kernels, self.device.time
         events = self.communication, self.recomputed
         return find_mfu(kernels, time, self.window, self.host, self.roofline, *events, self.steady.borders_ns)
+
+    @property
+    def exposure(self) -> CollectiveExposure:
+        """Collectives of the step window, of the busiest device; without one, of the CPU's back ends."""
+        return self.exposure_on(self.device)
+
+    def exposure_on(self, device: DeviceFacts | None) -> CollectiveExposure:
+        """Collectives of the step window on a device, or of the CPU's back ends."""
+        key = NONE if device is None else device.id
+        if key not in self._exposure:
+            self._exposure[key] = self._find_exposure(device)
+        return self._exposure[key]
+
+    def _find_exposure(self, device: DeviceFacts | None) -> CollectiveExposure:
+        host, spans = self.host, self.main_thread_spans
+        if device is None:
+            calls = on_cpu(host, self.window, self.trace.metadata)
+            return exposure_on_cpu(host, calls, self.steps.start_ns, spans)
+        calls = on_device(host, device.kernels)
+        borders_ns = self.steady.borders_ns
+        return exposure_on_device(host, calls, device.busy, self.work, self.window, borders_ns, spans)
 
     unfused_attention = fact(lambda f: unfused_attention(f.gpu.kernels, f.host))
     """Unfused attention on the busiest device."""

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "serving")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "serving", "collectives")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,7 @@ class Report(_message.Message):
     MFU_FIELD_NUMBER: _ClassVar[int]
     COMPILE_LOG_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -56,7 +57,8 @@ class Report(_message.Message):
     mfu: Mfu
     compile_log: CompileLog
     serving: Serving
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ...) -> None: ...
+    collectives: _containers.RepeatedCompositeFieldContainer[ExposedCollectives]
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Serving(_message.Message):
     __slots__ = ("server", "marked", "sentence", "kinds", "functions", "steps", "waiting_us", "waits_for_engine")
@@ -922,6 +924,62 @@ class LaunchQueue(_message.Message):
     not_launched_here: int
     def __init__(self, device: _Optional[int] = ..., stream: _Optional[int] = ..., launches: _Optional[int] = ..., mean_depth: _Optional[float] = ..., median_depth: _Optional[int] = ..., most_depth: _Optional[int] = ..., empty_share: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., not_launched_here: _Optional[int] = ...) -> None: ...
 
+class ExposedCollectives(_message.Message):
+    __slots__ = ("kind", "parallelism", "unit", "why", "calls", "bytes", "us", "exposed_us", "late_in", "ranges")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        unknown: _ClassVar[ExposedCollectives.Reason]
+        hidden: _ClassVar[ExposedCollectives.Reason]
+        other_rank: _ClassVar[ExposedCollectives.Reason]
+        same_stream: _ClassVar[ExposedCollectives.Reason]
+        host_behind: _ClassVar[ExposedCollectives.Reason]
+        synchronized: _ClassVar[ExposedCollectives.Reason]
+        rate_limited: _ClassVar[ExposedCollectives.Reason]
+        not_prefetched: _ClassVar[ExposedCollectives.Reason]
+        late_launch: _ClassVar[ExposedCollectives.Reason]
+        behind_collective: _ClassVar[ExposedCollectives.Reason]
+        last_bucket: _ClassVar[ExposedCollectives.Reason]
+        needed_at_once: _ClassVar[ExposedCollectives.Reason]
+        after_computing: _ClassVar[ExposedCollectives.Reason]
+        too_long: _ClassVar[ExposedCollectives.Reason]
+        waited_for: _ClassVar[ExposedCollectives.Reason]
+    unknown: ExposedCollectives.Reason
+    hidden: ExposedCollectives.Reason
+    other_rank: ExposedCollectives.Reason
+    same_stream: ExposedCollectives.Reason
+    host_behind: ExposedCollectives.Reason
+    synchronized: ExposedCollectives.Reason
+    rate_limited: ExposedCollectives.Reason
+    not_prefetched: ExposedCollectives.Reason
+    late_launch: ExposedCollectives.Reason
+    behind_collective: ExposedCollectives.Reason
+    last_bucket: ExposedCollectives.Reason
+    needed_at_once: ExposedCollectives.Reason
+    after_computing: ExposedCollectives.Reason
+    too_long: ExposedCollectives.Reason
+    waited_for: ExposedCollectives.Reason
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    EXPOSED_US_FIELD_NUMBER: _ClassVar[int]
+    LATE_IN_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    parallelism: str
+    unit: str
+    why: ExposedCollectives.Reason
+    calls: int
+    bytes: float
+    us: float
+    exposed_us: float
+    late_in: str
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, kind: _Optional[str] = ..., parallelism: _Optional[str] = ..., unit: _Optional[str] = ..., why: _Optional[_Union[ExposedCollectives.Reason, str]] = ..., calls: _Optional[int] = ..., bytes: _Optional[float] = ..., us: _Optional[float] = ..., exposed_us: _Optional[float] = ..., late_in: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+
 class KernelFamily(_message.Message):
     __slots__ = ("device", "family", "us", "share", "kernels", "tensor_core_us", "ranges")
     class Family(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -1737,7 +1795,7 @@ class NamedTime(_message.Message):
     def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., self_us: _Optional[float] = ..., total_us: _Optional[float] = ...) -> None: ...
 
 class JobReport(_message.Message):
-    __slots__ = ("schema_version", "generator", "id", "run", "span", "world_size", "parallelism", "ranks", "missing_ranks", "missing", "clocks", "collectives", "slowdown", "verdict", "findings", "unchecked", "clear", "notes", "problems", "steps", "timeline")
+    __slots__ = ("schema_version", "generator", "id", "run", "span", "world_size", "parallelism", "ranks", "missing_ranks", "missing", "clocks", "collectives", "slowdown", "verdict", "findings", "unchecked", "clear", "notes", "problems", "steps", "timeline", "units", "pipeline")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -1759,6 +1817,8 @@ class JobReport(_message.Message):
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     TIMELINE_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    PIPELINE_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     id: str
@@ -1780,7 +1840,71 @@ class JobReport(_message.Message):
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
     steps: _containers.RepeatedCompositeFieldContainer[JobStep]
     timeline: RankTimeline
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ...) -> None: ...
+    units: _containers.RepeatedCompositeFieldContainer[JobUnit]
+    pipeline: Pipeline
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ..., units: _Optional[_Iterable[_Union[JobUnit, _Mapping[str, object]]]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping[str, object]]] = ...) -> None: ...
+
+class JobUnit(_message.Message):
+    __slots__ = ("kind", "parallelism", "unit", "collectives", "bytes", "skew_us", "transfer_us", "exposed_us", "last_rank", "last_in", "why")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SKEW_US_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
+    EXPOSED_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_RANK_FIELD_NUMBER: _ClassVar[int]
+    LAST_IN_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    parallelism: str
+    unit: str
+    collectives: int
+    bytes: float
+    skew_us: float
+    transfer_us: float
+    exposed_us: float
+    last_rank: int
+    last_in: int
+    why: ExposedCollectives.Reason
+    def __init__(self, kind: _Optional[str] = ..., parallelism: _Optional[str] = ..., unit: _Optional[str] = ..., collectives: _Optional[int] = ..., bytes: _Optional[float] = ..., skew_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., exposed_us: _Optional[float] = ..., last_rank: _Optional[int] = ..., last_in: _Optional[int] = ..., why: _Optional[_Union[ExposedCollectives.Reason, str]] = ...) -> None: ...
+
+class Pipeline(_message.Message):
+    __slots__ = ("schedule", "named", "stages", "micro_batches", "stages_per_rank", "bubble_share", "ideal_share", "ranks")
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    NAMED_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    MICRO_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    STAGES_PER_RANK_FIELD_NUMBER: _ClassVar[int]
+    BUBBLE_SHARE_FIELD_NUMBER: _ClassVar[int]
+    IDEAL_SHARE_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    schedule: str
+    named: bool
+    stages: int
+    micro_batches: int
+    stages_per_rank: int
+    bubble_share: float
+    ideal_share: float
+    ranks: _containers.RepeatedCompositeFieldContainer[PipelineStage]
+    def __init__(self, schedule: _Optional[str] = ..., named: bool = ..., stages: _Optional[int] = ..., micro_batches: _Optional[int] = ..., stages_per_rank: _Optional[int] = ..., bubble_share: _Optional[float] = ..., ideal_share: _Optional[float] = ..., ranks: _Optional[_Iterable[_Union[PipelineStage, _Mapping[str, object]]]] = ...) -> None: ...
+
+class PipelineStage(_message.Message):
+    __slots__ = ("rank", "stage", "computing_us", "warm_up_us", "between_us", "drain_us")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
+    WARM_UP_US_FIELD_NUMBER: _ClassVar[int]
+    BETWEEN_US_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_US_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    stage: int
+    computing_us: float
+    warm_up_us: float
+    between_us: float
+    drain_us: float
+    def __init__(self, rank: _Optional[int] = ..., stage: _Optional[int] = ..., computing_us: _Optional[float] = ..., warm_up_us: _Optional[float] = ..., between_us: _Optional[float] = ..., drain_us: _Optional[float] = ...) -> None: ...
 
 class RankTimeline(_message.Message):
     __slots__ = ("parts", "kinds", "lanes", "left_out", "merged")

@@ -6,7 +6,7 @@ import re
 from enum import IntEnum
 
 from tb_gpudiag.vocabulary import marks
-from tb_gpudiag.vocabulary.patterns import any_of
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
 
 
 class Collective(IntEnum):
@@ -48,14 +48,48 @@ CALL = any_of(r"c10d::.*")
 FSDP = "fsdp"
 OPTIMIZER = "optimizer"
 FUNCTIONAL = "functional"
+GRADIENTS = "gradients"
 
 CALLERS = (
     (FSDP, any_of(r"(FSDP|fsdp)::.*", r"FullyShardedDataParallel\..*", flags=re.S)),
     (OPTIMIZER, marks.OPTIMIZER_STEP),
     (FUNCTIONAL, any_of(r"_c10d_functional(_autograd)?::.*")),
+    (GRADIENTS, any_of(r"(autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad")),
 )
 """What calls a collective, by the mark or operator around it: FSDP, an optimizer that shares its work out
-among ranks, or a functional collective, as DTensor's parallel layers use. The first row that matches."""
+among ranks, a functional collective, as DTensor's parallel layers use, or a hook on a gradient, as of
+DistributedDataParallel. The first row that matches."""
+
+IN_ORDER = frozenset({FSDP, FUNCTIONAL, GRADIENTS})
+"""Callers that call for the same units in the same order in each step: without a name, the place tells units
+apart."""
+
+PREFETCHED = any_of(
+    r"FSDP::(forward|backward)_prefetch for .*",
+    r"FullyShardedDataParallel\._\w+_prefetch",
+    flags=re.S,
+)
+"""FSDP's mark around what it gathers for a later unit."""
+
+NEEDED_NOW = any_of(
+    r"FSDP::(root_)?pre_(forward|backward).*",
+    r"FullyShardedDataParallel\._(root_)?pre_(forward|unshard|backward_hook)",
+    r"FullyShardedDataParallel\.forward",
+    flags=re.S,
+)
+"""FSDP's mark around what it gathers for the unit that runs next."""
+
+RATE_LIMITER = any_of(r"FullyShardedDataParallel\.rate_limiter")
+"""FSDP's host waits until the GPU is done with an earlier unit (`limit_all_gathers`)."""
+
+_UNIT = re.compile(r"FSDP::\w+ \((?P<unit>.*)\)", re.S)
+
+
+def fsdp_unit(mark: str) -> str:
+    """Return `layers.3` for `FSDP::all_gather (layers.3)`, and "" for a mark that names no unit."""
+    found = _UNIT.fullmatch(mark[:LONGEST_MATCHED])
+    return found["unit"] if found else ""
+
 
 _OPERATIONS = tuple(
     (name, re.compile(pattern, re.I))
@@ -85,3 +119,23 @@ def operation(name: str) -> str:
     "" if it contains none."""
     shown = name[:_LONGEST_NAME]
     return next((found for found, pattern in _OPERATIONS if pattern.search(shown)), "")
+
+
+DDP = "DDP"
+FULLY_SHARDED = "FSDP"
+SHARDED_OPTIMIZER = "sharded optimizer"
+TENSOR = "tensor"
+PIPELINE = "pipeline"
+EXPERT = "expert"
+
+_BY_CALLER = {FSDP: FULLY_SHARDED, OPTIMIZER: SHARDED_OPTIMIZER, FUNCTIONAL: TENSOR}
+_BY_KIND = {"send": PIPELINE, "recv": PIPELINE, "send_recv": PIPELINE, "all_to_all": EXPERT}
+
+
+def parallelism_of(kind: str, caller: str) -> str:
+    """Return the parallelism that a collective belongs to, as far as it says so itself; else "".
+
+    kind: of OPERATIONS. caller: of CALLERS, or ""."""
+    if caller == GRADIENTS:
+        return DDP if kind == "all_reduce" else SHARDED_OPTIMIZER
+    return _BY_CALLER.get(caller) or _BY_KIND.get(kind, "")

@@ -54,6 +54,11 @@ COLUMNS = table(
     ),
     Term("idle_inside", "Idle in steps", "GPU idle after the first work of a step, likewise."),
     Term("idle_of_window", "Share of step window", "Both, of the step window."),
+    # Collectives
+    Term("collective_calls", "Calls", "Number of collectives in the step window."),
+    Term("message_size", "Size", "The larger of what goes in and what comes out, the median."),
+    Term("collective_time", "Time", "Duration of these collectives, waiting for other ranks included."),
+    Term("exposed_time", "Exposed", "Part of the time in which nothing computed."),
     # Launch queues
     Term("mean_depth", "Mean depth", "Launches that wait for the GPU, mean over the step window."),
     Term("median_depth", "Median depth", "Launches that wait for the GPU, median over the step window."),

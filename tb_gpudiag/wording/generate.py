@@ -45,6 +45,7 @@ TABLES: Mapping[str, Terms] = {
     "LIMITERS": vocabulary.LIMITERS,
     "SEVERITIES": vocabulary.SEVERITIES,
     "FAMILIES": kinds.FAMILIES,
+    "EXPOSURE_REASONS": kinds.EXPOSURE_REASONS,
     "MFU_PARTS": kinds.MFU_PARTS,
     "ENGINE_KINDS": kinds.ENGINE_KINDS,
     "MEMORY_KINDS": kinds.MEMORY_KINDS,

@@ -19,6 +19,95 @@ FAMILIES = table(
 )
 """What a kernel does, judging by its name."""
 
+EXPOSURE_REASONS = table(
+    Term("hidden", "Hidden", "Something computed all the time."),
+    Term(
+        "other_rank",
+        "Waits for another rank",
+        "It took longer than equal collectives: another rank arrived later.",
+        phrase="a rank that arrives late",
+    ),
+    Term(
+        "same_stream",
+        "On the computing stream",
+        "It runs on the stream that computes, so nothing can compute beside it.",
+        phrase="the stream that computes runs them, too",
+    ),
+    Term(
+        "host_behind",
+        "Host launches too late",
+        "Nothing was queued to compute beside it: the host launched the next kernel later.",
+        phrase="a host that launches the next kernels too late",
+    ),
+    Term(
+        "synchronized",
+        "Host waits for it",
+        "The host waits for it before it launches what computes next.",
+        phrase="a host that waits for them before it launches more",
+    ),
+    Term(
+        "rate_limited",
+        "Rate limiter",
+        "FSDP's rate limiter (limit_all_gathers) held the host until an earlier unit was freed.",
+        phrase="FSDP's rate limiter",
+    ),
+    Term(
+        "not_prefetched",
+        "Not prefetched",
+        "FSDP launched it for the unit that runs next, not while the unit before it computed.",
+        phrase="no prefetch: FSDP launches them for the unit that runs next",
+    ),
+    Term(
+        "late_launch",
+        "Launched late",
+        "The host launched it when the computing before it was over.",
+        phrase="a host that launches them late",
+    ),
+    Term(
+        "behind_collective",
+        "Behind another collective",
+        "It was launched in time, and could begin only after the collective before it.",
+        phrase="the collectives queued before them",
+    ),
+    Term(
+        "last_bucket",
+        "Last bucket",
+        "The last gradients of the backward pass: nothing is left to compute.",
+        phrase="the last bucket, which has nothing left to hide behind",
+    ),
+    Term(
+        "needed_at_once",
+        "Needed at once",
+        "It sends what was just computed, and the next layer needs the result.",
+        phrase="layers that need the result at once",
+    ),
+    Term(
+        "after_computing",
+        "Starts after computing",
+        "It was launched in time, and could begin only when the computing before it had ended.",
+        phrase="computing that has to end before they begin",
+    ),
+    Term(
+        "too_long",
+        "Longer than the computing",
+        "It began while something computed, and took longer.",
+        phrase="too little computing to hide them behind",
+    ),
+    Term(
+        "waited_for",
+        "Waited for at once",
+        "The host called it and computed nothing until it was over.",
+        phrase="a host that waits right after the call",
+    ),
+    Term(
+        "unknown",
+        "Cannot tell",
+        "The trace does not show it.",
+        phrase="reasons that the trace does not show",
+    ),
+)
+"""Why nothing computes while a collective runs."""
+
 MFU_PARTS = table(
     Term("idle", "Idle", "Nothing runs on the GPU."),
     Term("communicating", "Communication", "Collectives run, and nothing computes meanwhile."),

@@ -77,6 +77,12 @@ FROM collectives
 GROUP BY kind, bytes ORDER BY sum(duration_ns) DESC""",
     ),
     SqlQuestion(
+        "Which collectives are exposed, and why?",
+        """SELECT kind, parallelism, unit, why_exposed, count(*) AS calls, sum(exposed_ns) / 1e6 AS exposed_ms
+FROM collectives
+GROUP BY ALL ORDER BY exposed_ms DESC LIMIT 20""",
+    ),
+    SqlQuestion(
         "Who holds memory at the peak?",
         """SELECT device, operator, module, line, count(*) AS allocations, sum(bytes) / 1e6 AS mb
 FROM memory WHERE at_peak

@@ -400,6 +400,84 @@ export const FAMILIES: Readonly<Record<"gemm" | "convolution" | "attention" | "e
   }
 };
 
+export const EXPOSURE_REASONS: Readonly<Record<"hidden" | "other_rank" | "same_stream" | "host_behind" | "synchronized" | "rate_limited" | "not_prefetched" | "late_launch" | "behind_collective" | "last_bucket" | "needed_at_once" | "after_computing" | "too_long" | "waited_for" | "unknown", Term>> = {
+  "hidden": {
+    "word": "Hidden",
+    "noun": "hidden",
+    "explanation": "Something computed all the time."
+  },
+  "other_rank": {
+    "word": "Waits for another rank",
+    "noun": "a rank that arrives late",
+    "explanation": "It took longer than equal collectives: another rank arrived later."
+  },
+  "same_stream": {
+    "word": "On the computing stream",
+    "noun": "the stream that computes runs them, too",
+    "explanation": "It runs on the stream that computes, so nothing can compute beside it."
+  },
+  "host_behind": {
+    "word": "Host launches too late",
+    "noun": "a host that launches the next kernels too late",
+    "explanation": "Nothing was queued to compute beside it: the host launched the next kernel later."
+  },
+  "synchronized": {
+    "word": "Host waits for it",
+    "noun": "a host that waits for them before it launches more",
+    "explanation": "The host waits for it before it launches what computes next."
+  },
+  "rate_limited": {
+    "word": "Rate limiter",
+    "noun": "FSDP's rate limiter",
+    "explanation": "FSDP's rate limiter (limit_all_gathers) held the host until an earlier unit was freed."
+  },
+  "not_prefetched": {
+    "word": "Not prefetched",
+    "noun": "no prefetch: FSDP launches them for the unit that runs next",
+    "explanation": "FSDP launched it for the unit that runs next, not while the unit before it computed."
+  },
+  "late_launch": {
+    "word": "Launched late",
+    "noun": "a host that launches them late",
+    "explanation": "The host launched it when the computing before it was over."
+  },
+  "behind_collective": {
+    "word": "Behind another collective",
+    "noun": "the collectives queued before them",
+    "explanation": "It was launched in time, and could begin only after the collective before it."
+  },
+  "last_bucket": {
+    "word": "Last bucket",
+    "noun": "the last bucket, which has nothing left to hide behind",
+    "explanation": "The last gradients of the backward pass: nothing is left to compute."
+  },
+  "needed_at_once": {
+    "word": "Needed at once",
+    "noun": "layers that need the result at once",
+    "explanation": "It sends what was just computed, and the next layer needs the result."
+  },
+  "after_computing": {
+    "word": "Starts after computing",
+    "noun": "computing that has to end before they begin",
+    "explanation": "It was launched in time, and could begin only when the computing before it had ended."
+  },
+  "too_long": {
+    "word": "Longer than the computing",
+    "noun": "too little computing to hide them behind",
+    "explanation": "It began while something computed, and took longer."
+  },
+  "waited_for": {
+    "word": "Waited for at once",
+    "noun": "a host that waits right after the call",
+    "explanation": "The host called it and computed nothing until it was over."
+  },
+  "unknown": {
+    "word": "Cannot tell",
+    "noun": "reasons that the trace does not show",
+    "explanation": "The trace does not show it."
+  }
+};
+
 export const MFU_PARTS: Readonly<Record<"idle" | "communicating" | "copying" | "memory_bound" | "low_efficiency" | "data_type" | "unknown" | "recomputed" | "model", Term>> = {
   "idle": {
     "word": "Idle",
@@ -989,7 +1067,7 @@ export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term
   }
 };
 
-export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "engine_steps" | "engine_step_time" | "engine_requests" | "engine_tokens" | "engine_rate" | "engine_busy" | "engine_gap" | "idle_before" | "idle_inside" | "idle_of_window" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "compiled_before" | "compile_time" | "break_runs" | "between_graphs" | "graphless_runs" | "graphless_time" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
+export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "engine_steps" | "engine_step_time" | "engine_requests" | "engine_tokens" | "engine_rate" | "engine_busy" | "engine_gap" | "idle_before" | "idle_inside" | "idle_of_window" | "collective_calls" | "message_size" | "collective_time" | "exposed_time" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "compiled_before" | "compile_time" | "break_runs" | "between_graphs" | "graphless_runs" | "graphless_time" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
   "launches": {
     "word": "Launches",
     "noun": "launches",
@@ -1084,6 +1162,26 @@ export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_ti
     "word": "Share of step window",
     "noun": "share of step window",
     "explanation": "Both, of the step window."
+  },
+  "collective_calls": {
+    "word": "Calls",
+    "noun": "calls",
+    "explanation": "Number of collectives in the step window."
+  },
+  "message_size": {
+    "word": "Size",
+    "noun": "size",
+    "explanation": "The larger of what goes in and what comes out, the median."
+  },
+  "collective_time": {
+    "word": "Time",
+    "noun": "time",
+    "explanation": "Duration of these collectives, waiting for other ranks included."
+  },
+  "exposed_time": {
+    "word": "Exposed",
+    "noun": "exposed",
+    "explanation": "Part of the time in which nothing computed."
   },
   "mean_depth": {
     "word": "Mean depth",
@@ -1465,6 +1563,10 @@ export const SQL_QUESTIONS: readonly { readonly question: string; readonly query
   {
     "question": "How long do collectives take, by size, and how much does it vary?",
     "query": "SELECT kind, bytes, count(*) AS calls, median(duration_ns) / 1e6 AS median_ms,\n  quantile_cont(duration_ns, 0.1) / 1e6 AS p10_ms, quantile_cont(duration_ns, 0.9) / 1e6 AS p90_ms,\n  sum(exposed_ns) / 1e6 AS exposed_ms\nFROM collectives\nGROUP BY kind, bytes ORDER BY sum(duration_ns) DESC"
+  },
+  {
+    "question": "Which collectives are exposed, and why?",
+    "query": "SELECT kind, parallelism, unit, why_exposed, count(*) AS calls, sum(exposed_ns) / 1e6 AS exposed_ms\nFROM collectives\nGROUP BY ALL ORDER BY exposed_ms DESC LIMIT 20"
   },
   {
     "question": "Who holds memory at the peak?",

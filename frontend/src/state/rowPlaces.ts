@@ -31,6 +31,9 @@ export function rowPlaces(report: Report): ReadonlyMap<object, RowPlaces> {
     ...report.kernel_families.map((family, at) =>
       entry(family, `kernels.${at}`, FAMILIES[family.family].word, family.ranges),
     ),
+    ...report.collectives.map((one, at) =>
+      entry(one, `collectives.${at}`, [one.kind.replaceAll("_", "-"), one.unit].join(" "), one.ranges),
+    ),
     ...report.host.map((activity, at) => entry(activity, `host.${at}`, activity.name, activity.ranges)),
     ...steps(report),
     ...report.memory

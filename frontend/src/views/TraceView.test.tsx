@@ -15,7 +15,7 @@ afterEach(() => {
 async function shown(open: TraceViewName, kind: string, more: object = {}): Promise<string[]> {
   vi.stubGlobal("fetch", () => Promise.resolve(new Response('{"state": "queued"}')));
   const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "host", "counters"];
-  const tables = ["launch_hotspots", "sync_sites", "kernel_families", "launch_queues"];
+  const tables = ["launch_hotspots", "sync_sites", "kernel_families", "launch_queues", "collectives"];
   const report = {
     ...Object.fromEntries([...lists, ...tables].map((name) => [name, []])),
     trace: { kind, notes: [], path: "x", events: 0, malformed_events: 0, duration_us: 5, rank: -1 },
@@ -40,6 +40,22 @@ it("shows the views of a trace", async () => {
   expect(await shown("timeline", "trace")).toContain("Timeline");
   cleanup();
   expect(await shown("recording", "trace")).toContain("About this trace");
+});
+
+it("shows what each collective is for and why it is exposed", async () => {
+  const row = {
+    kind: "all_gather",
+    parallelism: "FSDP",
+    unit: "layers.3",
+    why: "not_prefetched",
+    late_in: "",
+  };
+  const collectives = [{ ...row, calls: 4, bytes: 2048, us: 30, exposed_us: 20, ranges: [] }];
+  expect(await shown("operators", "trace", { collectives })).toContain("Collectives");
+  expect(screen.getByText("FSDP · layers.3")).toBeTruthy();
+  expect(screen.getByText("Not prefetched").title).toMatch(/^FSDP launched it/);
+  cleanup();
+  expect(await shown("operators", "trace")).not.toContain("Collectives");
 });
 
 it("shows a memory file without figures about time and without a limiter", async () => {

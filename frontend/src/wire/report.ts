@@ -69,7 +69,11 @@ export interface Report {
     | CompileLog
     | undefined;
   /** absent if the trace shows no engine step of an inference server, and without a GPU */
-  serving: Serving | undefined;
+  serving:
+    | Serving
+    | undefined;
+  /** most exposed first; bounded */
+  collectives: ExposedCollectives[];
 }
 
 /**
@@ -777,6 +781,50 @@ export interface LaunchQueue {
   not_launched_here: number;
 }
 
+/**
+ * Collectives of one kind for one unit of the model, exposed for one reason, over the step window. Of the busiest device;
+ * without a GPU, of the CPU's back ends.
+ */
+export interface ExposedCollectives {
+  /** such as all_gather */
+  kind: string;
+  /** DDP, FSDP, sharded optimizer, tensor, pipeline, expert; empty where the trace does not say */
+  parallelism: string;
+  /** FSDP's unit, a module or a bucket; empty where the trace does not say */
+  unit: string;
+  why: ExposedCollectives_Reason;
+  calls: number;
+  /** of one, the median; 0 if the trace does not say */
+  bytes: number;
+  us: number;
+  /** of us: nothing computed meanwhile */
+  exposed_us: number;
+  /** what the host did before it launched the most exposed one late; empty if not late */
+  late_in: string;
+  /** the most exposed one */
+  ranges: TimeRange[];
+}
+
+export const ExposedCollectives_Reason = {
+  unknown: "unknown",
+  hidden: "hidden",
+  other_rank: "other_rank",
+  same_stream: "same_stream",
+  host_behind: "host_behind",
+  synchronized: "synchronized",
+  rate_limited: "rate_limited",
+  not_prefetched: "not_prefetched",
+  late_launch: "late_launch",
+  behind_collective: "behind_collective",
+  last_bucket: "last_bucket",
+  needed_at_once: "needed_at_once",
+  after_computing: "after_computing",
+  too_long: "too_long",
+  waited_for: "waited_for",
+} as const;
+
+export type ExposedCollectives_Reason = typeof ExposedCollectives_Reason[keyof typeof ExposedCollectives_Reason];
+
 /** GPU work of one kernel family on one device, over the step window. */
 export interface KernelFamily {
   device: number;
@@ -1457,7 +1505,67 @@ export interface JobReport {
   problems: Problem[];
   /** bounded */
   steps: JobStep[];
-  timeline: RankTimeline | undefined;
+  timeline:
+    | RankTimeline
+    | undefined;
+  /** matched collectives by what they are for, those that cost most first; bounded */
+  units: JobUnit[];
+  /** absent if the messages show none */
+  pipeline: Pipeline | undefined;
+}
+
+/** Matched collectives of one kind for one unit of the model. Times are sums over them. */
+export interface JobUnit {
+  kind: string;
+  /** as in ExposedCollectives, like unit */
+  parallelism: string;
+  unit: string;
+  collectives: number;
+  /** of one, the median; 0 if the trace does not say */
+  bytes: number;
+  /** last arrival - first arrival: waiting for one another */
+  skew_us: number;
+  /** after the last arrival */
+  transfer_us: number;
+  /** nothing computed meanwhile, mean over the ranks */
+  exposed_us: number;
+  /** the one that was last most often */
+  last_rank: number;
+  /** how often */
+  last_in: number;
+  /** of most of the exposed time */
+  why: ExposedCollectives_Reason;
+}
+
+/** A pipeline's schedule and its bubbles: time in which a stage sends or receives and computes nothing. */
+export interface Pipeline {
+  /** GPipe, 1F1B, interleaved 1F1B, looped GPipe, zero bubble; empty if the order does not show it */
+  schedule: string;
+  /** torch.distributed.pipelining marked forward and backward passes */
+  named: boolean;
+  stages: number;
+  /** of a step; 0 if not known */
+  micro_batches: number;
+  stages_per_rank: number;
+  /** of the steps' time, mean over the stages */
+  bubble_share: number;
+  /** (stages - 1) / (stages_per_rank * micro_batches + stages - 1); 0 if not known */
+  ideal_share: number;
+  /** by stage; bounded */
+  ranks: PipelineStage[];
+}
+
+/** Times are means over the steps. */
+export interface PipelineStage {
+  rank: number;
+  /** from 0 */
+  stage: number;
+  computing_us: number;
+  /** of the bubble: before its first micro-batch */
+  warm_up_us: number;
+  between_us: number;
+  /** after its last micro-batch */
+  drain_us: number;
 }
 
 /** A lane per rank. Times are from the start of the first recording, as those of collectives and steps. */

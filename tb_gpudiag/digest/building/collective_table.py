@@ -13,13 +13,12 @@ from tb_gpudiag.arrays import NONE, Int64, summed
 from tb_gpudiag.digest.building.parts import part_columns, table
 from tb_gpudiag.digest.building.work_tables import costly_operators
 from tb_gpudiag.digest.digest import COLLECTIVES
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.causes import CauseSpans
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlapping, union
+from tb_gpudiag.facts.core.intervals import Intervals, expand, overlapping
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.back_ends import on_cpu
-from tb_gpudiag.facts.kernels.collectives import collective_launches, on_device
+from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.wording.format import one_line
@@ -38,24 +37,18 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
 
     step_starts: when each row of STEPS begins, in order. left_out: gets a line if there are too many.
     """
-    host, window, device = facts.host, facts.window, facts.device
-    if device is not None:
-        calls = on_device(host, device.kernels)
-    else:
-        calls = on_cpu(host, window, facts.trace.metadata)
-    if len(calls) > MOST:
-        left_out.append(f"{len(calls) - MOST:,} of {len(calls):,} collectives")
-        calls = calls.first(MOST)
-    events = host.events
+    host, window, device, exposure = facts.host, facts.window, facts.device, facts.exposure
+    if len(exposure) > MOST:
+        left_out.append(f"{len(exposure) - MOST:,} of {len(exposure):,} collectives")
+        exposure = exposure.first(MOST)
+    events, calls = host.events, exposure.calls
     start, end = calls.start_ns, calls.end_ns
     since = np.r_[np.int64(window.start_ns), start[:-1]][: len(start)]
     launch = facts.work.launch[np.searchsorted(facts.work.event, calls.event)] if device else calls.event
     main_thread = facts.main_thread_spans
     called = np.where(calls.call == NONE, launch, calls.call)
-    working = device.busy.computing if device is not None else _working(main_thread)
     step = np.searchsorted(step_starts, start, side="right") - 1
     place, place_ns = _places(host, device, main_thread, since, start)
-    launched = collective_launches(host, calls.event, called)
     return table(
         COLLECTIVES,
         {
@@ -70,9 +63,12 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
             "start_ns": start,
             "end_ns": end,
             "stream": events.stream[calls.event].astype(np.int64),
-            "exposed_ns": end - start - coverage(working, start, end),
-            "annotation": [one_line(name, _LONGEST_NAME) for name in launched.annotation],
-            "caller": launched.caller,
+            "exposed_ns": exposure.exposed_ns,
+            "annotation": [one_line(name, _LONGEST_NAME) for name in exposure.annotation],
+            "caller": exposure.caller,
+            "unit": [one_line(name, _LONGEST_NAME) for name in exposure.unit],
+            "number": exposure.number,
+            "why": [ExposureReason(why).name.lower() for why in exposure.why.tolist()],
             "step": step.astype(np.int64),
             "since_ns": since,
             **part_columns(device, main_thread, since, start),
@@ -119,12 +115,6 @@ def _labels(host: Host, event: Int64) -> tuple[Int64, list[str]]:
         text = f"{found.function} ({found.file})" if found is not None else host.events.names[-2 - code]
         texts.append("" if STEP.fullmatch(text) else one_line(text, _LONGEST_NAME))
     return member, texts
-
-
-def _working(main_thread: CauseSpans) -> Intervals:
-    """When the main thread of a job on the CPU does not wait for a collective."""
-    some = main_thread.cause != Cause.COLLECTIVE
-    return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
 def _work(facts: Facts, since: Int64, until: Int64) -> dict[str, Int64]:

@@ -26,6 +26,10 @@ from tb_gpudiag.vocabulary.recorded import Category
 # Clocks of threads agree within this.
 _CLOCK_NS: Final = 20_000
 
+# gloo reduces everything on all ranks where it has to reduce and scatter.
+_SCATTERED: Final = "reduce_scatter"
+_REDUCED: Final = "all_reduce"
+
 # c10d's calls name the other rank in this place among their inputs.
 _PEER: Final = 2
 
@@ -43,13 +47,19 @@ def on_cpu(host: Host, window: Window, metadata: Metadata) -> CollectiveCalls:
     order = np.argsort(start, kind="stable")
     order = order[window.contains(start[order])]
     mark, call = mark[order], call[order]
-    kinds = [operation(events.names[i]) or "other" for i in events.name[mark].tolist()]
+    kinds = [_kind(host, m, c) for m, c in zip(mark.tolist(), call.tolist(), strict=True)]
     only_group = _only_group(metadata)
     messages = [
         _message(host, m, c, kind, only_group)
         for m, c, kind in zip(mark.tolist(), call.tolist(), kinds, strict=True)
     ]
     return CollectiveCalls(mark, call, start[order], events.end_ns[mark], kinds, messages)
+
+
+def _kind(host: Host, mark: int, call: int) -> str:
+    """Return the operation: the mark's, but for a reduce-scatter that a back end makes of an all-reduce."""
+    called = operation(host.name(call))
+    return called if called == _SCATTERED else operation(host.name(mark)) or "other"
 
 
 def under_way(host: Host) -> Intervals:
@@ -69,6 +79,8 @@ def _marks(host: Host) -> tuple[Int64, Int64]:
     calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
     found = np.full(len(mark), NONE, np.int64)
     kind_of = [operation(name) for name in events.names]
+    if _SCATTERED not in {kind_of[i] for i in events.name[mark].tolist()}:
+        kind_of = [_REDUCED if kind == _SCATTERED else kind for kind in kind_of]
     kinds = np.unique(np.array(kind_of or [""]), return_inverse=True)[1][events.name]
     for kind in np.unique(kinds[mark]).tolist():
         own, called = np.flatnonzero(kinds[mark] == kind), calls[kinds[calls] == kind]

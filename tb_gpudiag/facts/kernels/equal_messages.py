@@ -22,9 +22,10 @@ FAR_LONGER: Final = 20
 FEWEST_OF_KIND: Final = 6
 
 
-def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -> int:
-    """Return by how much collectives took longer than the shortest with the same kind, group and size, as far
-    as that was exposed. It may still be less than the waiting: the shortest may have waited, too.
+def longer_ns(host: Host, calls: CollectiveCalls, *, than_median: bool = False) -> Int64:
+    """Return by how much each collective took longer than the shortest with the same kind, group and size, or
+    than their median; NONE where there are too few of them. Shape (c,). It may still be less than the
+    waiting: the shortest may have waited, too.
 
     Before torch 2.2, only the shapes of what is sent tell its size, with the type in the kernel's name."""
     events = host.events
@@ -39,12 +40,17 @@ def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -
     of = _numbered(keys)
     groups = int(of.max(initial=-1)) + 1
     length = calls.end_ns - calls.start_ns
-    shortest = np.full(groups, np.iinfo(np.int64).max)
-    np.minimum.at(shortest, of, length)
-    known = ((calls.bytes > 0) | (shapes != NONE)) & (np.bincount(of, minlength=groups)[of] >= LEAST_EQUAL)
-    longer = np.where(known, length - shortest[of], 0)
+    count = np.bincount(of, minlength=groups)
+    ordered = length[np.lexsort((length, of))]
+    usual = ordered[np.cumsum(count) - count + (count // 2 if than_median else 0)]
+    known = ((calls.bytes > 0) | (shapes != NONE)) & (count[of] >= LEAST_EQUAL)
+    return np.where(known, np.maximum(0, length - usual[of]), NONE)
+
+
+def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -> int:
+    """Return by how much collectives took longer than equal ones, as far as that was exposed."""
     own = coverage(exposed, calls.start_ns, calls.end_ns)
-    return min(exposed.total, int(np.minimum(own, longer).sum()))
+    return min(exposed.total, int(np.minimum(own, np.maximum(0, longer_ns(host, calls))).sum()))
 
 
 def far_longer_ns(calls: CollectiveCalls, exposed: Intervals) -> int:

@@ -16,12 +16,14 @@ from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, size_classes
 from tb_gpudiag.jobs.ranks.channels import Channels, channels_of
 from tb_gpudiag.jobs.ranks.clocks import Clocks, clocks_of
 from tb_gpudiag.jobs.ranks.collective_matching import Matching, match_operations
+from tb_gpudiag.jobs.ranks.collective_units import JobUnit, units_of
 from tb_gpudiag.jobs.ranks.kernels_compared import KernelsCompared, compare_kernels
 from tb_gpudiag.jobs.ranks.late_causes import LateCauses
 from tb_gpudiag.jobs.ranks.members import JobSet
 from tb_gpudiag.jobs.ranks.operations import RankOperations, operations_of
 from tb_gpudiag.jobs.ranks.own_time import OwnTime, own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms
+from tb_gpudiag.jobs.ranks.pipeline import Pipeline, pipeline_of
 from tb_gpudiag.jobs.ranks.waits import Starts, Waits, starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.replay.rank_work import JobWork, job_work
@@ -177,6 +179,16 @@ class JobFacts:
     def parallelism(self) -> list[str]:
         """Parallelisms, as far as collectives show them."""
         return parallelisms(self.operations, self.channels, self.waits)
+
+    @cached_property
+    def units(self) -> list[JobUnit]:
+        """Collectives by what they are for, those that cost most first."""
+        return units_of(self.operations, self.waits)
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline and its bubbles; None if the job has none."""
+        return pipeline_of(self.set.members, self.operations, self.channels, self.clocks)
 
     @cached_property
     def window_ns(self) -> Int64:

@@ -50,8 +50,11 @@ class RankOperations:
     group: TextColumn
     annotation: TextColumn
     caller: TextColumn
+    unit: TextColumn
+    why: TextColumn
     place: TextColumn
     step: TextColumn  # "" outside of steps
+    number: Int64
     sequence: Int64
     source: Int64
     destination: Int64
@@ -104,8 +107,11 @@ def operations_of(members: Sequence[Digest]) -> RankOperations:
         group=texts("group"),
         annotation=texts("annotation"),
         caller=texts("caller"),
+        unit=texts("unit"),
+        why=texts("why"),
         place=texts("place"),
         step=_names([_step_names(member) for member in members]),
+        number=column("number"),
         sequence=column("sequence"),
         source=column("source"),
         destination=column("destination"),

@@ -12,20 +12,13 @@ from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
 from tb_gpudiag.vocabulary import collective_kinds
+from tb_gpudiag.vocabulary.collective_kinds import DDP, EXPERT, PIPELINE, TENSOR, parallelism_of
+from tb_gpudiag.vocabulary.collective_kinds import FULLY_SHARDED as FSDP
 
-DDP: Final = "DDP"
-FSDP: Final = "FSDP"
-SHARDED_OPTIMIZER: Final = "sharded optimizer"
 SHARDED: Final = "sharded"
 """Of weights, of an optimizer, or of sequences: the traces do not say."""
-TENSOR: Final = "tensor"
-PIPELINE: Final = "pipeline"
-EXPERT: Final = "expert"
 
-_BY_CALLER: Final = {
-    collective_kinds.OPTIMIZER: SHARDED_OPTIMIZER,
-    collective_kinds.FUNCTIONAL: TENSOR,
-}
+_SAID_BY_CALLERS: Final = (collective_kinds.OPTIMIZER, collective_kinds.FUNCTIONAL)
 
 # Most calls of one kind decide: a norm or a metric may be reduced elsewhere.
 _MOST: Final = 0.5
@@ -66,9 +59,9 @@ def _sharded(operations: RankOperations, row: Int64, has: set[str]) -> str:
     callers = Counter(operations.caller[i] for i in chosen.tolist())
     if callers[collective_kinds.FSDP]:
         return FSDP
-    for caller, name in _BY_CALLER.items():
+    for caller in _SAID_BY_CALLERS:
         if callers[caller] > _MOST * len(chosen):
-            return name
+            return parallelism_of("", caller)
     # Embedding tables in shards exchange by all-to-all, and gather what is split by rows.
     return SHARDED if {"all_gather", "reduce_scatter"} <= has and "all_to_all" not in has else ""
 

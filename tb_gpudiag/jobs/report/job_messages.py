@@ -13,7 +13,9 @@ from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, place_of
 from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, us
+from tb_gpudiag.wording.collective_unit import unit_text
 from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.kinds import EXPOSURE_REASONS
 
 FINDINGS_LIMIT = 3
 """Findings from the report on one rank, which has all of them."""
@@ -28,6 +30,11 @@ WORST_CELLS_LIMIT = 20_000
 them."""
 
 SIZES_LIMIT = 40
+
+UNITS_LIMIT = 200
+"""A model of a hundred layers has some hundred."""
+
+STAGES_LIMIT = 512
 
 
 def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
@@ -173,4 +180,52 @@ def _size(one: SizeClass) -> pb.CollectiveSize:
         algorithm_gb_per_s=one.algorithm_gb_per_s(one.transfer_ns),
         bus_gb_per_s=one.bus_gb_per_s(one.transfer_ns),
         slowest_gb_per_s=one.bus_gb_per_s(one.slowest_ns),
+    )
+
+
+def unit_messages(facts: JobFacts) -> list[pb.JobUnit]:
+    """Return collectives by what they are for, those that cost most first."""
+    return [
+        pb.JobUnit(
+            kind=one.kind,
+            parallelism=one.parallelism,
+            unit=one_line(unit_text(one.parallelism, one.unit, one.number, one.of)),
+            collectives=min(one.collectives, UINT32_MAX),
+            bytes=max(0, one.bytes),
+            skew_us=us(one.skew_ns),
+            transfer_us=us(one.transfer_ns),
+            exposed_us=us(one.exposed_ns),
+            last_rank=facts.set.ranks[one.last],
+            last_in=one.last_in,
+            why=one.why if one.why in EXPOSURE_REASONS else "unknown",
+        )
+        for one in facts.units[:UNITS_LIMIT]
+    ]
+
+
+def pipeline_message(facts: JobFacts) -> pb.Pipeline | None:
+    """Return the pipeline's schedule and bubbles; None without a pipeline."""
+    found = facts.pipeline
+    if found is None:
+        return None
+    steps = max(1, found.steps)
+    return pb.Pipeline(
+        schedule=found.schedule,
+        named=found.named,
+        stages=found.depth,
+        micro_batches=min(found.batches, UINT32_MAX),
+        stages_per_rank=found.chunks,
+        bubble_share=found.bubble_share,
+        ideal_share=found.ideal_share or 0.0,
+        ranks=[
+            pb.PipelineStage(
+                rank=facts.set.ranks[stage.member],
+                stage=stage.stage,
+                computing_us=us(stage.computing_ns / steps),
+                warm_up_us=us(stage.warm_up_ns / steps),
+                between_us=us(stage.between_ns / steps),
+                drain_us=us(stage.drain_ns / steps),
+            )
+            for stage in found.stages[:STAGES_LIMIT]
+        ],
     )

@@ -15,7 +15,13 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK, JobChange
-from tb_gpudiag.jobs.report.job_messages import collectives_message, rank_messages, step_messages
+from tb_gpudiag.jobs.report.job_messages import (
+    collectives_message,
+    pipeline_message,
+    rank_messages,
+    step_messages,
+    unit_messages,
+)
 from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
@@ -98,6 +104,8 @@ def build_job_report(
         steps=step_messages(facts),
         slowdown=_slowdown(facts),
         timeline=rank_timeline(facts),
+        units=unit_messages(facts),
+        pipeline=pipeline_message(facts),
     )
 
 

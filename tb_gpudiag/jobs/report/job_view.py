@@ -19,6 +19,7 @@ from tb_gpudiag.report.views.sections.trace_header import limiter as trace_limit
 from tb_gpudiag.report.views.tables import Cell, Column, ColumnOf, Kind, Table, table, table_of
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
+from tb_gpudiag.wording.kinds import EXPOSURE_REASONS
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tb_gpudiag.wording.vocabulary import limiter_word
 
@@ -131,6 +132,8 @@ def job_view(report: pb.JobReport) -> ReportView:
             else "The ranks could not be compared: see the verdict.",
         ),
         _ranks(report),
+        _pipeline(report.pipeline),
+        _units(report),
         _collectives(report),
         _steps(report),
         _sizes(report),
@@ -199,6 +202,48 @@ def _ranks(report: pb.JobReport) -> Table:
         ),
     ]
     return table_of("ranks", title, sorted(shown, key=lambda rank: rank.rank), columns)
+
+
+def _units(report: pb.JobReport) -> Table:
+    columns: list[ColumnOf[pb.JobUnit]] = [
+        (Column("Collective"), lambda one: collective_text(one.kind)),
+        (Column("For", Kind.CODE), lambda one: " · ".join(filter(None, [one.parallelism, one.unit]))),
+        (Column("Count", Kind.NUMBER), lambda one: number(one.collectives)),
+        (Column("Size", Kind.NUMBER), lambda one: size(one.bytes) if one.bytes else ""),
+        (Column("Waiting", Kind.NUMBER), lambda one: duration(one.skew_us * 1e3)),
+        (Column("Transfer", Kind.NUMBER), lambda one: duration(one.transfer_us * 1e3)),
+        (Column("Exposed", Kind.NUMBER), lambda one: duration(one.exposed_us * 1e3)),
+        (Column("Last rank", Kind.NUMBER), lambda one: f"{one.last_rank} ({one.last_in} times)"),
+        (
+            Column("Why it is exposed"),
+            lambda one: EXPOSURE_REASONS[pb.ExposedCollectives.Reason.Name(one.why)].word,
+        ),
+    ]
+    shown = report.units[:COLLECTIVES_SHOWN]
+    return table_of("units", "Collectives by layer, unit or bucket", shown, columns)
+
+
+def _pipeline(found: pb.Pipeline) -> Table:
+    total = sum(rank.computing_us for rank in found.ranks) / max(1, len(found.ranks))
+    columns: list[ColumnOf[pb.PipelineStage]] = [
+        (Column("Stage", Kind.NUMBER), lambda one: str(one.stage)),
+        (Column("Rank", Kind.NUMBER), lambda one: str(one.rank)),
+        (Column("Computing", Kind.NUMBER), lambda one: duration(one.computing_us * 1e3)),
+        (Column("Of the mean", Kind.NUMBER), lambda one: share_of(one.computing_us, total) if total else ""),
+        (Column("Bubble: warm-up", Kind.NUMBER), lambda one: duration(one.warm_up_us * 1e3)),
+        (Column("Between", Kind.NUMBER), lambda one: duration(one.between_us * 1e3)),
+        (Column("Drain", Kind.NUMBER), lambda one: duration(one.drain_us * 1e3)),
+    ]
+    return table_of("pipeline", _schedule(found), found.ranks[:RANKS_SHOWN], columns)
+
+
+def _schedule(found: pb.Pipeline) -> str:
+    """`Pipeline: GPipe, 4 stages, 8 micro-batches: stages wait 30% of the time, 27% at best`."""
+    name = found.schedule or "schedule not known"
+    batches = f", {count(found.micro_batches, 'micro-batch', 'micro-batches')}" if found.micro_batches else ""
+    ideal = f", {share(found.ideal_share)} at best" if found.ideal_share else ""
+    stages = count(found.stages, "stage")
+    return f"Pipeline: {name}, {stages}{batches}: stages wait {share(found.bubble_share)} of the time{ideal}"
 
 
 def _collectives(report: pb.JobReport) -> Table:

@@ -8,13 +8,13 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import coverage, union
-from tb_gpudiag.jobs.ranks import parallelism
 from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import tensor_channels
 from tb_gpudiag.jobs.rules.job_words import not_matched, ranks_absent
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary.collective_kinds import DDP, FULLY_SHARDED
 from tb_gpudiag.wording.format import share
 
 CODE = fix_code(__name__)
@@ -137,7 +137,7 @@ _FSDP = Fix(
     "https://docs.pytorch.org/docs/stable/fsdp.html",
 )
 
-_FIXES = {parallelism.FSDP: _FSDP, parallelism.DDP: _DDP}
+_FIXES = {FULLY_SHARDED: _FSDP, DDP: _DDP}
 
 _ANY = Fix(
     "Start these transfers as soon as their data is there, and wait for them where the result is needed.",

@@ -41,4 +41,5 @@ JOB_RULES: tuple[JobRule, ...] = (
     JobRule("GD607", "communication_overlap", "Communication that could overlap", error_share=0.20),
     JobRule("GD608", "small_collectives", "Many small collectives", error_share=0.20),
     JobRule("GD609", "long_transfers", "Transfers that nothing hides", severity=Severity.INFO),
+    JobRule("GD610", "pipeline_bubble", "Bubbles of a pipeline", error_share=0.50),
 )

@@ -6,7 +6,6 @@ import numpy as np
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.ranks.parallelism import EXPERT, PIPELINE
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK
 from tb_gpudiag.jobs.rules.job_words import (
     RECORD_STEPS,
@@ -27,6 +26,7 @@ from tb_gpudiag.jobs.rules.rank_findings import (
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, OTHER_WORK, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary.collective_kinds import EXPERT, PIPELINE
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Int64, mask_of, summed
 from tb_gpudiag.facts.core.causes import Cause, Trigger
-from tb_gpudiag.facts.core.intervals import Intervals, coverage, distinct, expand, overlapping
+from tb_gpudiag.facts.core.intervals import Intervals, distinct, expand, overlapping
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.back_ends import on_cpu
-from tb_gpudiag.facts.kernels.collectives import CollectiveCalls, exposed_communication, on_device
+from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.peak import at_peak
 from tb_gpudiag.facts.memory.phase import Phase
@@ -250,33 +249,30 @@ def _copies(facts: Facts, names: Names) -> list[Columns]:
 
 
 def _collectives(facts: Facts, names: Names) -> list[Columns]:
-    if not facts.devices:
-        return [_calls(facts, on_cpu(facts.host, facts.window, facts.trace.metadata), None)]
-    return [_calls(facts, on_device(facts.host, device.kernels), device) for device in facts.devices]
+    return [_calls(facts, device) for device in facts.devices] or [_calls(facts, None)]
 
 
-def _calls(facts: Facts, calls: CollectiveCalls, device: DeviceFacts | None) -> Columns:
-    count, said = len(calls), calls.message
+def _calls(facts: Facts, device: DeviceFacts | None) -> Columns:
+    exposure = facts.exposure_on(device)
+    calls, said = exposure.calls, exposure.calls.message
     found = {
         "event": pa.array(calls.event),
         "call": numbers(calls.call),
         "kind": written(calls.kind),
         "start_ns": pa.array(calls.start_ns),
         "duration_ns": pa.array(calls.end_ns - calls.start_ns),
+        "exposed_ns": pa.array(exposure.exposed_ns),
+        "why_exposed": coded(exposure.why, labels(ExposureReason)),
+        "parallelism": written(exposure.parallelism),
+        "unit": written(exposure.unit),
+        "number": pa.array(exposure.number.astype(np.int32)),
         "bytes": numbers(calls.bytes),
         "process_group": written([message.group for message in said]),
         "group_size": numbers(np.array([message.group_size for message in said], np.int32)),
         "sequence": numbers(np.array([message.sequence for message in said], np.int64)),
         "step": _step(facts, calls.start_ns),
     }
-    if device is None:
-        return found
-    exposed = exposed_communication(device.busy, facts.window)
-    return {
-        **found,
-        "device": _same(device.id, count),
-        "exposed_ns": pa.array(coverage(exposed, calls.start_ns, calls.end_ns)),
-    }
+    return found if device is None else {**found, "device": _same(device.id, len(calls))}
 
 
 def _memory(facts: Facts, names: Names) -> list[Columns]:

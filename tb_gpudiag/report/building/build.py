@@ -15,6 +15,7 @@ from tb_gpudiag.report.building.device_messages import (
     step_messages,
     step_time_message,
 )
+from tb_gpudiag.report.building.exposure_messages import exposure_messages
 from tb_gpudiag.report.building.finding_messages import (
     clear_messages,
     finding_message,
@@ -65,6 +66,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         launch_hotspots=hotspot_messages([facts.hotspots(kind) for kind in HOTSPOT_KINDS], len(steps)),
         launch_queues=queue_messages(facts.queues, facts.launch_costs, window),
         kernel_families=family_messages(facts.devices, window),
+        collectives=exposure_messages(facts.exposure, facts.host, facts.device),
         sync_sites=_sync_sites(facts, facts.device),
         memory=memory_messages(facts.memory, facts.events),
         host=host_messages(facts.host, facts.main_thread_spans),

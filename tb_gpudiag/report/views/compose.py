@@ -24,6 +24,7 @@ from tb_gpudiag.report.views.sections.rule_sections import better_recording, cle
 from tb_gpudiag.report.views.sections.serving_sections import engine_functions, engine_steps
 from tb_gpudiag.report.views.sections.time_sections import (
     accounts,
+    collectives,
     host_time,
     inferred_steps,
     kernel_families,
@@ -70,6 +71,7 @@ def _sections(report: pb.Report) -> list[Section]:
         plan(report),
         host_time(report),
         kernel_families(report),
+        collectives(report),
         launch_hotspots(report),
         launch_queues(report),
         synchronizations(report),

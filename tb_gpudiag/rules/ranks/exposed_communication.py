@@ -17,12 +17,12 @@ from tb_gpudiag.facts.kernels.collectives import (
     collective_launches,
     collectives,
     exposed_communication,
-    on_device,
 )
 from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns, far_longer_ns
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.shared.exposure_advice import fix_of, most_exposed, reasons_evidence
 from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
@@ -159,7 +159,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     own_ns[chosen] = coverage(exposed, kernels.start_ns[chosen], kernels.end_ns[chosen])
     launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
     marked = launched.by_annotation(own_ns[chosen])
-    calls = on_device(facts.host, kernels)
+    calls, units = facts.exposure.calls, facts.exposure.by_unit
     waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
     if facts.job.data_parallel:
         fix = _DATA_PARALLEL
@@ -168,12 +168,12 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns:
         fix = LATE_RANK
     else:
-        fix = _fix(launched, own_ns[chosen], facts.job)
+        fix = _fix(launched, own_ns[chosen], facts.job, fix_of(units))
     return Finding(
         title=f"Exposed communication takes {cost_share} of the time",
         summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
         "for the slowest rank, and a single rank's trace does not show how much of the time is waiting: "
-        f"compare with the other ranks.{_most_in(marked, cost_ns)}",
+        f"compare with the other ranks.{_most_in(marked, cost_ns)}{most_exposed(units)}",
         fix=fix,
         cost_ns=cost_ns,
         sure=False,  # it may all be waiting for a slower rank
@@ -192,6 +192,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
                 )
                 for kind in kinds[:KINDS_SHOWN]
             ),
+            *reasons_evidence(units),
         ],
         places=_places(marked, time.places(chosen, own_ns), cost_ns),
         ranges=longest(exposed, device.id),
@@ -227,13 +228,17 @@ def _most_in(marked: list[tuple[str, int]], cost_ns: int) -> str:
     return f" Most of it is launched in {' and '.join(parts)}." if parts else ""
 
 
-def _fix(launched: CollectiveLaunches, exposed_ns: Int64, job: JobKind) -> Fix:
+def _fix(launched: CollectiveLaunches, exposed_ns: Int64, job: JobKind, of_reason: Fix | None) -> Fix:
+    """Return the fix for the reason of most of the exposed time, else for its kind. Collectives that join the
+    layers of a model without gradients run on its stream because their result is needed at once."""
     kind = Collective(int(np.bincount(launched.kind, exposed_ns, len(Collective)).argmax()))
     by_caller: Counter[str] = Counter()
     for caller, own, ns in zip(launched.caller, launched.kind.tolist(), exposed_ns.tolist(), strict=True):
         by_caller[caller] += ns if own == kind else 0
     if kind in _OF_LAYERS and job.server is not None:
         return replace(_TENSOR_PARALLEL, text=_OF_SERVER, code=_SERVERS.get(job.server, CODE["server"]))
+    if of_reason is not None and job.training is not False:
+        return of_reason
     return collective_fix(kind, by_caller.most_common(1)[0][0], job.training)
 
 

@@ -86,7 +86,13 @@ SEND_RECV = "ncclDevKernel_SendRecv(ncclDevComm*)"
 
 
 def _exchanged(
-    operator: str, folder: Path, *, kernel: str = SEND_RECV, annotation: str = "", training: bool = True
+    operator: str,
+    folder: Path,
+    *,
+    kernel: str = SEND_RECV,
+    annotation: str = "",
+    training: bool = True,
+    stream: int = 20,
 ) -> Finding:
     trace = TraceBuilder()
     main = trace.thread()
@@ -98,7 +104,7 @@ def _exchanged(
     main.op("record_param_comms", at=STEP_AT + 18, us=20)
     main.annotation(operator, at=STEP_AT + 20, us=15)
     main.launch("gemm", at=STEP_AT, us=5, runs_at=STEP_AT + 10, runs_us=390)
-    main.launch(kernel, at=STEP_AT + 25, us=5, runs_at=400, runs_us=300, stream=20)
+    main.launch(kernel, at=STEP_AT + 25, us=5, runs_at=400, runs_us=300, stream=stream)
     main.launch("gemm", at=STEP_AT + 40, us=5, runs_at=700, runs_us=400)
     return finding(RULE.check(facts_of(trace, folder)))
 
@@ -231,3 +237,39 @@ def test_late_hosts_are_fixed_before_the_collectives(idle_us: float, late: bool,
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert ("hosts faster first" in found.fix.text) == late
     assert ("bucket_cap_mb" in found.fix.code) != late
+
+
+def _gathered(mark: str, folder: Path, *, limited: bool = False) -> Finding:
+    """FSDP gathers each of three units only when it is needed, and nothing else runs meanwhile."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=3_000)
+    for unit in range(3):
+        at = 50 + unit * 900
+        main.annotation("FullyShardedDataParallel._pre_forward", at=at - 45, us=95)
+        if limited:
+            main.annotation("FullyShardedDataParallel.rate_limiter", at=at - 850, us=820)
+        main.annotation(mark.format(unit), at=at - 12, us=40)
+        main.annotation("nccl:_all_gather_base", at=at - 8, us=20)
+        main.launch("ncclDevKernel_AllGather_RING_LL", at=at, us=5, runs_at=at + 10, runs_us=400, stream=20)
+        main.launch("gemm", at=at + 60, us=5, runs_at=at + 411, runs_us=440)
+    return finding(RULE.check(facts_of(trace, folder)))
+
+
+def test_an_all_gather_that_is_not_prefetched_is_named_with_its_fix(tmp_path: Path) -> None:
+    found = _gathered("FSDP::all_gather (layers.{})", tmp_path)
+    assert found.fix.code.startswith("# FSDP2 (fully_shard): name the units to gather")
+    assert "Most exposed: the all-gather of “layers.0” (FSDP)" in found.summary
+    assert found.summary.endswith("not while the unit before it computed.")
+    assert "Not prefetched" in figures(found)
+
+
+def test_the_rate_limiter_is_told_apart(tmp_path: Path) -> None:
+    found = _gathered("FullyShardedDataParallel._pre_forward", tmp_path, limited=True)
+    assert "limit_all_gathers=False" in found.fix.code
+
+
+@pytest.mark.parametrize(("training", "code"), [(True, "async_op=True"), (False, "tensor-parallel-size")])
+def test_layers_without_gradients_need_their_stream(training: bool, code: str, tmp_path: Path) -> None:
+    found = _exchanged("nccl:all_reduce", tmp_path, kernel=ALL_REDUCE, training=training, stream=7)
+    assert code in found.fix.code

@@ -51,6 +51,20 @@ const job: JobReport = {
     ...{ s: 1.25, low: 1.2, high: 1.3, by_rank: { "0": 1, "1": 1.24 }, by_kind: { forward_compute: 1.1 } },
     ...{ basis: "replayed", error_share: 0.01, step_us: 1000, ideal_step_us: 800 },
   },
+  units: [
+    {
+      ...{ kind: "all_gather", parallelism: "FSDP", unit: "<i>layers.3</i>", collectives: 4, bytes: 2048 },
+      ...{ skew_us: 300, transfer_us: 20, exposed_us: 250, last_rank: 1, last_in: 3, why: "not_prefetched" },
+    },
+  ],
+  pipeline: {
+    ...{ schedule: "GPipe", named: true, stages: 2, micro_batches: 4, stages_per_rank: 1 },
+    ...{ bubble_share: 0.3, ideal_share: 0.2 },
+    ranks: [
+      { rank: 0, stage: 0, computing_us: 700, warm_up_us: 0, between_us: 300, drain_us: 0 },
+      { rank: 1, stage: 1, computing_us: 650, warm_up_us: 50, between_us: 80, drain_us: 180 },
+    ],
+  },
   verdict: { limiter: "input", sentence: "Rank 1 loads data slowly." },
   ...{ findings: [], unchecked: [], clear: [], notes: ["two recordings overlap"] },
   problems: [{ what: "the file is empty", where: "worker9", remedy: "" }],
@@ -180,6 +194,16 @@ it("shows the slowdown, and the ranks and kinds of work behind it", async () => 
   expect(screen.getByText("Rank 1")).toBeTruthy();
   expect(screen.queryByText("Rank 0")).toBeNull();
   expect(screen.getByText("Forward compute")).toBeTruthy();
+});
+
+it("shows what collectives are for, and a pipeline's bubbles", async () => {
+  shown({ state: "ready", job });
+  expect(await screen.findByText("FSDP · <i>layers.3</i>")).toBeTruthy();
+  expect(screen.getByText("Not prefetched")).toBeTruthy();
+  expect(
+    screen.getByText(/^GPipe · 2 stages · 4 micro-batches · stages wait 30.*% of the time, 20.*% at best$/),
+  ).toBeTruthy();
+  expect(screen.getByText("1 (rank 1)")).toBeTruthy();
 });
 
 it("moves over the timeline of the ranks by keyboard, and opens the timeline of one", async () => {

@@ -14,9 +14,11 @@ import { Bandwidth } from "./Bandwidth";
 import { Collectives } from "./Collectives";
 import { JobHeat } from "./JobHeat";
 import { JobVerdict } from "./JobVerdict";
+import { PipelinePart } from "./PipelinePart";
 import { Ranks } from "./Ranks";
 import { RankTimeline } from "./RankTimeline";
 import { SlowdownPart } from "./SlowdownPart";
+import { Units } from "./Units";
 
 interface Props {
   readonly traces: readonly TraceEntry[];
@@ -71,6 +73,8 @@ function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
         <JobHeat job={job} />
         {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
       </div>
+      {job.pipeline && <PipelinePart pipeline={job.pipeline} />}
+      <Units job={job} />
       <div className="gd-beside">
         <Collectives job={job} />
         <Bandwidth sizes={job.collectives?.sizes ?? []} />

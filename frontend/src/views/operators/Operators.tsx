@@ -4,6 +4,7 @@ import { time } from "../../base/format";
 import { usePage } from "../../state/store";
 import { onlyMemory } from "../../state/kinds";
 import { isEmbedded } from "../../wire/client";
+import { ExposedCollectives } from "../kernels/ExposedCollectives";
 import { Kernels } from "../kernels/Kernels";
 import type { ReportProps } from "../parts/reportProps";
 import { CallTables } from "./CallTables";
@@ -18,6 +19,7 @@ export default function Operators({ entry, report }: ReportProps) {
     <>
       {!onlyMemory(report.trace?.kind) && <Calls entry={entry} report={report} />}
       <Kernels report={report} />
+      <ExposedCollectives report={report} />
     </>
   );
 }

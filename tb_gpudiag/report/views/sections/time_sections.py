@@ -10,8 +10,8 @@ from tb_gpudiag.report.views.document import Account, Lines, Part, lines
 from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.tables import Column, ColumnOf, Kind, Table, numbers, table_of
 from tb_gpudiag.wording.format import count, figures, in_quotes, share, time_us
-from tb_gpudiag.wording.kinds import FAMILIES, HOST_KINDS, STEP_SIGNS, SYNC_KINDS
-from tb_gpudiag.wording.quantity import duration, number, share_of
+from tb_gpudiag.wording.kinds import EXPOSURE_REASONS, FAMILIES, HOST_KINDS, STEP_SIGNS, SYNC_KINDS
+from tb_gpudiag.wording.quantity import duration, number, share_of, size
 from tb_gpudiag.wording.term import term
 from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS
 
@@ -142,6 +142,30 @@ def kernel_families(report: pb.Report) -> Table:
         ),
     ]
     return table_of("kernel_families", "GPU time by kernel family", shown, columns)
+
+
+COLLECTIVES_SHOWN = 10
+
+
+def collectives(report: pb.Report) -> Table:
+    """Collectives while which nothing computes, and why."""
+    shown = [one for one in report.collectives[:COLLECTIVES_SHOWN] if one.exposed_us]
+    columns: list[ColumnOf[pb.ExposedCollectives]] = [
+        (Column("Collective"), lambda one: one.kind.replace("_", "-")),
+        (Column("For", Kind.CODE), lambda one: one.unit),
+        (Column("Parallelism"), lambda one: one.parallelism),
+        (numbers("collective_calls"), lambda one: number(one.calls)),
+        (numbers("message_size"), lambda one: size(one.bytes) if one.bytes else ""),
+        (numbers("collective_time"), lambda one: duration(one.us * 1e3)),
+        (numbers("exposed_time"), lambda one: duration(one.exposed_us * 1e3)),
+        (Column("Why it is exposed"), _why_exposed),
+    ]
+    return table_of("collectives", "Collectives with nothing computing beside them", shown, columns)
+
+
+def _why_exposed(one: pb.ExposedCollectives) -> str:
+    word = EXPOSURE_REASONS[pb.ExposedCollectives.Reason.Name(one.why)].word
+    return f"{word}: {one.late_in}" if one.late_in else word
 
 
 def launch_hotspots(report: pb.Report) -> Table:

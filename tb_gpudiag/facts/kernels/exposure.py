@@ -1,0 +1,187 @@
+"""Exposure: of each collective, which parallelism and which unit of the model it is for, how long nothing
+computed meanwhile, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Int64, UInt8
+from tb_gpudiag.facts.core.busy import Busy
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window, coverage, groups, union
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.kernels.collectives import (
+    CollectiveCalls,
+    collective_launches,
+    exposed_communication,
+)
+from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason, Seen, why_on_cpu, why_on_device
+from tb_gpudiag.vocabulary.collective_kinds import FSDP, IN_ORDER, fsdp_unit, parallelism_of
+from tb_gpudiag.vocabulary.marks import module_label
+
+ROOT = "(root)"
+"""The unit that FSDP's marks do not name: the model itself."""
+
+
+class UnitExposure(NamedTuple):
+    """Collectives of one kind, for one unit, exposed for one reason."""
+
+    kind: str
+    parallelism: str
+    unit: str  # "" where the trace does not say
+    number: int  # in its step, from 1; NONE if a unit is named, or they differ
+    of: int  # collectives of its kind and caller in a step
+    why: ExposureReason
+    calls: int
+    bytes: int  # median; NONE if the trace does not say
+    time_ns: int
+    exposed_ns: int
+    event: int  # the longest exposed one
+    late_in: int  # what the host did before it launched that one, as an event, or NONE
+
+
+@dataclass(frozen=True)
+class CollectiveExposure:
+    """Collectives with their exposure. Shape (c,) each, in the order of `calls`.
+
+    launch: the host's call that launched the kernel, or the operation on the CPU, or NONE.
+    exposed_ns: while nothing computed.
+    annotation, caller: as in CollectiveLaunches.
+    unit: FSDP's unit or the nearest module around, "" for none.
+    number, of: the place among the collectives of its step with the same kind and caller, from 1, and how
+    many these are.
+    why: ExposureReason.
+    late_in: what the host did before a late launch, as an event, or NONE.
+    """
+
+    calls: CollectiveCalls
+    launch: Int64
+    exposed_ns: Int64
+    annotation: list[str]
+    caller: list[str]
+    unit: list[str]
+    number: Int64
+    of: Int64
+    why: UInt8
+    late_in: Int64
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def first(self, count: int) -> CollectiveExposure:
+        """Return the first ones."""
+        columns = {one.name: getattr(self, one.name)[:count] for one in fields(self) if one.name != "calls"}
+        return CollectiveExposure(calls=self.calls.first(count), **columns)
+
+    @cached_property
+    def parallelism(self) -> list[str]:
+        """The parallelism that each is for, "" where the trace does not say."""
+        return list(map(parallelism_of, self.calls.kind, self.caller))
+
+    @cached_property
+    def by_unit(self) -> list[UnitExposure]:
+        """Collectives of one kind, unit and reason together, the most exposed first."""
+        keys: dict[Hashable, list[int]] = {}
+        for i, key in enumerate(
+            zip(self.calls.kind, self.parallelism, self.unit, self._place, self.why.tolist(), strict=True)
+        ):
+            keys.setdefault(key, []).append(i)
+        found = [self._unit(np.array(own)) for own in keys.values()]
+        return sorted(found, key=lambda one: (-one.exposed_ns, -one.time_ns, one.unit, one.number))
+
+    @property
+    def _place(self) -> list[int]:
+        """The place in its step where it tells units apart: for buckets and units without a name."""
+        tells = [caller in IN_ORDER and not unit for caller, unit in zip(self.caller, self.unit, strict=True)]
+        return np.where(np.array(tells, np.bool_), self.number, NONE).tolist() if tells else []
+
+    def _unit(self, own: Int64) -> UnitExposure:
+        first = int(own[0])
+        most = int(own[self.exposed_ns[own].argmax()])
+        return UnitExposure(
+            self.calls.kind[first],
+            self.parallelism[first],
+            self.unit[first],
+            self._place[first],
+            int(np.median(self.of[own])),
+            ExposureReason(int(self.why[first])),
+            len(own),
+            int(np.median(self.calls.bytes[own])),
+            int((self.calls.end_ns - self.calls.start_ns)[own].sum()),
+            int(self.exposed_ns[own].sum()),
+            int(self.calls.event[most]),
+            int(self.late_in[most]),
+        )
+
+
+def exposure_on_device(
+    host: Host,
+    calls: CollectiveCalls,
+    busy: Busy,
+    work: Work,
+    window: Window,
+    borders_ns: Int64,
+    spans: CauseSpans,
+) -> CollectiveExposure:
+    """Find the exposure of a device's collectives.
+
+    calls: on_device's. borders_ns: of the steps on the device. spans: what the main thread did."""
+    launch = work.origin[np.searchsorted(work.event, calls.event)]
+    exposed = exposed_communication(busy, window)
+    exposed_ns = coverage(exposed, calls.start_ns, calls.end_ns)
+    seen = _seen(host, calls, launch, exposed_ns, borders_ns)
+    why, late_in = why_on_device(host, seen, busy, work, exposed, spans)
+    return _exposure(seen, why, late_in)
+
+
+def exposure_on_cpu(
+    host: Host, calls: CollectiveCalls, steps_ns: Int64, spans: CauseSpans
+) -> CollectiveExposure:
+    """Find the exposure of the collectives of a job on the CPU: the main thread waits, and does nothing else.
+
+    calls: on_cpu's. steps_ns: when the steps begin. spans: what the main thread did."""
+    launch = np.where(calls.call == NONE, calls.event, calls.call)
+    works = spans.cause != Cause.COLLECTIVE
+    working = union(spans.start_ns[works], spans.end_ns[works])
+    exposed_ns = calls.end_ns - calls.start_ns - coverage(working, calls.start_ns, calls.end_ns)
+    seen = _seen(host, calls, launch, exposed_ns, steps_ns)
+    return _exposure(seen, why_on_cpu(host, seen), np.full(len(calls), NONE, np.int64))
+
+
+def _exposure(seen: Seen, why: UInt8, late_in: Int64) -> CollectiveExposure:
+    known = {one.name: getattr(seen, one.name) for one in fields(seen)}
+    return CollectiveExposure(**known, why=why, late_in=late_in)
+
+
+def _seen(host: Host, calls: CollectiveCalls, launch: Int64, exposed_ns: Int64, borders_ns: Int64) -> Seen:
+    launched = collective_launches(host, calls.event, launch)
+    module = np.where(launch == NONE, NONE, host.module[launch]) if len(launch) else launch
+    units = [
+        (fsdp_unit(mark) or ROOT) if caller == FSDP and "::" in mark else module_label(host.name(around))
+        for mark, caller, around in zip(launched.annotation, launched.caller, module.tolist(), strict=True)
+    ]
+    step = np.searchsorted(borders_ns, calls.start_ns, side="right")
+    codes = [
+        np.array([{one: i for i, one in enumerate(dict.fromkeys(texts))}[text] for text in texts], np.int64)
+        for texts in (calls.kind, launched.caller)
+    ]
+    number, of = _places(step, *codes)
+    return Seen(calls, launch, exposed_ns, launched.annotation, launched.caller, units, number, of)
+
+
+def _places(*columns: Int64) -> tuple[Int64, Int64]:
+    """Return the place of each row among those that are equal, from 1, and how many these are."""
+    group, _ = groups(*columns)
+    order = np.argsort(group, kind="stable")
+    count = np.bincount(group) if len(group) else group
+    first = np.cumsum(count) - count
+    place = np.empty(len(group), np.int64)
+    place[order] = np.arange(len(group)) - first[group[order]] + 1
+    return place, count[group].astype(np.int64) if len(group) else group

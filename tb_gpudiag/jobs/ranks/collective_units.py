@@ -1,0 +1,126 @@
+"""Collectives of all ranks by what they are for: a layer, a unit of FSDP, a bucket of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Float64, Int64
+from tb_gpudiag.jobs.ranks.channels import RECEIVE, SEND
+from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
+from tb_gpudiag.jobs.ranks.waits import Waits
+from tb_gpudiag.vocabulary.collective_kinds import IN_ORDER, parallelism_of
+
+OTHER_RANK: Final = "other_rank"
+"""The reason of what waits for a rank that arrives later."""
+
+
+class JobUnit(NamedTuple):
+    """Matched collectives of one kind for one unit. Times are sums over its collectives.
+
+    skew_ns: last arrival - first arrival: waiting for one another. transfer_ns: after the last arrival.
+    exposed_ns: while nothing computed, mean over the ranks. last: the member that is last most often, in this
+    many of them. why: the reason for most of the exposed time.
+    """
+
+    kind: str
+    parallelism: str
+    unit: str
+    number: int  # in its step, from 1; NONE if a unit is named, or no order tells units apart
+    of: int
+    collectives: int
+    bytes: int
+    skew_ns: int
+    transfer_ns: int
+    exposed_ns: int
+    last: int
+    last_in: int
+    why: str
+
+
+def units_of(operations: RankOperations, waits: Waits) -> list[JobUnit]:
+    """Group the matched collectives, those that cost most first."""
+    if not len(waits):
+        return []
+    row = waits.last_row
+    ordered = np.isin(operations.caller.code, _codes(operations, IN_ORDER))
+    place = np.where(
+        ordered & (operations.unit.code == _code(operations.unit.texts, "")), operations.number, NONE
+    )
+    kind = operations.kind.code.astype(np.int64)
+    receives = operations.of_kinds({RECEIVE})
+    kind[receives] = _code(operations.kind.texts, SEND)  # one message
+    columns = (
+        kind[row],
+        operations.caller.code[row].astype(np.int64),
+        operations.unit.code[row].astype(np.int64),
+        place[row],
+    )
+    first, group = row_groups(*columns)
+    of = _most_in_a_step(operations)
+    members = np.maximum(1, waits.size)
+    exposed = np.bincount(waits.collective, waits.exposed_ns, len(waits)) / members
+    found = [
+        _unit(operations, waits, np.flatnonzero(group == number), int(place[row[one]]), of, exposed)
+        for number, one in enumerate(first.tolist())
+    ]
+    return sorted(
+        found, key=lambda one: (-one.exposed_ns, -one.skew_ns - one.transfer_ns, one.unit, one.number)
+    )
+
+
+def _unit(
+    operations: RankOperations, waits: Waits, own: Int64, number: int, of: Int64, exposed: Float64
+) -> JobUnit:
+    row = int(waits.last_row[own[0]])
+    kind = SEND if operations.kind[row] == RECEIVE else operations.kind[row]
+    lasts = np.bincount(waits.last_member[own])
+    mine = np.flatnonzero(np.isin(waits.collective, own))
+    return JobUnit(
+        kind=kind,
+        parallelism=parallelism_of(kind, operations.caller[row]),
+        unit=operations.unit[row],
+        number=number,
+        of=int(of[row]),
+        collectives=len(own),
+        bytes=int(np.median(operations.bytes[waits.last_row[own]])),
+        skew_ns=int(waits.skew_ns[own].sum()),
+        transfer_ns=int(waits.transfer_ns[own].sum()),
+        exposed_ns=int(exposed[own].sum()),
+        last=int(lasts.argmax()),
+        last_in=int(lasts.max()),
+        why=_why(operations, waits, mine),
+    )
+
+
+def _why(operations: RankOperations, waits: Waits, mine: Int64) -> str:
+    """Return the reason of most of the exposed time. One rank guesses what is waiting; together they know."""
+    exposed = waits.exposed_ns[mine]
+    if exposed.any() and 2 * waits.exposed_waiting_ns[mine].sum() >= exposed.sum():
+        return OTHER_RANK
+    texts = operations.why.texts
+    spent = np.bincount(operations.why.code[waits.row[mine]], exposed, len(texts))
+    spent[[code for code, text in enumerate(texts) if text == OTHER_RANK]] = 0
+    return texts[int(spent.argmax())] if spent.any() else ""
+
+
+def _most_in_a_step(operations: RankOperations) -> Int64:
+    """How many operations of its kind and caller each one's rank has in a step, shape (n,)."""
+    _, group = row_groups(
+        operations.member.astype(np.int64),
+        operations.kind.code.astype(np.int64),
+        operations.caller.code.astype(np.int64),
+    )
+    most = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(most, group, operations.number)
+    return most[group]
+
+
+def _codes(operations: RankOperations, callers: Collection[str]) -> list[int]:
+    return [code for code, text in enumerate(operations.caller.texts) if text in callers]
+
+
+def _code(texts: list[str], text: str) -> int:
+    return texts.index(text) if text in texts else NONE

@@ -1,0 +1,105 @@
+"""GD610: stages of a pipeline that wait for micro-batches."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.pipeline import Pipeline
+from tb_gpudiag.jobs.rules.job_words import not_matched
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary.collective_kinds import PIPELINE
+from tb_gpudiag.wording.format import count, share
+from tb_gpudiag.wording.quantity import duration, number, share_of
+
+CODE = fix_code(__name__)
+
+# Four micro-batches for each stage leave a bubble of up to 20%, which those who train large models accept.
+LEAST_SHARE = 0.25
+
+# With this little of a bubble left, more micro-batches gain hardly anything.
+GOAL_SHARE = 0.10
+
+STAGES_SHOWN: Final = 3
+
+
+def check(facts: JobFacts) -> RuleAnswer:
+    """Find stages that have nothing to compute for much of the time."""
+    if not len(facts.waits):
+        return not_matched(facts)
+    found = facts.pipeline
+    if found is None:
+        if PIPELINE in facts.parallelism:
+            return CannotTell(
+                "messages do not say which ranks they are between", "Record with record_shapes=True."
+            )
+        return Clear("no messages between the stages of a pipeline")
+    bubble = found.bubble_share
+    if bubble < LEAST_SHARE:
+        return Clear(f"stages of the pipeline wait {share(bubble)} of the time{_at_best(found)}")
+    window_ns, ideal = facts.job_ns, found.ideal_share
+    cost_ns = int(bubble * window_ns)
+    return Finding(
+        title=f"Stages of the pipeline wait {share(bubble)} of the time",
+        summary=f"While a stage waits for a micro-batch, its GPU computes nothing. {_said(found)}",
+        fix=_fix(found, bubble),
+        cost_ns=cost_ns,
+        saving=Saving(0, int(max(0.0, bubble - GOAL_SHARE) * window_ns), "at most"),
+        # Ranks that share cores wait for those, too.
+        severity=None if facts.on_gpu else Severity.INFO,
+        evidence=[
+            Evidence.of_window("Bubble, mean over the stages", cost_ns, window_ns),
+            *([Evidence("At best, with equal stages", share_of(ideal, 1))] if ideal is not None else []),
+            *([Evidence("Micro-batches in a step", number(found.batches))] if found.batches else []),
+            *(_stage(facts, found, place) for place in range(min(STAGES_SHOWN, len(found.stages)))),
+        ],
+    )
+
+
+def _at_best(found: Pipeline) -> str:
+    return "" if found.ideal_share is None else f", {share(found.ideal_share)} at best"
+
+
+def _said(found: Pipeline) -> str:
+    if found.ideal_share is None:
+        return "The order of forward and backward passes does not show the schedule."
+    return (
+        f"{found.schedule} with {count(found.batches, 'micro-batch', 'micro-batches')} on "
+        f"{count(found.depth, 'stage')} waits {share(found.ideal_share)} of the time even if all stages take "
+        "equally long."
+    )
+
+
+def _fix(found: Pipeline, bubble: float) -> Fix:
+    """More micro-batches if the schedule has most of the bubble, equal stages otherwise."""
+    ideal = found.ideal_share
+    if ideal is None or 2 * ideal >= bubble:
+        wanted = math.ceil((found.depth - 1) * (1 / GOAL_SHARE - 1) / found.chunks)
+        return Fix(
+            f"Split the batch into more micro-batches: {wanted:,} leave a bubble of {share(GOAL_SHARE)}. Or "
+            "put several stages on each rank (interleaved 1F1B).",
+            CODE["micro_batches"],
+            "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
+        )
+    return Fix(
+        "Make the stages equally long: the schedule explains less than half of the waiting.",
+        CODE["balance"],
+        "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
+    )
+
+
+def _stage(facts: JobFacts, found: Pipeline, place: int) -> Evidence:
+    """The stages that compute most, with their bubbles."""
+    steps = max(1, found.steps)
+    stage = sorted(found.stages, key=lambda one: -one.computing_ns)[place]
+    return Evidence(
+        f"Stage {stage.stage} (rank {facts.set.ranks[stage.member]})",
+        duration(stage.computing_ns / steps, "computing per step"),
+        (
+            duration(stage.warm_up_ns / steps, "waiting before its first micro-batch"),
+            duration(stage.between_ns / steps, "between"),
+            duration(stage.drain_ns / steps, "after its last"),
+        ),
+    )
