@@ -109,10 +109,12 @@ def unused_ns(kernels: Kernels, small: Bool) -> Int64:
 
     A kernel uses a multiprocessor for each of its blocks, up to all of them. Kernels that run at the same
     time add up, and where they fill the GPU, nothing is unused. What several small kernels leave unused
-    together is divided equally among them. Communication kernels, copies and memsets use none.
+    together is divided equally among them. Communication kernels hold a multiprocessor for each of their
+    blocks, too: kernels that run beside them are often made for the rest. Copies and memsets use none.
     """
-    computing = _computing(kernels)
-    used = np.where(computing, np.nan_to_num(np.minimum(kernels.blocks_per_sm, 1), nan=1.0), 0.0)
+    unknown = np.where(_computing(kernels), 1.0, 0.0)
+    blocks = np.minimum(kernels.blocks_per_sm, 1)
+    used = np.where(kernels.is_kernel, np.where(np.isnan(blocks), unknown, blocks), 0.0)
     times, segments = _segments(kernels)
     filled = _running(used, len(times), segments)
     number = _running(small.astype(np.float64), len(times), segments)
