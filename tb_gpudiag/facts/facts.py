@@ -30,6 +30,7 @@ from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.links import find_links
 from tb_gpudiag.facts.core.loader_start import find_loader_starts
 from tb_gpudiag.facts.core.lost_work import find_lost_work, without_lost_ends
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.queue_depth import stream_queues
 from tb_gpudiag.facts.core.recording import (
     Steps,
@@ -64,7 +65,7 @@ from tb_gpudiag.facts.stepping.engine_steps import EngineSteps, find_engine_step
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.serving_times import Serving, find_serving
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device, measure_on_host
-from tb_gpudiag.facts.waiting.compilation import compiled_functions
+from tb_gpudiag.facts.waiting.compilation import compiled_functions, is_first_call
 from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, compile_reasons
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
@@ -81,6 +82,7 @@ from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.kernel_names import amd_architecture
+from tb_gpudiag.vocabulary.operators import FOR_MANY_TENSORS
 
 T = TypeVar("T")
 
@@ -190,6 +192,7 @@ class Facts:
     """Captures of CUDA and HIP graphs."""
 
     links = fact(lambda f: find_links(f.host, f.work, f.host_time.blocking))
+    records_first_call = fact(lambda f: is_first_call(f.work))
     """Pairs of events of which the first leads to the second."""
 
     unrecorded_graphs = fact(lambda f: unrecorded_graphs(f.work, f.recorded_steps, f.recording.end_ns))
@@ -351,6 +354,14 @@ class Facts:
         if self.device is None:
             return np.zeros(0, np.bool_)
         return in_compiled_code(self.host, self.launch_modes.compiled, self.device.kernels.origin)
+
+    @cached_property
+    def kernels_for_many_tensors(self) -> Bool:
+        """Mask of the busiest device's GPU work by operators for many tensors (optimizers), shape (k,)."""
+        if self.device is None:
+            return np.zeros(0, np.bool_)
+        operator = self.device.kernels.operators(self.host)
+        return (operator != NONE) & match(self.events, FOR_MANY_TENSORS)[operator]
 
     @cached_property
     def launch_costs(self) -> LaunchCosts:

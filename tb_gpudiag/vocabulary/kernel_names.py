@@ -47,6 +47,9 @@ _FLAGS = re.I | re.S | re.A
 # user buffers, symmetric memory, and those of vLLM, SGLang, TensorRT-LLM, FlashInfer and AITER. Each row: a
 # pattern, and one that must not be found. Names of Inductor's kernels list the operators around them.
 _INDUCTOR = r"^triton_(poi|red|per|mix|for|tem)_"
+INDUCTOR = re.compile(rf"{_INDUCTOR}.*", re.DOTALL)
+"""A kernel that torch.compile wrote."""
+
 _COMMUNICATES = tuple(
     (re.compile(pattern, _FLAGS), re.compile(but_not, _FLAGS) if but_not else None)
     for pattern, but_not in (

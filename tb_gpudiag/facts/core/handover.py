@@ -237,14 +237,15 @@ def _launching_threads(work: Work, main: int) -> list[int]:
 
 def _blocking_calls(work: Work) -> Int64:
     """Find the calls that waited for the GPU, in order of their end: those that block by name, copies that
-    returned only when the copy was done (to or from pageable memory), and launches where all do so."""
+    returned only when the copy was done (to or from pageable memory), and launches where all do so: those of
+    graphs may still run on."""
     events = work.events
     calls = events.where(*CALL_CATEGORIES)
     blocking = mask_of(calls[match_some(events, BLOCKING_CALL, calls)], len(events))
     copies = (events.category[work.event] == Category.MEMCPY) & work.linked
     waited = copies & (work.launch_end_ns >= work.end_ns)
     blocking[work.launch[waited]] = True
-    kernels = (events.category[work.event] == Category.KERNEL) & work.linked
+    kernels = (events.category[work.event] == Category.KERNEL) & work.linked & ~work.in_graph
     waited = kernels & (work.launch_end_ns >= work.end_ns)
     if waited.any() and waited.sum() >= _LAUNCHES_BLOCK * kernels.sum():
         blocking[work.launch[waited]] = True

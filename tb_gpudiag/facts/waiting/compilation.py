@@ -11,10 +11,11 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import ThreadAxis
-from tb_gpudiag.vocabulary import compile_spans
+from tb_gpudiag.vocabulary import compile_spans, kernel_names
 from tb_gpudiag.vocabulary.marks import COMPILED_REGION
 
 
@@ -61,6 +62,13 @@ def compile_work(host: Host, event: Int64) -> CompileWork:
     kinds, outermost = host.purpose(_NAMES, CompileKind.LOADING)
     kind = np.where(event == NONE, CompileKind.LOADING, kinds[event])
     return CompileWork(kind, np.where(kind == CompileKind.LOADING, event, outermost[event]))
+
+
+def is_first_call(work: Work) -> bool:
+    """Whether torch.compile wrote kernels, and each of them runs once in the recording. Without the host's
+    operators, nothing else shows that a compilation was recorded."""
+    own = work.event[match_some(work.events, kernel_names.INDUCTOR, work.event)]
+    return len(own) > 0 and len(np.unique(work.events.name[own])) == len(own)
 
 
 def compiled_functions(host: Host, steps: Steps, window: Window) -> list[CompiledFunction]:

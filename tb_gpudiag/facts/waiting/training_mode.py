@@ -58,7 +58,14 @@ def without_gradients(host: Host) -> Bool:
     forward = numbered & (events.forward_thread <= 0) & ~host.in_backward
     on_thread = np.isin(events.thread, np.unique(events.thread[forward]))
     found = tree.outermost_of(operator) & on_thread & ~numbered & ~tree.any_below(numbered)
-    for pattern in (operators.BACKWARD_NODE, operators.COLLECTIVE, operators.MAKES_TENSOR):
+    # Optimizers run operators for many tensors, and under torch.compile their steps have no mark.
+    others = (
+        operators.BACKWARD_NODE,
+        operators.COLLECTIVE,
+        operators.MAKES_TENSOR,
+        operators.FOR_MANY_TENSORS,
+    )
+    for pattern in others:
         found &= ~match(events, pattern)
     optimizer = match(events, marks.OPTIMIZER_STEP) | match(events, marks.ZERO_GRAD)
     found &= ~(host.in_backward | host.loader | tree.under(optimizer & (tree.depth >= 0)))

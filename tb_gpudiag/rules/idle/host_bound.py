@@ -135,7 +135,7 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     if lost.share(python_ns) >= LEAST_CPU_SHARE:
         general = replace(python_finding(facts.host, lost, python), removable=loops)
         if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:
-            general = _of_unseen_work(general, lost)
+            general = _of_unseen_work(general, lost, first_call=False)
         found.append(with_recording_overhead(general, facts, lost, python, ERROR_SHARE))
     if lost.share(lost.total_ns(overhead)) >= LEAST_CPU_SHARE:
         general = dispatch_finding(facts.host, lost, overhead, len(facts.steps))
@@ -259,7 +259,7 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     )
     general = with_recording_overhead(general, facts, lost, chosen, ERROR_SHARE)
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
-        general = _of_unseen_work(general, lost)
+        general = _of_unseen_work(general, lost, first_call=facts.records_first_call)
     return with_ddp_copies(general, facts.ddp_copies, lost)
 
 
@@ -277,8 +277,10 @@ def _many_operators(facts: Facts, lost: Lost, chosen: Bool) -> bool:
     return begun * MOST_PER_OPERATOR_NS >= lost.total_ns(chosen)
 
 
-def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
+def _of_unseen_work(general: Finding, lost: Lost, *, first_call: bool) -> Finding:
     """The finding if the trace does not show what most of its time is: there is nothing to fix yet.
+
+    first_call: of compiled code, whose compilation may be this time.
 
     It is a warning only where so much is lost that it is worth a new recording at once."""
     cost_share = lost.share(general.cost_ns)
@@ -295,9 +297,11 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
     return replace(
         general,
         title=title,
-        summary=f"{start}: it may be Python, a lock, a sleep, file access or another library.",
+        summary=f"{start}: it may be {_COMPILES if first_call else ''}Python, a lock, a sleep, file access "
+        "or another library.",
         fix=Fix(
-            "Record again with operators and Python stacks, to see what the host does.",
+            f"{_CALL_FIRST if first_call else 'Record again'} with operators and Python stacks, to see what "
+            "the host does.",
             f"{CODE['with_stacks']}\n",
         ),
         evidence=[evidence for evidence in general.evidence if evidence.label not in _NAMED],
@@ -308,6 +312,9 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
         severity=Severity.WARNING if worth_recording else Severity.INFO,
     )
 
+
+_COMPILES = "torch.compile, whose kernels run once here as in a first call, "
+_CALL_FIRST = "Call the compiled model a few times before the recording. Record"
 
 _CORES = Fix(
     "Give this process cores of its own: fewer threads and loader workers, and each rank bound to its cores.",

@@ -29,7 +29,12 @@ SHORTEST_NS = 5_000
 # These do a few operations per element that they read or write. A GPU could do a hundred.
 BOUND_BY_MEMORY = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALIZATION, Family.SOFTMAX, Family.COPY)
 
-# Fusing ends where a compiled graph ends.
+OPTIMIZER_FIX = Fix(
+    "Let the optimizer pass over the weights once. If a step uses few rows of a large table, give the table "
+    "sparse gradients.",
+    CODE["optimizer"],
+    "https://docs.pytorch.org/docs/stable/optim.html",
+)
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -60,7 +65,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="Elementwise kernels, reductions, normalizations and copies compute little, so memory "
         "bandwidth limits them. In a row, each one reads back what the previous one just wrote. One fused "
         "kernel reads the data once.",
-        fix=_fix(facts.job, compiled=compiled, convolves=kernels.convolves),
+        fix=OPTIMIZER_FIX
+        if time.mostly(removable, facts.kernels_for_many_tensors)
+        else _fix(facts.job, compiled=compiled, convolves=kernels.convolves),
         cost_ns=cost_ns,
         removable=time.saving(removable, cost_ns),
         evidence=[
@@ -89,7 +96,7 @@ def _fix(job: JobKind, *, compiled: bool, convolves: bool) -> Fix:
     return Fix(
         f"Check whether the copies and casts are needed at all, and {rest}",
         CODE["graph_breaks" if compiled else "compile"]
-        + (f"\n{CODE['optimizer']}" if job.training else "")
+        + (f"\n{CODE['fused_optimizer']}" if job.training else "")
         + (f"\n{CODE['channels_last']}" if convolves else ""),
         "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
     )

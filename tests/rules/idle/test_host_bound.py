@@ -383,3 +383,21 @@ def test_host_work_that_was_not_recorded_comes_first_where_it_is_much(tmp_path: 
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.records_again
     assert found.leads
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_unrecorded_time_before_a_first_call_of_compiled_code_may_be_its_compilation(
+    calls: int, tmp_path: Path
+) -> None:
+    """Each kernel that torch.compile wrote runs once in it, and more often in a warm recording."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("gemm", at=0, us=5, runs_at=10, runs_us=20)
+    for call in range(calls):
+        for kernel in range(3):
+            at = 500_000 + 100 * call + 20 * kernel
+            main.launch(f"triton_poi_fused_add_{kernel}", at=at, us=5, runs_at=at + 10, runs_us=10)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "was not recorded" in found.title
+    assert ("torch.compile" in found.summary) is (calls == 1)
+    assert ("before the recording" in found.fix.text) is (calls == 1)

@@ -66,8 +66,16 @@ def test_below_the_threshold_it_is_clear(gpu: bool, tmp_path: Path) -> None:
         lambda main, at, us: main.annotation("Optimizer.step#AdamW.step", at=at, us=us).op(
             "aten::_fused_adamw_", at=at, us=us
         ),
+        lambda main, at, us: main.op("aten::_foreach_addcdiv_", at=at, us=us),
     ],
-    ids=["with gradients", "with gradients inside", "makes a tensor", "collective", "optimizer"],
+    ids=[
+        "with gradients",
+        "with gradients inside",
+        "makes a tensor",
+        "collective",
+        "optimizer",
+        "optimizer without a mark",
+    ],
 )
 def test_other_work_of_a_training_is_clear(act: Act, tmp_path: Path) -> None:
     for gpu in (True, False):

@@ -27,14 +27,14 @@ NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<flo
 GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
 
 
-def one_after_another(kernels: list[tuple[str, float]], folder: Path) -> Facts:
+def one_after_another(kernels: list[tuple[str, float]], folder: Path, operator: str = "aten::add") -> Facts:
     """Facts of a step that runs these (name, µs) on one stream."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
     begins = STEP_AT + 20
     for i, (name, us) in enumerate(kernels):
-        main.op("aten::add", at=STEP_AT + 10 * i, us=9)
+        main.op(operator, at=STEP_AT + 10 * i, us=9)
         main.launch(name, at=STEP_AT + 10 * i + 2, us=5, runs_at=begins, runs_us=us)
         begins += us
     return facts_of(trace, folder)
@@ -53,6 +53,14 @@ def test_a_fused_run_takes_as_long_as_its_longest_kernel(tmp_path: Path) -> None
     assert evidence["Normalization"][0] == duration(150_000)
     assert evidence["Removable by fusion"][0] == duration(200_000)
     assert evidence["Removable kernels"] == (number(2),)
+
+
+def test_passes_of_an_optimizer_become_one(tmp_path: Path) -> None:
+    facts = one_after_another([(ADD, 100.0)] * 4, tmp_path, "aten::_foreach_addcmul_")
+    fix = finding(RULE.check(facts)).fix
+    assert "optimizer" in fix.text
+    assert "fused=True" in fix.code
+    assert "torch.compile" not in fix.code
 
 
 def test_compiled_code_is_not_compiled_again(tmp_path: Path) -> None:

@@ -156,13 +156,17 @@ def test_reads_on_a_gpu_that_was_not_recorded_are_a_hint(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("waiting", "blocks"), [(20, True), (17, False)])
+@pytest.mark.parametrize("graph", [True, False])
 def test_launches_that_wait_for_their_kernel_are_synchronizations(
-    waiting: int, blocks: bool, tmp_path: Path
+    waiting: int, tmp_path: Path, *, blocks: bool, graph: bool
 ) -> None:
-    """CUDA_LAUNCH_BLOCKING=1: 18 of 20 are enough, as copies and memsets may return before."""
+    """CUDA_LAUNCH_BLOCKING=1: 18 of 20 are enough, as copies and memsets may return before. Launches of
+    graphs do not wait."""
     trace = TraceBuilder()
     main = trace.thread()
-    main.step(0, at=0, us=2_000)
+    main.step(0, at=0, us=2_100 if graph else 2_000)
+    if graph:
+        main.graph_launch([(f"node_{i}", 2_010 + 2 * i, 2) for i in range(20)], at=2_000, us=5)
     for turn in range(20):
         at = turn * 100.0
         main.launch("gemm", at=at, us=55 if turn < waiting else 5, runs_at=at + 7, runs_us=40)
@@ -173,7 +177,10 @@ def test_launches_that_wait_for_their_kernel_are_synchronizations(
         return
     found = finding(answer)
     assert "CUDA_LAUNCH_BLOCKING" in found.fix.text
-    assert figures(found)["Launches that wait for their kernel"][0] == number(19, "synchronization")
+    assert figures(found)["Launches that wait for their kernel"][0] == number(
+        20 if graph else 19,
+        "synchronization",  # nothing is launched after the last one
+    )
     saving = with_saving(found, facts, predicted_of(facts)).saving
     assert saving is not None
     assert saving.high_ns > 0.3 * facts.window.duration_ns
