@@ -196,7 +196,7 @@ class Replay:
         calls = self._calls
         between, inside = between_ns, inside_ns = sooner or (calls.between_ns, calls.inside_ns)
         target = calls.target
-        for host, share in _host_time(changes):
+        for host, share in self._host_time(changes):
             before = coverage(host, calls.free_from_ns, calls.start_ns)
             within = coverage(host, calls.inside_from_ns, calls.end_ns)
             between_ns = _less(between_ns, between, calls.between_ns, before, share)
@@ -216,7 +216,7 @@ class Replay:
         borders = np.maximum(begun[marks], self._done(ends, marks))
         # What the first step waited for was launched before it.
         borders[0] = self._window.start_ns
-        borders[-1] = max(borders[-1], borders[0] + self._copying_beside_ns(changes))
+        borders[-1] = max(borders[-1], borders[0] + self._busy_ns(changes))
         return Replayed(np.diff(np.maximum.accumulate(borders)))
 
     def most_saved(self, *changes: Removal) -> int:
@@ -226,10 +226,10 @@ class Replay:
         the window is at least as long as the busiest stream's work, and as the copies beside it.
         """
         calls, work = self._calls, self._work
-        removed_ns = sum(share * self._on_host(host.start, host.end) for host, share in _host_time(changes))
+        removed_ns = sum(share * host.total for host, share in self._host_time(changes))
         waits = [event for change in changes for event in change.unblocked]
         unblocked = np.isin(calls.event, np.array(waits, np.int64)) & (calls.event != NONE)
-        removed_ns += self._on_host(calls.start_ns[unblocked], calls.end_ns[unblocked])
+        removed_ns += self._on_host(calls.start_ns[unblocked], calls.end_ns[unblocked]).total
         start, end = work.start_ns, work.end_ns
         gone = self._dropped(changes) | self._among(_beside(changes).both)
         # With the work, the turnaround before it vanishes.
@@ -237,10 +237,14 @@ class Replay:
         left_ns = self._left_ns(changes)
         removed_ns += self._inside(start[~gone], (end - left_ns)[~gone])
         removed_ns += self._inside(*_idle(changes))
-        end = np.where(gone, start, start + left_ns)
+        return max(0, min(round(removed_ns), self._window.duration_ns - self._busy_ns(changes)))
+
+    def _busy_ns(self, changes: Sequence[Removal]) -> int:
+        """Return how long the work of the busiest stream still takes, or the copies beside it."""
+        start, gone = self._work.start_ns, self._dropped(changes) | self._among(_beside(changes).both)
+        end = np.where(gone, start, start + self._left_ns(changes))
         busy_ns = [self._inside(start[stream.work], end[stream.work]) for stream in self._streams.each]
-        least_ns = max(self._copying_beside_ns(changes), *busy_ns, 0)
-        return max(0, min(round(removed_ns), self._window.duration_ns - least_ns))
+        return max(self._copying_beside_ns(changes), *busy_ns, 0)
 
     def _dropped(self, changes: Sequence[Removal]) -> Bool:
         """Mask of the work that vanishes, shape (g,)."""
@@ -270,10 +274,15 @@ class Replay:
         duration_ns = self._work.end_ns - self._work.start_ns
         return np.where(left < 1, np.rint(left * duration_ns), duration_ns).astype(np.int64)
 
-    def _on_host(self, start: Int64, end: Int64) -> int:
-        """Return how much of the steps on the host and of the window these stretches cover together."""
+    def _host_time(self, changes: Sequence[Removal]) -> list[tuple[Intervals, float]]:
+        """Return the host time of the steps that changes remove. Without that of earlier steps, which are not
+        in the window, everything in it would only be sooner."""
+        return [(self._on_host(host.start, host.end), share) for host, share in _host_time(changes)]
+
+    def _on_host(self, start: Int64, end: Int64) -> Intervals:
+        """Return what these stretches cover of the steps on the host and of the window together."""
         first_ns = min(int(self._marks[0]), self._window.start_ns)
-        return clip(union(start, end), first_ns, self._window.end_ns).total
+        return clip(union(start, end), first_ns, self._window.end_ns)
 
     def _inside(self, start: Int64, end: Int64) -> int:
         """Return how much of the window these stretches cover together."""

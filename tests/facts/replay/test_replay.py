@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
+from tb_gpudiag.rules.shared.trusted_replay import trusted_replay
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
@@ -67,6 +69,35 @@ def test_half_a_change_saves_half() -> None:
     change = removing(facts, Cause.INPUT)
     half = facts.replay.run(Removal(change.host, 0.5))
     assert facts.replay.measured.window_ns - half.window_ns == 400 * US
+
+
+def test_removing_host_time_before_the_steps_saves_nothing_in_them() -> None:
+    """Their work starts sooner, and ends sooner by as much."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for at in (0, 400):
+        main.launch("first", at=at, us=5, runs_at=at + 10, runs_us=40)
+    for number in range(2):
+        at = 500 + 300 * number
+        main.step(number, at=at, us=300)
+        main.launch("gemm", at=at + 100, us=5, runs_at=at + 110, runs_us=150)
+        main.sync(at=at + 110, us=155)
+    facts = facts_of(trace)
+    before = Removal(Intervals(np.array([5_000]), np.array([400_000])))
+    assert facts.replay.most_saved(before) == 0
+    assert facts.replay.run(before).step_ns.tolist() == facts.replay.unchanged.step_ns.tolist()
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(any_traces(), st.integers(1, 200))
+def test_no_host_time_shortens_the_window_by_more_than_itself_or_hides_the_work(
+    trace: TraceBuilder, us: int
+) -> None:
+    facts = facts_of(trace)
+    assume(facts.device is not None and facts.window.duration_ns and trusted_replay(facts))
+    removal, replay = Removal(Intervals(np.array([0]), np.array([us * US]))), facts.replay
+    assert replay.unchanged.window_ns - replay.run(removal).window_ns <= replay.most_saved(removal)
 
 
 def test_removing_hidden_host_time_saves_nothing() -> None:
