@@ -173,11 +173,12 @@ class Clear:
 @dataclass(frozen=True)
 class CannotTell:
     """The trace does not show it. `how_to_record` says how to record one that does. `defect`: the rule has a
-    bug."""
+    bug. `hint`: a sentence about what it may be, if that is worth a new recording; "" if not."""
 
     reason: str
     how_to_record: str = ""
     defect: bool = False
+    hint: str = ""
 
 
 NO_GPU = CannotTell(

@@ -33,6 +33,7 @@ def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
         return None
     parts = _missing_parts(facts)
     said = [f"Not recorded: {', '.join(parts)}."] if parts else []
+    said += [answer.hint for _, answer in lacks if answer.hint]
     said += _not_checked(lacks, on_cpu=facts.on_cpu)
     said += [f"{hint.finding.title}." for hint in hints if hint.rule.id not in _OF_PARTS]
     asks = bool(parts) or any(answer.how_to_record for _, answer in lacks if answer != NO_GPU)
@@ -72,6 +73,6 @@ def _not_checked(lacks: Sequence[tuple[AnyRule, CannotTell]], *, on_cpu: bool) -
     """How many rules could not check. A job on the CPU does not lack a GPU: rules about it are apart."""
     if on_cpu and any(answer == NO_GPU for _, answer in lacks):
         yield "Rules about GPUs did not apply."
-    others = sum(not on_cpu or answer != NO_GPU for _, answer in lacks)
+    others = sum(not answer.hint and (not on_cpu or answer != NO_GPU) for _, answer in lacks)
     if others:
         yield f"{count(others, 'rule')} could not check."

@@ -26,7 +26,7 @@ const EDGED_PX = 3;
 const SHADES = [1, 0.86, 0.94, 0.8] as const;
 const EDGE_SHADE = 0.62;
 
-const REST_COLOR: Readonly<Record<Scheme, string>> = { light: "#d5d9e0", dark: "#3a3f4a" };
+export const REST_COLOR: Readonly<Record<Scheme, string>> = { light: "#d5d9e0", dark: "#3a3f4a" };
 
 /** What a band is for. */
 export function kindOf({ kinds, band_kind }: MemoryBands, band: number): Colored {

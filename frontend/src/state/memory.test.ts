@@ -6,6 +6,7 @@ import {
   memoryLabel,
   peakSentence,
   peakTiles,
+  onTile,
   sameSite,
   spanName,
   stepName,
@@ -130,4 +131,10 @@ it("names a range by its step, or by its start and end", () => {
   expect(spanName({ start_us: 1000, end_us: 3000 }, steps)).toBe("Step 7");
   expect(plain(spanName({ start_us: 1000, end_us: 2500 }, steps))).toBe("1.00 ms to 2.50 ms");
   expect(stepName("<b>epoch</b>")).toBe("<b>epoch</b>");
+});
+
+it("shortens what a tile says to file and line", () => {
+  expect(onTile("aten::mm · /home/me/job/train.py:7 in keep")).toBe("aten::mm · train.py:7 in keep");
+  expect(onTile("keep (job/train.py, defined at line 7)")).toBe("keep (train.py, defined at line 7)");
+  expect(onTile("aten::mm in Linear_0")).toBe("aten::mm in Linear_0");
 });

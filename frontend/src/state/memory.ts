@@ -129,6 +129,11 @@ export function tileTitle({ owner }: Tile): string {
   return [who(owner), where(owner.place)].filter((part) => part !== "").join(" · ");
 }
 
+/** A title without folders, which would fill a tile: `train.py:7 in keep`. */
+export function onTile(title: string): string {
+  return title.replace(/[^\s(]*\//g, "");
+}
+
 /** "12 allocations, largest 4 MiB". */
 export function tileDetail({ owner }: Tile): string {
   if (!owner) return "";

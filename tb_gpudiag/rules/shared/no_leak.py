@@ -48,7 +48,8 @@ def no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> CannotTell 
     if not known:
         return _too_few_steps([memory for memory, _ in judged])
     if unsure := [memory for memory, state in known if state == "rising"]:
-        return CannotTell("; ".join(map(_grows_or_turns, unsure)), _how_to_be_sure(unsure))
+        reason = "; ".join(map(_grows_or_turns, unsure))
+        return CannotTell(reason, _how_to_be_sure(unsure), hint=_hint(unsure[0]))
     if unexplained := [memory for memory, state in known if state == "unclear" and _rises(memory)]:
         return _not_explained(unexplained)
     if kept := [_keeps_but(memory, state) for memory, state in known if _keeps_anyway(memory)]:
@@ -141,12 +142,29 @@ def _rises(memory: DeviceMemory) -> bool:
     return memory.trend is not None and memory.trend.low > 0
 
 
-def _grows_or_turns(memory: DeviceMemory) -> str:
-    """Say what grows in the recording, and what else it may be."""
+def _hint(memory: DeviceMemory) -> str:
+    where, growth = _kept_where(memory)
+    how = "a longer recording" if _is_noted(memory) or not memory.is_cpu else "tb_gpudiag.NotingTensors"
+    grows = f"{memory.name} memory grows by {growth}{where}"
+    return f"{grows}, or a full buffer drops its oldest there: {how} tells."
+
+
+def _is_noted(memory: DeviceMemory) -> bool:
+    return any(site.noted is not None for site in memory.sites)
+
+
+def _kept_where(memory: DeviceMemory) -> tuple[str, str]:
+    """` in FUNCTION (FILE)`, if it is known, and how much what is allocated there keeps."""
     trend, where = memory.trend, next(iter(places_of(causes(memory))), None)
     assert trend is not None  # a rising floor has one
     kept = f" in {where.function} ({where.file})" if where is not None and where.function else ""
-    growth = growth_text(trend, growth_per_unit(memory))
+    return kept, growth_text(trend, growth_per_unit(memory))
+
+
+def _grows_or_turns(memory: DeviceMemory) -> str:
+    """Say what grows in the recording, and what else it may be."""
+    trend, (kept, growth) = memory.trend, _kept_where(memory)
+    assert trend is not None  # a rising floor has one
     grows = f"what is allocated{kept} raises {memory.name} memory by {growth} over {steps_text(trend)}"
     if any(site.noted and site.noted.low >= NOTED_KEPT for site in keepers(memory)):
         return (
@@ -162,6 +180,8 @@ def _grows_or_turns(memory: DeviceMemory) -> str:
 
 
 def _how_to_be_sure(memories: Sequence[DeviceMemory]) -> str:
+    if any(map(_is_noted, memories)):
+        return "Record more steps: a leak goes on, and what is dropped now and then is dropped."
     if all(memory.is_cpu for memory in memories):
         return _HOW_TO_BE_SURE
     return "Record the history from the job's beginning, or of more steps than a buffer has entries."

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.arrays import NONE
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import CannotTell, Clear, RuleAnswer, Severity
+from tb_gpudiag.rules.better_recording import better_recording
 from tb_gpudiag.rules.memory import memory_leak
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
+from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.training.noting_tensors import KEY
@@ -43,6 +46,11 @@ def test_a_buffer_that_was_full_before_the_recording_may_look_like_a_leak(tmp_pa
     assert "in keep (train.py)" in answer.reason
     assert str(size(MIB, "per step")) in answer.reason
     assert "NotingTensors" in answer.how_to_record
+    advice = better_recording(run_rules(facts, RULES), facts)
+    assert advice is not None
+    assert (
+        f"CPU memory grows by {size(MIB, 'per step')} in keep (train.py), or a full buffer" in advice.sentence
+    )
     assert "grows" not in find_verdict(facts).sentence
 
 

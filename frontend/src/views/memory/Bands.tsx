@@ -5,7 +5,7 @@ import { tileFor, tileWidth } from "../../base/tiles";
 import { term } from "../../base/terms";
 import { span, toPixel, toTime, type Viewport } from "../../base/viewport";
 import { MEMORY_KINDS } from "../../base/vocabulary";
-import { bandAt, kindOf, NOTHING, paintBands, REST, type BandPicture } from "../../canvas/bands";
+import { bandAt, kindOf, NOTHING, paintBands, REST, REST_COLOR, type BandPicture } from "../../canvas/bands";
 import { useMemoryBands } from "../../state/calls";
 import { whenMade } from "../../state/memory";
 import { usePage } from "../../state/store";
@@ -129,6 +129,12 @@ function KindsShown({ bands }: { bands: MemoryBands | null }) {
           </li>
         );
       })}
+      {bands.rest_bytes.some((size) => size > 0) && (
+        <li>
+          <span className="gd-swatch" style={{ background: REST_COLOR[scheme] }} aria-hidden="true" />
+          From before, or smaller
+        </li>
+      )}
     </ul>
   );
 }

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { bytes, percent } from "../../base/format";
 import { MEMORY_KINDS } from "../../base/vocabulary";
 import { textOn } from "../../canvas/theme";
-import { peakTiles, tileDetail, tileTitle, type KindTiles, type Tile } from "../../state/memory";
+import { onTile, peakTiles, tileDetail, tileTitle, type KindTiles, type Tile } from "../../state/memory";
 import { usePage } from "../../state/store";
 import type { DeviceMemory, MemoryOwner } from "../../wire/report";
 import { squarify, type Rect } from "./treemap";
@@ -95,7 +95,7 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
 /** Begins with what is seen on the tile, so that it can be named by voice. */
 function tileName(tile: Tile, whole: number): string {
   const { word } = MEMORY_KINDS[tile.kind];
-  const title = tileTitle(tile);
+  const title = onTile(tileTitle(tile));
   const share = percent(tile.bytes, whole);
   return title === ""
     ? `${word} ${bytes(tile.bytes)} (${share})`
@@ -125,7 +125,7 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
     const { owner } = tile;
     const inside = legible && (
       <>
-        <b>{tileTitle(tile) || MEMORY_KINDS[kind].word}</b> <span>{bytes(tile.bytes)}</span>
+        <b>{onTile(tileTitle(tile)) || MEMORY_KINDS[kind].word}</b> <span>{bytes(tile.bytes)}</span>
       </>
     );
     const named = {

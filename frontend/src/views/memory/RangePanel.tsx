@@ -2,6 +2,7 @@ import { bytes, count, plural } from "../../base/format";
 import { sameSite, where } from "../../state/memory";
 import { isEmbedded } from "../../wire/client";
 import type { MemoryOwner, MemorySlice, SliceSite } from "../../wire/report";
+import { Cut } from "../parts/Cut";
 import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
 
@@ -120,7 +121,7 @@ export function Site({ operator, line }: { operator: string; line: string }) {
       {operator && <span title={operator}>{operator}</span>}
       {line && (
         <code className="gd-muted" title={line}>
-          {line}
+          <Cut text={line} isPath />
         </code>
       )}
     </>
