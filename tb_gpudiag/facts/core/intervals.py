@@ -66,13 +66,14 @@ def numbered(values: Int64) -> tuple[Int64, Int64]:
 
 def groups(*columns: Int64) -> tuple[Int64, Int64]:
     """Group equal rows of codes (NONE or more): (the group of each row, the first row of each group)."""
-    number = np.zeros(len(columns[0]), np.int64)
-    first = number
+    rows = len(columns[0])
+    number = np.zeros(rows, np.int64)
     for column in columns:
         # Numbers of groups are small, so a product of two codes does not overflow.
         both = number * (int(column.max(initial=0)) + 2) + column + 1
-        _, first, number = np.unique(both, return_index=True, return_inverse=True)
-        number = number.reshape(-1)
+        number = numbered(both)[1].reshape(-1)
+    first = np.zeros(int(number.max(initial=-1)) + 1, np.int64)
+    first[number[::-1]] = np.arange(rows - 1, -1, -1)  # of several rows the last one stays
     return number, first
 
 

@@ -12,6 +12,7 @@ from tb_gpudiag.facts.core.intervals import (
     complement,
     coverage,
     expand,
+    groups,
     intersect,
     overlapping,
     places_of_each,
@@ -87,3 +88,12 @@ def test_places_of_each_value(values: list[int]) -> None:
     found = {value: places.tolist() for value, places in places_of_each(np.array(values, np.int32))}
     assert list(found) == sorted(set(values))
     assert all(found[value] == [i for i, one in enumerate(values) if one == value] for value in found)
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 10**6))))
+def test_rows_that_are_equal_have_one_group_and_its_first_row(rows: list[tuple[int, int]]) -> None:
+    columns = np.array(rows, np.int64).reshape(-1, 2).T
+    number, first = groups(*columns)
+    assert [rows[row] for row in first] == sorted(set(rows))
+    assert [rows[first[one]] for one in number] == rows
+    assert [rows.index(rows[row]) for row in first] == first.tolist()
