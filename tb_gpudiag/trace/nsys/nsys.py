@@ -39,7 +39,7 @@ from tb_gpudiag.trace.nsys.nsys_gpu import (
     memsets,
     syncs,
 )
-from tb_gpudiag.trace.nsys.nsys_parts import Processes
+from tb_gpudiag.trace.nsys.nsys_names import Processes
 from tb_gpudiag.trace.nsys.nsys_ranges import Ranges
 from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
 from tb_gpudiag.trace.nsys.nsys_target import (

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.trace.made_parts import encoded, host_part
 from tb_gpudiag.trace.nsys.nsys_database import Database
-from tb_gpudiag.trace.nsys.nsys_parts import Processes, encoded, host_part, named
+from tb_gpudiag.trace.nsys.nsys_names import Processes, named
 from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
 from tb_gpudiag.trace.trace_parts import TracePart
 from tb_gpudiag.vocabulary.recorded import Category

@@ -12,17 +12,9 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Float32, Int32, Int64
 from tb_gpudiag.trace.counters import CounterSamples, CounterSeries
+from tb_gpudiag.trace.made_parts import counter_part, encoded, gpu_threads, memory_part, part, small
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database, Rows
-from tb_gpudiag.trace.nsys.nsys_parts import (
-    Processes,
-    counter_part,
-    encoded,
-    gpu_threads,
-    memory_part,
-    named,
-    part,
-    small,
-)
+from tb_gpudiag.trace.nsys.nsys_names import Processes, named
 from tb_gpudiag.trace.trace_parts import EARLIEST_NS, LATEST_NS, MOST_BYTES, MemoryColumns, TracePart
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH_NAME
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType

@@ -1,23 +1,22 @@
-"""NVTX ranges: operators (of `emit_nvtx`), annotations (all others), and the steps among these."""
+"""NVTX ranges, with the domains that libraries write theirs in."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.arrays import NONE, Int64, UInt8
+from tb_gpudiag.arrays import Int64
+from tb_gpudiag.trace.made_parts import host_part
 from tb_gpudiag.trace.nsys.nsys_calls import Covered
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
-from tb_gpudiag.trace.nsys.nsys_parts import encoded, host_part
 from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
+from tb_gpudiag.trace.ranges import StepRanges, parsed_ranges
 from tb_gpudiag.trace.trace_parts import LONGEST_NAME, TracePart
-from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.vocabulary.recorded import Category
 
 _TABLE: Final = "NVTX_EVENTS"
@@ -28,47 +27,21 @@ _PUSH_POP: Final = (59, 70)
 _START_END: Final = (60, 71)
 _DOMAIN: Final = 75
 
-# torch.autograd.profiler.emit_nvtx writes `aten::mul, seq = 3, op_id = 12, sizes = [[2, 3]]`.
-_EMITTED: Final = (
-    r"(?s)^(?P<name>.*?)(?:, seq = (?P<sequence>\d{1,18}))?(?:, op_id = (?P<operator>\d{1,18}))?"
-    r"(?:, sizes = (?P<sizes>\[.*?\]))?(?:, input_op_ids = .*)?$"
-)
-_OPERATOR: Final = r"^[A-Za-z_][\w.]*::[^\s,]+$|^autograd::engine::evaluate_function: "
-# Shapes of an operator's few inputs are shorter.
-_LONGEST_SHAPES: Final = 400
 # Domains in which torch writes its own ranges.
 _TORCH_DOMAIN: Final = re.compile(r"(?i)(py)?torch.*")
 
-# Names of ranges around one step, without their number: the first that a thread has twice.
-_STEPS: Final = (
-    re.compile(r"(?i)profiler ?step"),
-    re.compile(r"(?i)((train|training|global|optimization|inference|test|eval|my)[ _.-]?)?step"),
-    re.compile(r"(?i)((train|training|run|benchmark|inference|test|eval)[ _.-]?)?iter(ation)?"),
-    re.compile(r"(?i)((train|training|mini|inference|test|eval)[ _.-]?)?batch"),
-    re.compile(r"(?i)forward([ _.-]?pass)?"),
-)
-_NUMBER: Final = re.compile(r"[\s_#:=.,/-]*\[?(\d+)\]?\s*\Z")
-# More than this many different names are not names of steps.
-_MOST_NAMES: Final = 100_000
-
-
-@dataclass(frozen=True)
-class _Marks:
-    """Ranges that may be steps, shape (k,) each."""
-
-    thread: Int64
-    start: Int64
-    end: Int64
-    name: list[str]
-
 
 class Ranges:
-    """Reads the ranges. `note` says what is read as steps."""
+    """Reads the ranges."""
 
     def __init__(self, database: Database) -> None:
-        self.note = ""
         self._database = database
-        self._marks: list[_Marks] = []
+        self._steps = StepRanges("NVTX")
+
+    @property
+    def note(self) -> str:
+        """Which ranges are steps."""
+        return self._steps.note
 
     def parts(self, covered: Covered, stacks: PythonStacks) -> Iterator[TracePart]:
         """Yield the ranges, then the steps. `covered` learns which threads have ranges, and when they
@@ -80,10 +53,10 @@ class Ranges:
             where = f"eventType IN {types}"
             for rows in self._database.chunks(_TABLE, _COLUMNS, ("text",), where):
                 at = rows.numbers
-                found = _parsed(self._texts(at["textId"], rows.texts["text"]))
+                found = parsed_ranges(self._texts(at["textId"], rows.texts["text"]))
                 name = _with_domains(found.name, at["domainId"], domains)
                 mark = (found.category == Category.USER_ANNOTATION) & (at["end"] != MISSING)
-                self._collect(at["globalTid"], at["start"], at["end"], name, mark)
+                self._steps.collect(at["globalTid"], at["start"], at["end"], name, mark)
                 # A wait or a sample in the range of a whole step says nothing about the step.
                 last = np.where(found.category == Category.CPU_OP, at["end"], at["start"])
                 category, suffix = found.category, ""
@@ -95,7 +68,7 @@ class Ranges:
                 called = stacks.of(at["globalTid"], at["start"], last)
                 texts = {"shapes": found.shapes, "call_stack": called}
                 yield host_part(category, name, at, {"sequence": found.sequence}, texts, suffix=suffix)
-        yield from self._steps()
+        yield from self._steps.parts()
 
     def _domains(self) -> dict[int, str]:
         rows = self._database.whole(_TABLE, ("domainId", "textId"), ("text",), f"eventType = {_DOMAIN}")
@@ -111,93 +84,6 @@ class Ranges:
         known = self._database.strings(distinct)
         registered = pa.array([known.get(i) for i in distinct.tolist()], pa.string()).take(pa.array(own))
         return pc.fill_null(pc.coalesce(registered, texts), "")
-
-    def _collect(
-        self, thread: Int64, start: Int64, end: Int64, name: pa.DictionaryArray, chosen: Any
-    ) -> None:
-        texts = name.dictionary.to_pylist()
-        if len(texts) > _MOST_NAMES:
-            return
-        step = np.array([_kind(text)[0] != NONE for text in texts] or [False], np.bool_)
-        rows = np.flatnonzero(chosen & step[name.indices.to_numpy()])
-        if len(rows):
-            shown = [texts[i] for i in name.indices.to_numpy()[rows].tolist()]
-            self._marks.append(_Marks(thread[rows], start[rows], end[rows], shown))
-
-    def _has_steps(self) -> bool:
-        return any(STEP.fullmatch(name) for marks in self._marks for name in marks.name)
-
-    def _steps(self) -> Iterator[TracePart]:
-        """Yield a step for each range of the first kind that repeats, on the thread with most of them."""
-        if not self._marks or self._has_steps():
-            return
-        thread, start, end = (_joined(self._marks, key) for key in ("thread", "start", "end"))
-        names = [name for marks in self._marks for name in marks.name]
-        kind = np.array([_kind(name)[0] for name in names], np.int64)
-        for each in np.unique(kind):
-            threads, count = np.unique(thread[kind == each], return_counts=True)
-            rows = np.flatnonzero((kind == each) & (thread == threads[count.argmax()]))
-            rows = _outermost(rows[np.argsort(start[rows], kind="stable")], start, end)
-            if len(rows) < 2:
-                continue
-            numbers = _step_numbers([names[i] for i in rows.tolist()])
-            base = _NUMBER.sub("", names[rows[0]]) or names[rows[0]]
-            self.note = f'steps are the {len(rows):,} NVTX ranges named "{base}"'
-            name = encoded(np.arange(len(rows), dtype=np.int32), [f"ProfilerStep#{n}" for n in numbers])
-            own = {"globalTid": thread[rows], "start": start[rows], "end": end[rows]}
-            yield host_part(Category.USER_ANNOTATION, name, own)
-            return
-
-
-def _joined(marks: Sequence[_Marks], column: str) -> Int64:
-    return np.concatenate([getattr(one, column) for one in marks])
-
-
-def _step_numbers(names: list[str]) -> list[int]:
-    """Return the numbers in the names, or the places in the list if those are no numbering."""
-    numbers = [_kind(name)[1] for name in names]
-    return list(range(len(names))) if NONE in numbers or len(set(numbers)) < len(numbers) else numbers
-
-
-def _outermost(rows: Int64, start: Int64, end: Int64) -> Int64:
-    """Drop ranges that begin before an earlier one ends. `rows` are in order of start."""
-    before = np.maximum.accumulate(np.r_[MISSING, end[rows][:-1]])
-    return rows[start[rows] >= before]
-
-
-def _kind(name: str) -> tuple[int, int]:
-    """Return which of `_STEPS` a name is, or NONE, and the number in it, or NONE."""
-    found = _NUMBER.search(name[-30:]) if len(name) < 100 else None
-    base = name[: -len(found[0])] if found else name
-    fits = (i for i, pattern in enumerate(_STEPS) if len(base) < 60 and pattern.fullmatch(base))
-    return next(fits, NONE), int(found[1][:9]) if found else NONE
-
-
-class _Parsed(NamedTuple):
-    """What the texts of ranges say, shape (n,) each."""
-
-    name: pa.DictionaryArray  # without what `emit_nvtx` adds
-    category: UInt8
-    sequence: Int64
-    shapes: pa.DictionaryArray
-
-
-def _parsed(texts: pa.Array) -> _Parsed:
-    """Parse the texts of ranges."""
-    found = pc.extract_regex(texts, _EMITTED)
-    text, sequence, operator, sizes = (pc.fill_null(pc.struct_field(found, [i]), "") for i in range(4))
-    name = text.dictionary_encode()
-    is_operator = pc.or_(pc.not_equal(sequence, ""), pc.not_equal(operator, ""))
-    is_operator = pc.or_(is_operator, pc.match_substring_regex(text, _OPERATOR))
-    category = pc.if_else(is_operator, int(Category.CPU_OP), int(Category.USER_ANNOTATION))
-    number = pc.cast(pc.if_else(pc.equal(sequence, ""), str(NONE), sequence), pa.int64())
-    short = pc.less_equal(pc.binary_length(sizes), _LONGEST_SHAPES)
-    return _Parsed(
-        name,
-        np.asarray(category.to_numpy(zero_copy_only=False), np.uint8),
-        np.asarray(number.to_numpy(), np.int64),
-        pc.if_else(short, sizes, "").dictionary_encode(),
-    )
 
 
 def _with_domains(name: pa.DictionaryArray, domain: Int64, domains: dict[int, str]) -> pa.DictionaryArray:

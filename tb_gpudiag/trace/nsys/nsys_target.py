@@ -10,9 +10,9 @@ import numpy as np
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
 from tb_gpudiag.trace.credentials.credentials import PLACES_PER_MB, CredentialFilter
 from tb_gpudiag.trace.events import Metadata
+from tb_gpudiag.trace.made_parts import host_threads
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 from tb_gpudiag.trace.nsys.nsys_gpu import Devices
-from tb_gpudiag.trace.nsys.nsys_parts import host_threads
 
 _GPU: Final = {
     "smCount": "numSms",

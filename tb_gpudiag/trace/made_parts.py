@@ -1,8 +1,8 @@
-"""Make parts of a trace (trace_parts.py) of the rows of an export of Nsight Systems."""
+"""Make parts of a trace (trace_parts.py) of columns: what Nsight Systems and rocprofv3 recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Int32, Int64, UInt8
 from tb_gpudiag.trace.counters import CounterSamples
-from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 from tb_gpudiag.trace.trace_parts import (
     EARLIEST_NS,
     FIGURES,
@@ -26,60 +25,26 @@ from tb_gpudiag.trace.trace_parts import (
 )
 from tb_gpudiag.vocabulary.recorded import Category
 
-_UNNAMED: Final = "[unnamed]"
-_ID_BITS: Final = 24
-_ID_MASK: Final = (1 << _ID_BITS) - 1
-# Correlations count the calls of one process.
-_CORRELATION_BITS: Final = 40
+ID_BITS: Final = 24
+_ID_MASK: Final = (1 << ID_BITS) - 1
 
 
 Threads = tuple[Int32, list[tuple[str, str]]]
 """The thread of each row as an index, and (pid, tid) of each thread."""
 
 
-class Processes:
-    """Numbers the processes of a report in the order in which they appear. Ids are CUPTI's per process."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, int] = {}
-
-    def number(self, global_id: Int64) -> Int64:
-        """Return the number of each process, from the global id of the process or of a thread of it.
-
-        In old versions, GPU work has no global id: it belongs to the first process.
-        """
-        ids, own = np.unique(global_id >> _ID_BITS, return_inverse=True)
-        numbers = [
-            0 if i == MISSING >> _ID_BITS else self._known.setdefault(i, len(self._known))
-            for i in ids.tolist()
-        ]
-        return np.array(numbers, np.int64)[own]
-
-    def correlation(self, global_id: Int64, correlation: Int64) -> Int64:
-        """Return correlations that differ between processes; NONE where a row has none."""
-        known = (correlation > 0) & (correlation < 1 << _CORRELATION_BITS)
-        return np.where(
-            known, (self.number(global_id) << _CORRELATION_BITS) | np.where(known, correlation, 0), NONE
-        )
-
-
 def host_threads(global_tid: Int64) -> Threads:
-    """Return the thread of each row as an index, and (pid, tid) of each thread."""
+    """Return the thread of each row as an index, and (pid, tid) of each thread.
+
+    global_tid: the lowest bits are the thread's id, the next ones the process's, ID_BITS each."""
     ids, own = np.unique(global_tid, return_inverse=True)
-    return own.astype(np.int32), [(str(i >> _ID_BITS & _ID_MASK), str(i & _ID_MASK)) for i in ids.tolist()]
+    return own.astype(np.int32), [(str(i >> ID_BITS & _ID_MASK), str(i & _ID_MASK)) for i in ids.tolist()]
 
 
 def gpu_threads(device: Int32, stream: Int32) -> Threads:
     """Return the stream of each row as an index, and (device, stream) of each, as Kineto names threads."""
     pairs, own = np.unique(np.stack([device, stream], axis=1), axis=0, return_inverse=True)
     return own.reshape(-1).astype(np.int32), [(str(d), str(s)) for d, s in pairs.tolist()]
-
-
-def named(database: Database, ids: Int64, shown: Callable[[str], str] = str) -> pa.DictionaryArray:
-    """Return the texts with these ids. shown: changes each text."""
-    known = database.strings(ids)
-    distinct, own = np.unique(ids, return_inverse=True)
-    return encoded(own.astype(np.int32), [shown(known.get(i) or _UNNAMED) for i in distinct.tolist()])
 
 
 def encoded(codes: Int32, texts: list[str]) -> pa.DictionaryArray:
@@ -109,8 +74,8 @@ def part(
 ) -> TracePart:
     """Make a part of spans.
 
-    at: when they `start` and `end`, in ns; MISSING if unknown. Rows without a start are malformed. columns,
-    texts: the fields of SpanColumns that the table has, by name.
+    at: when they `start` and `end`, in ns; what is no time is unknown. Rows without a start are malformed.
+    columns, texts: the fields of SpanColumns that the table has, by name.
     """
     start, end = at["start"], at["end"]
     good = (start >= EARLIEST_NS) & (start <= LATEST_NS)
