@@ -141,8 +141,8 @@ def parser() -> argparse.ArgumentParser:
         "paths",
         metavar="PATH",
         nargs="*",
-        help="a trace file, a memory snapshot (.pickle), an export of Nsight Systems (.sqlite), or a log "
-        "directory",
+        help="a trace file, a memory snapshot (.pickle), an export of Nsight Systems (.sqlite), JSON of "
+        "rocprofv3, or a log directory",
     )
     add_options(made, ("github", "sarif"))
     made.add_argument(

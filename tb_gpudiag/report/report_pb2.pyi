@@ -360,8 +360,10 @@ class TraceInfo(_message.Message):
         __slots__ = ()
         torch: _ClassVar[TraceInfo.Recorder]
         nsys: _ClassVar[TraceInfo.Recorder]
+        rocprof: _ClassVar[TraceInfo.Recorder]
     torch: TraceInfo.Recorder
     nsys: TraceInfo.Recorder
+    rocprof: TraceInfo.Recorder
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         COMPLETE: _ClassVar[TraceInfo.Status]

@@ -24,6 +24,7 @@ from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page, pickle_o
 from tb_gpudiag.trace.memory.snapshot import read_snapshot
 from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle
 from tb_gpudiag.trace.nsys.nsys_file import is_database, is_report, report_refused
+from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
 
 __all__ = ["Limits", "read_trace"]
 
@@ -52,7 +53,8 @@ def read_trace(
     - a memory snapshot (`torch.cuda.memory._dump_snapshot`), of which only plain data is unpickled, or the
       page that torch.cuda._memory_viz made of one;
     - a memory timeline (`export_memory_timeline`, but not its HTML);
-    - what `nsys export --type sqlite` made of a report of Nsight Systems.
+    - what `nsys export --type sqlite` made of a report of Nsight Systems;
+    - what `rocprofv3 --output-format json` wrote.
 
     `events_read` and `malformed_events` add up to the elements of `traceEvents` that end within the file. An
     element is malformed if it is not JSON and cannot be repaired, if it is not an object with a `ph`, or if
@@ -122,6 +124,10 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
                 remedy="name the profiler's trace of the same steps, which tensorboard_trace_handler or "
                 "export_chrome_trace writes",
             )
+        if is_rocprof(first[:_HEAD_BYTES]):
+            from tb_gpudiag.trace.rocprof.rocprof import read_rocprof  # and Arrow's JSON
+
+            return read_rocprof(blocks, path, report)
         return _read_events(source, blocks, limits, report)
 
 

@@ -87,5 +87,5 @@ class Credential(NamedTuple):
     form: str  # such as "GitHub token"
 
 
-Recorder = Literal["torch", "nsys"]
-"""What recorded a trace: torch.profiler, or Nsight Systems."""
+Recorder = Literal["torch", "nsys", "rocprof"]
+"""What recorded a trace: torch.profiler, Nsight Systems, or ROCm's rocprofv3."""

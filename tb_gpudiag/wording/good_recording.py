@@ -59,7 +59,11 @@ torch.cuda.profiler.stop()
 """
 """Without operators and stacks, which slow down the recorded steps."""
 
-RECORDERS: Final[Mapping[str, str]] = {"torch": "torch.profiler", "nsys": "Nsight Systems"}
+RECORDERS: Final[Mapping[str, str]] = {
+    "torch": "torch.profiler",
+    "nsys": "Nsight Systems",
+    "rocprof": "rocprofv3",
+}
 """Names of what records."""
 
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -76,6 +80,13 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "stacks": "--sample=process-tree --cudabacktrace=all --python-backtrace=cuda, and python -X perf",
         "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
         "memory": "--cuda-memory-usage=true",
+    },
+    "rocprof": {
+        "gpu": "--kernel-trace --memory-copy-trace --hip-runtime-trace",
+        "steps": 'torch.cuda.nvtx.range_push("step"), range_pop() at its end, and --marker-trace',
+        "stacks": "torch.profiler with with_stack=True",
+        "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True), and --marker-trace",
+        "memory": "torch.profiler with profile_memory=True",
     },
 }
 """What records each part of a trace, by recorder."""

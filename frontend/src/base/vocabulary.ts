@@ -1524,6 +1524,13 @@ export const OPTIONS = {
     "stacks": "--sample=process-tree --cudabacktrace=all --python-backtrace=cuda, and python -X perf",
     "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
     "memory": "--cuda-memory-usage=true"
+  },
+  "rocprof": {
+    "gpu": "--kernel-trace --memory-copy-trace --hip-runtime-trace",
+    "steps": "torch.cuda.nvtx.range_push(\"step\"), range_pop() at its end, and --marker-trace",
+    "stacks": "torch.profiler with with_stack=True",
+    "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True), and --marker-trace",
+    "memory": "torch.profiler with profile_memory=True"
   }
 } as const;
 

@@ -378,6 +378,8 @@ export const TraceInfo_Recorder = {
   torch: "torch",
   /** nsys - Nsight Systems */
   nsys: "nsys",
+  /** rocprof - rocprofv3 */
+  rocprof: "rocprof",
 } as const;
 
 export type TraceInfo_Recorder = typeof TraceInfo_Recorder[keyof typeof TraceInfo_Recorder];

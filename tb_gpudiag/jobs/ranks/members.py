@@ -111,6 +111,8 @@ def _no_rank(about: About) -> str:
     """Return why a recording is not of a rank; "" if it is."""
     if about.rank == NONE and about.recorder == "nsys":
         return " does not say which rank it is: set RANK and WORLD_SIZE in the environment of nsys profile"
+    if about.rank == NONE and about.recorder == "rocprof":
+        return " does not say which rank it is: rocprofv3 does not record that"
     if about.rank == NONE:
         return (
             " does not say which rank it is: record it in the process of the rank, after init_process_group()"
@@ -250,11 +252,13 @@ def _lacks_collectives(about: About) -> bool:
 def _recorder_notes(members: Sequence[Digest]) -> list[str]:
     """Say which recorder recorded which ranks, if there are several recorders."""
     found = {name: [m for m in members if m.about.recorder == key] for key, name in RECORDERS.items()}
-    if not all(found.values()):
-        return []
     said = [
-        f"{name} recorded rank {_listed([str(m.about.rank) for m in own])}" for name, own in found.items()
+        f"{name} recorded rank {_listed([str(m.about.rank) for m in own])}"
+        for name, own in found.items()
+        if own
     ]
+    if len(said) < 2:
+        return []
     return [f"{', '.join(said)}: they cost different host time, so a rank may look slower than it is"]
 
 

@@ -32,6 +32,7 @@ HIDING_SHARE = 0.10
 _BLOCKS = {RECORDING: NSYS_RECORDING, RECORDING_FOR_FIGURES: NSYS_RECORDING_FOR_FIGURES}
 
 _NSYS = OPTIONS["nsys"]
+_ONLY_TORCH: Set[Recorder] = frozenset({"torch"})
 
 # What an advice asks of torch.profiler, and what gives the same in Nsight Systems. The first match counts.
 _INSTEAD = (
@@ -66,6 +67,13 @@ _INSTEAD = (
         "and profile_memory=True for those of torch.",
     ),
     ("ProfilerActivity", f"Record with {_NSYS['gpu']} on a machine with a GPU."),
+)
+
+# The same for rocprofv3. It has no option for the others.
+_ROCPROF = (
+    ("prof.step()", f"Mark each step: {OPTIONS['rocprof']['steps']}."),
+    ("CPU and CUDA activities together", "Record the calls, too: --hip-runtime-trace."),
+    ("ProfilerActivity", f"Record with {OPTIONS['rocprof']['gpu']} on a machine with a GPU."),
 )
 
 # The same for the lines of a fix. A paragraph that has none of these stays.
@@ -131,7 +139,7 @@ def little_work(facts: Facts) -> str:
 
 def for_recorders(answer: RuleAnswer, recorders: Set[Recorder]) -> RuleAnswer:
     """Return the answer with advice for these recorders. Ranks of a job may differ in theirs."""
-    if "nsys" not in recorders:
+    if recorders == _ONLY_TORCH:
         return answer
     if isinstance(answer, CannotTell):
         return replace(answer, how_to_record=_advice(answer.how_to_record, recorders))
@@ -142,13 +150,16 @@ def for_recorders(answer: RuleAnswer, recorders: Set[Recorder]) -> RuleAnswer:
 
 def sentences_for(text: str, recorders: Set[Recorder]) -> str:
     """Return a text with the sentences about options of torch.profiler replaced."""
-    if "nsys" not in recorders:
+    if recorders == _ONLY_TORCH:
         return text
     return " ".join(_advice(sentence, recorders) for sentence in sentences(text))
 
 
 def _advice(advice: str, recorders: Set[Recorder]) -> str:
     instead = next((text for asked, text in _INSTEAD if asked in advice), advice)
+    if "nsys" not in recorders:
+        own = next((text for asked, text in _ROCPROF if asked in advice), "")
+        return own or (f"With torch.profiler: {advice}" if instead != advice else advice)
     if instead == advice or "torch" not in recorders:
         return instead
     return f"With torch.profiler: {advice} With Nsight Systems: {instead}"
@@ -156,6 +167,8 @@ def _advice(advice: str, recorders: Set[Recorder]) -> str:
 
 def _with_fix(finding: Finding, recorders: Set[Recorder]) -> Finding:
     fix = finding.fix
+    if "nsys" not in recorders:  # the code of the fix names torch.profiler itself
+        return replace(finding, fix=replace(fix, text=sentences_for(fix.text, recorders)))
     both = "torch" in recorders
     code = _BLOCKS.get(fix.code)
     if code is None:

@@ -34,6 +34,7 @@ from tb_gpudiag.trace.nsys.nsys_file import (
     is_report,
     report_refused,
 )
+from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
 from tb_gpudiag.vocabulary.recorded import FileKind
 
 # Kineto's keys come first. Events follow metadata, if another program has written the file again.
@@ -255,7 +256,7 @@ def _begins_like(kind: FileKind, path: str, folder: str, _content: tuple[object,
             return False
     if kind == "snapshot":
         return is_snapshot(head) or is_memory_viz_page(head)
-    return is_trace(head) or is_export(head)
+    return is_trace(head) or is_export(head) or is_rocprof(head)
 
 
 @lru_cache(FILES_REMEMBERED)

@@ -20,6 +20,7 @@ from tb_gpudiag.trace.kineto.repair import repaired
 from tb_gpudiag.trace.kineto.structure import elements
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
 from tb_gpudiag.trace.nsys.nsys_file import refuse_database
+from tb_gpudiag.trace.rocprof.rocprof_file import refuse_rocprof
 
 Keep = Callable[[bytes], bytes]
 """Takes JSON objects with commas between them, and returns those that stay."""
@@ -51,6 +52,7 @@ def copy_with_events(
         blocks = iter(source)
         first = next(blocks, b"")
         refuse_database(first, path)
+        refuse_rocprof(first, path)
         head = _Head(chain([first], blocks), write)
 
         def insert(stream: Stream) -> bool:

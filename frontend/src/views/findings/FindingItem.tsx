@@ -10,7 +10,7 @@ import { CodeBlock } from "../parts/CodeBlock";
 import { ExternalLink } from "../parts/ExternalLink";
 import { PlaceName } from "../parts/PlaceName";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
-import { fromNsys } from "../recording/parts";
+import { fromTorch } from "../recording/parts";
 import { ExplainButton } from "../rule/ExplainButton";
 import { Places } from "./Places";
 
@@ -160,7 +160,7 @@ function FixPart({ finding }: Pick<Props, "finding">) {
 /** Makes a small file about this finding, to attach to an issue. */
 function Dispute({ finding, report }: { finding: Finding; report: Report }) {
   const trace = usePage((page) => page.trace);
-  if (trace === null || isEmbedded() || report.trace?.kind !== "trace" || fromNsys(report)) return null;
+  if (trace === null || isEmbedded() || report.trace?.kind !== "trace" || !fromTorch(report)) return null;
   return (
     <p className="gd-muted">
       <a

@@ -11,12 +11,17 @@ export interface Part {
 
 /** What records each part of a trace, with the recorder that wrote this one. */
 export function optionsOf(report: Report): Readonly<Record<keyof typeof OPTIONS.torch, string>> {
-  return fromNsys(report) ? OPTIONS.nsys : OPTIONS.torch;
+  return OPTIONS[report.trace?.recorder ?? "torch"];
 }
 
 /** Is it a report of Nsight Systems? */
 export function fromNsys(report: Report): boolean {
   return report.trace?.recorder === "nsys";
+}
+
+/** Is it a trace of torch.profiler? Only events of these can be copied. */
+export function fromTorch(report: Report): boolean {
+  return (report.trace?.recorder ?? "torch") === "torch";
 }
 
 /** Return the kinds of data, with what each of them is good for. */

@@ -47,8 +47,8 @@ it("says that credentials of the trace are left out", async () => {
   expect(await offered("torch")).not.toContain("The trace has");
 });
 
-it("offers no annotated copy of an export of Nsight Systems", async () => {
-  const menu = await offered("nsys");
+it.each(["nsys", "rocprof"])("offers no annotated copy of what %s recorded", async (recorder) => {
+  const menu = await offered(recorder);
   expect(menu).toContain("One HTML file");
   expect(menu).not.toMatch(/Annotated|Wrong diagnosis|Perfetto/);
 });

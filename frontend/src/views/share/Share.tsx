@@ -7,7 +7,7 @@ import { useReport } from "../../state/queries";
 import { usePage } from "../../state/store";
 import { exportAddress, fetchExport, isEmbedded, type ExportFormat } from "../../wire/client";
 import type { TraceEntry } from "../../wire/report";
-import { fromNsys } from "../recording/parts";
+import { fromTorch } from "../recording/parts";
 import { copyText } from "./copy";
 import { PerfettoDialog } from "./PerfettoDialog";
 import { withNotes } from "./withNotes";
@@ -50,8 +50,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
   const report = useReport(entry, false).data?.report; // as far as another view has loaded it
   const notes = usePage((page) => page.notes.get(entry.id)) ?? [];
   if (isEmbedded()) return null;
-  // Only events of torch's traces can be copied: not those of Nsight Systems.
-  const annotatable = hasEvents(entry.kind) && !(report && fromNsys(report));
+  const annotatable = hasEvents(entry.kind) && (!report || fromTorch(report));
   const withheld = report?.trace?.withheld;
   const ready = entry.state === "ready" && !onlyRecord(entry.kind);
   const downloads = DOWNLOADS.filter(({ format }) => !OF_EVENTS.has(format) || annotatable);

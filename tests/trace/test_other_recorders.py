@@ -1,4 +1,4 @@
-"""A simulated trace as an export of Nsight Systems has the same diagnosis as in torch's form."""
+"""A simulated trace that another recorder wrote has the same diagnosis as in torch's form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES
 from tests.builder.nsys import export_of
-from tests.builder.recording import Recording
+from tests.builder.recording import GpuSpan, Recording
+from tests.builder.rocprof import recorded_of
 from tests.builder.write import TopLevel, to_bytes
 from tests.simulator.diagnosed import simulated
 from tests.simulator.scenarios import one_per_rule
@@ -26,7 +27,9 @@ SCENARIOS = [
 ]
 """One for each rule, and what differs in its calls. Nsight records no memory."""
 
-_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in SCENARIOS[2:]]
+_FORMS = ("nsys", "rocprof")
+_QUICK = [(name, form) for form in _FORMS for name in SCENARIOS[:2]]
+_SLOW = [pytest.param((name, form), marks=pytest.mark.slow) for form in _FORMS for name in SCENARIOS[2:]]
 
 
 @cache
@@ -46,24 +49,41 @@ def _recording(name: str) -> Recording:
     )
 
 
-@pytest.fixture(scope="module", params=[*SCENARIOS[:2], *_SLOW])
+def _as_rocprof_says(span: GpuSpan) -> GpuSpan:
+    """Return GPU work as rocprofv3 says it: memsets are kernels, and copies have no kind of memory."""
+    if span.kind == "memset":
+        return replace(span, kind="kernel", bytes=None)
+    if span.kind == "memcpy":
+        ends = {"H": "Host", "D": "Device"}
+        direction = span.name.split()[1]
+        return replace(span, name=f"Memcpy {direction} ({ends[direction[0]]} -> {ends[direction[-1]]})")
+    return span
+
+
+@pytest.fixture(scope="module", params=[*_QUICK, *_SLOW])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, Facts]:
-    recording = _recording(request.param)
-    path = tmp_path_factory.mktemp("nsys") / "report.sqlite"
-    export = read_trace(str(export_of(recording).write(path)))
+    name, form = request.param
+    recording = _recording(name)
+    path = tmp_path_factory.mktemp(form) / f"report{'.sqlite' if form == 'nsys' else '.json'}"
+    if form == "rocprof":
+        recording = replace(recording, gpu=[_as_rocprof_says(span) for span in recording.gpu])
+        recorded_of(recording).write(path)
+    else:
+        export_of(recording).write(path)
+    other = read_trace(str(path))
     path.unlink()
-    return Facts(read_bytes(to_bytes(recording, "C2", TopLevel()))), Facts(export)
+    return Facts(read_bytes(to_bytes(recording, "C2", TopLevel()))), Facts(other)
 
 
 def test_idle_time_has_the_same_causes_to_the_nanosecond(both: tuple[Facts, Facts]) -> None:
-    kineto, nsys = both
-    assert len(nsys.recorded_steps) == len(kineto.recorded_steps)
-    assert nsys.recorded_window.duration_ns == kineto.recorded_window.duration_ns
+    kineto, other = both
+    assert len(other.recorded_steps) == len(kineto.recorded_steps)
+    assert other.recorded_window.duration_ns == kineto.recorded_window.duration_ns
     assert kineto.device is not None
-    assert nsys.device is not None
+    assert other.device is not None
     theirs, ours = (facts.device.ledger for facts in both if facts.device is not None)
-    assert ours.by_cause(nsys.recorded_window) == theirs.by_cause(kineto.recorded_window)
-    assert ours.by_trigger(nsys.recorded_window) == theirs.by_trigger(kineto.recorded_window)
+    assert ours.by_cause(other.recorded_window) == theirs.by_cause(kineto.recorded_window)
+    assert ours.by_trigger(other.recorded_window) == theirs.by_trigger(kineto.recorded_window)
 
 
 def test_the_gpu_ran_the_same(both: tuple[Facts, Facts]) -> None:

@@ -1,0 +1,1 @@
+"""JSON that rocprofv3 of ROCm writes."""
