@@ -17,6 +17,8 @@ from tb_gpudiag.trace.files.source import WAITING_FOR_STORE, Source
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.chunks import EventArray, Workers
 from tb_gpudiag.trace.kineto.foreign import refuse_foreign
+from tb_gpudiag.trace.kineto.proton import NOTE as PROTON_NOTE
+from tb_gpudiag.trace.kineto.proton import is_proton_trace, joined
 from tb_gpudiag.trace.kineto.settle import Settler
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
 from tb_gpudiag.trace.memory.memory_timeline import is_memory_timeline, read_memory_timeline
@@ -25,6 +27,7 @@ from tb_gpudiag.trace.memory.snapshot import read_snapshot
 from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle
 from tb_gpudiag.trace.nsys.nsys_file import is_database, is_report, report_refused
 from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
+from tb_gpudiag.trace.unread import refuse_unread
 
 __all__ = ["Limits", "read_trace"]
 
@@ -54,7 +57,7 @@ def read_trace(
       page that torch.cuda._memory_viz made of one;
     - a memory timeline (`export_memory_timeline`, but not its HTML);
     - what `nsys export --type sqlite` made of a report of Nsight Systems;
-    - what `rocprofv3 --output-format json` wrote.
+    - what `rocprofv3 --output-format json` wrote, and kernels that Triton's proton recorded as a trace.
 
     `events_read` and `malformed_events` add up to the elements of `traceEvents` that end within the file. An
     element is malformed if it is not JSON and cannot be repaired, if it is not an object with a `ph`, or if
@@ -110,24 +113,15 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
         if is_memory_viz_page(first[:_HEAD_BYTES]):
             snapshot = pickle_of_page(_whole(blocks, source, limits), path)
             return read_snapshot(snapshot, limits, path, report)
-        if first.lstrip()[:1] == b"<":
-            raise NotATrace(
-                "it is an HTML page, but not one of torch.cuda._memory_viz",
-                where=path,
-                remedy="export a memory timeline to a name ending in .raw.json.gz instead",
-            )
-        if kineto.is_execution_trace(first[:_HEAD_BYTES]):
-            raise NotATrace(
-                "it is an execution trace (ExecutionTraceObserver): it has operators and their inputs, but "
-                "no time on the GPU",
-                where=path,
-                remedy="name the profiler's trace of the same steps, which tensorboard_trace_handler or "
-                "export_chrome_trace writes",
-            )
+        refuse_unread(first[:_HEAD_BYTES], path)
         if is_rocprof(first[:_HEAD_BYTES]):
             from tb_gpudiag.trace.rocprof.rocprof import read_rocprof  # and Arrow's JSON
 
             return read_rocprof(blocks, path, report)
+        if is_proton_trace(first[:_HEAD_BYTES]):
+            whole = joined(blocks, limits.max_element_bytes)
+            trace = _read_events(source, whole, limits, report)
+            return replace(trace, notes=[PROTON_NOTE, *trace.notes])
         return _read_events(source, blocks, limits, report)
 
 

@@ -25,11 +25,12 @@ _TIMELINE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
     re.DOTALL,
 )
-# `export_chrome_trace` takes any name, and other programs also write JSON and pickles: the content decides.
-ANY_JSON: Final = re.compile(r".*\.json(?:\.gz)?", re.DOTALL)
+# `export_chrome_trace` takes any name, proton appends `.chrome_trace`, and other programs also write JSON and
+# pickles: the content decides.
+ANY_JSON: Final = re.compile(r".*\.(?:json|chrome_trace)(?:\.gz)?", re.DOTALL)
 ANY_DATABASE: Final = re.compile(r".*\.sqlite(?:\.gz)?", re.DOTALL)
 _JSON_NAME: Final = re.compile(
-    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json|\.sqlite)?(?:\.gz)?", re.DOTALL
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json|\.chrome_trace|\.sqlite)?(?:\.gz)?", re.DOTALL
 )
 # Each version of a file is opened once. With more files than this, they are opened again on every scan.
 FILES_REMEMBERED: Final = 1 << 18

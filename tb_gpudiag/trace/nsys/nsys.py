@@ -79,6 +79,12 @@ def read_nsys(path: str, limits: Limits, report: Callable[[float, str], None], n
     """
     with Database(path, limits, name) as database:
         if not any(database.has(table, "start", "end") for table in (*GPU_TABLES, *_HOST_TABLES)):
+            if any(name.startswith("rocpd_") for name in database.tables):
+                raise NotATrace(
+                    "it is a database of rocprofv3 (rocpd), which is not read",
+                    where=name or path,
+                    remedy="record with rocprofv3 --output-format json",
+                )
             raise NotATrace(
                 "it has no activity of GPUs or of the host that can be read",
                 where=name or path,
