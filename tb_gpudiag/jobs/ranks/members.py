@@ -112,7 +112,7 @@ def _no_rank(about: About) -> str:
     if about.rank == NONE and about.recorder == "nsys":
         return " does not say which rank it is: set RANK and WORLD_SIZE in the environment of nsys profile"
     if about.rank == NONE and about.recorder == "rocprof":
-        return " does not say which rank it is: rocprofv3 does not record that"
+        return " does not say which rank it is: its rocprofv3 did not record the environment"
     if about.rank == NONE:
         return (
             " does not say which rank it is: record it in the process of the rank, after init_process_group()"

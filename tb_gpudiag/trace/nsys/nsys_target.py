@@ -10,6 +10,7 @@ import numpy as np
 from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
 from tb_gpudiag.trace.credentials.credentials import PLACES_PER_MB, CredentialFilter
 from tb_gpudiag.trace.events import Metadata
+from tb_gpudiag.trace.launched import distributed
 from tb_gpudiag.trace.made_parts import host_threads
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 from tb_gpudiag.trace.nsys.nsys_gpu import Devices
@@ -25,9 +26,6 @@ _GPU: Final = {
 }
 """Columns of TARGET_INFO_GPU, and what Kineto calls the same."""
 
-# What torchrun, Slurm and MPI put into the environment.
-_RANK: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-_WORLD_SIZE: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _VARIABLE: Final = re.compile(r'(\w+)="?(.*?)"?\Z', re.DOTALL)
 _MOST_NOTES: Final = 5
 _WARNING: Final = 2
@@ -78,14 +76,12 @@ def environment(database: Database) -> dict[str, str]:
 
 def metadata(database: Database, listed: list[dict[str, Any]], *, shapes: bool) -> Metadata:
     """Return what Kineto writes at the top of a trace. shapes: operators have them."""
-    variables = environment(database)
-    rank, size = (_first_number(variables, names) for names in (_RANK, _WORLD_SIZE))
     start = database.whole("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)).numbers["utcEpochNs"]
     host = dict(_texts(database, "TARGET_INFO_SYSTEM_ENV")).get("Hostname", "")
     return Metadata(
         base_time_ns=int(start[0]) if len(start) and start[0] > 0 else 0,
         device_properties=listed,
-        distributed={} if rank is None or size is None else {"rank": rank, "world_size": size},
+        distributed=distributed(environment(database)),
         record_shapes=shapes,
         host_name=host,
         recorder="nsys",
@@ -133,10 +129,3 @@ def _texts(database: Database, table: str) -> list[tuple[str, str]]:
     columns = database.whole(table, (), ("name", "value")).texts
     pairs = zip(columns["name"].to_pylist(), columns["value"].to_pylist(), strict=True)
     return [(name or "", value or "") for name, value in pairs]
-
-
-def _first_number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
-    for name in names:
-        if re.fullmatch(r"\d{1,6}", variables.get(name, "")):
-            return int(variables[name])
-    return None

@@ -24,6 +24,7 @@ from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
 from tb_gpudiag.trace.events import Metadata, Trace
+from tb_gpudiag.trace.launched import distributed
 from tb_gpudiag.trace.made_parts import ID_BITS, encoded, gpu_threads, host_part, part, small
 from tb_gpudiag.trace.ranges import StepRanges, parsed_ranges
 from tb_gpudiag.trace.rocprof.rocprof_json import (
@@ -132,7 +133,14 @@ class _Process:
     def metadata(self) -> Metadata:
         """Return what Kineto writes at the top of a trace."""
         host = inside(self._document, "metadata", "node", "hostname")[0].as_py() or ""
-        return Metadata(device_properties=self._properties(), host_name=host, recorder="rocprof")
+        found = inside(self._document, "metadata", "environment")[0].as_py() or {}
+        variables = {name: text for name, text in found.items() if text}
+        return Metadata(
+            device_properties=self._properties(),
+            distributed=distributed(variables),
+            host_name=host,
+            recorder="rocprof",
+        )
 
     def _properties(self) -> list[dict[str, Any]]:
         found = []

@@ -14,6 +14,7 @@ import pyarrow.json as pj
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.errors import NotATrace, TooLarge
+from tb_gpudiag.trace.launched import RANK, WORLD_SIZE
 
 DOCUMENT: Final = "rocprofiler-sdk-tool"
 UNKNOWN: Final = -(2**63)
@@ -68,9 +69,12 @@ _AGENT: Final = pa.struct(
     }
 )
 _KERNEL: Final = pa.struct({"kernel_id": _INTEGER, "kernel_name": _TEXT, "formatted_kernel_name": _TEXT})
+_ENVIRONMENT: Final = pa.struct(dict.fromkeys((*RANK, *WORLD_SIZE), _TEXT))
 _PROCESS: Final = pa.struct(
     {
-        "metadata": pa.struct({"pid": _INTEGER, "node": pa.struct({"hostname": _TEXT})}),
+        "metadata": pa.struct(
+            {"pid": _INTEGER, "node": pa.struct({"hostname": _TEXT}), "environment": _ENVIRONMENT}
+        ),
         "agents": pa.list_(_AGENT),
         "kernel_symbols": pa.list_(_KERNEL),
         "strings": pa.struct(

@@ -164,6 +164,15 @@ def test_text_that_is_not_unicode(tmp_path: Path) -> None:
     assert names(read_trace(str(path)), Category.KERNEL) == ["ge\ufffdmm"]
 
 
+def test_a_newer_version_says_which_rank_it_is(tmp_path: Path) -> None:
+    document = one_kernel().document()
+    metadata = document["rocprofiler-sdk-tool"][0]["metadata"]
+    metadata["environment"] = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "PATH": "/bin", "RANK": "text"}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(document))
+    assert read_trace(str(path)).metadata.distributed == {"rank": 3, "world_size": 8}
+
+
 def test_credentials_of_the_command_line_are_found(tmp_path: Path) -> None:
     document = one_kernel().document()
     process = document["rocprofiler-sdk-tool"][0]
