@@ -73,6 +73,8 @@ _INSTEAD = (
 _ROCPROF = (
     ("prof.step()", f"Mark each step: {OPTIONS['rocprof']['steps']}."),
     ("CPU and CUDA activities together", "Record the calls, too: --hip-runtime-trace."),
+    ("both ProfilerActivity", "Record the calls, too: --hip-runtime-trace."),
+    ("ProfilerActivity.CPU", "Record operators: torch.autograd.profiler.emit_nvtx(), and --marker-trace."),
     ("ProfilerActivity", f"Record with {OPTIONS['rocprof']['gpu']} on a machine with a GPU."),
 )
 

@@ -32,6 +32,9 @@ def test_missing_launches_name_its_option(tmp_path: Path) -> None:
     asked = [answer.how_to_record for _, answer in outcome.unchecked]
     asked = [text for text in asked if "profile_memory" in text]
     assert asked
+    how = {rule.id: answer.how_to_record for rule, answer in outcome.unchecked}
+    assert "--hip-runtime-trace" in how["GD201"]
+    assert "emit_nvtx" in how["GD511"]
     assert all(text.startswith("With torch.profiler: ") for text in asked)
 
 
