@@ -9,6 +9,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason
 from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.sites import floor_table
@@ -24,6 +25,10 @@ def assert_invariants(facts: Facts) -> None:
     for device in facts.devices:
         _assert_ledger(facts, device)
         _assert_accounts(facts, device)
+    for device in facts.devices:
+        _assert_exposure(facts, device)
+    if not facts.devices:
+        _assert_exposure(facts, None)
     if facts.mfu is not None:
         _assert_mfu(facts.mfu)
     for memory in facts.memory:
@@ -61,6 +66,18 @@ def _assert_accounts(facts: Facts, device: DeviceFacts) -> None:
         assert int(steps.start_ns[0]) == device.window.start_ns
         assert int(steps.end_ns[-1]) == device.window.end_ns
         assert (steps.idle_ns.sum(axis=0) == device.window_account.idle_ns[0]).all()
+
+
+def _assert_exposure(facts: Facts, device: DeviceFacts | None) -> None:
+    found = facts.exposure_on(device)
+    calls = found.calls
+    assert ((found.exposed_ns >= 0) & (found.exposed_ns <= calls.end_ns - calls.start_ns)).all()
+    assert ((found.why == ExposureReason.HIDDEN) == (found.exposed_ns == 0)).all()
+    assert ((found.number >= 1) & (found.number <= found.of)).all()
+    assert sum(unit.exposed_ns for unit in found.by_unit) == int(found.exposed_ns.sum())
+    assert sum(unit.calls for unit in found.by_unit) == len(found)
+    if device is not None:
+        assert int(found.exposed_ns.sum()) >= int(device.window_account.communicating_ns[0])
 
 
 def _assert_mfu(found: Mfu) -> None:

@@ -4,7 +4,6 @@ computed meanwhile, and why.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Window, coverage, groups, union
+from tb_gpudiag.facts.core.intervals import Window, coverage, groups, places_of_each, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.kernels.collectives import (
     CollectiveCalls,
@@ -88,37 +87,31 @@ class CollectiveExposure:
     @cached_property
     def by_unit(self) -> list[UnitExposure]:
         """Collectives of one kind, unit and reason together, the most exposed first."""
-        keys: dict[Hashable, list[int]] = {}
-        for i, key in enumerate(
-            zip(self.calls.kind, self.parallelism, self.unit, self._place, self.why.tolist(), strict=True)
-        ):
-            keys.setdefault(key, []).append(i)
-        found = [self._unit(np.array(own)) for own in keys.values()]
-        return sorted(found, key=lambda one: (-one.exposed_ns, -one.time_ns, one.unit, one.number))
-
-    @property
-    def _place(self) -> list[int]:
-        """The place in its step where it tells units apart: for buckets and units without a name."""
         tells = [caller in IN_ORDER and not unit for caller, unit in zip(self.caller, self.unit, strict=True)]
-        return np.where(np.array(tells, np.bool_), self.number, NONE).tolist() if tells else []
-
-    def _unit(self, own: Int64) -> UnitExposure:
-        first = int(own[0])
-        most = int(own[self.exposed_ns[own].argmax()])
-        return UnitExposure(
-            self.calls.kind[first],
-            self.parallelism[first],
-            self.unit[first],
-            self._place[first],
-            int(np.median(self.of[own])),
-            ExposureReason(int(self.why[first])),
-            len(own),
-            int(np.median(self.calls.bytes[own])),
-            int((self.calls.end_ns - self.calls.start_ns)[own].sum()),
-            int(self.exposed_ns[own].sum()),
-            int(self.calls.event[most]),
-            int(self.late_in[most]),
-        )
+        place = np.where(np.array(tells, np.bool_), self.number, NONE)
+        texts = (_codes(column) for column in (self.calls.kind, self.parallelism, self.unit))
+        group, _ = groups(*texts, place, self.why.astype(np.int64))
+        bytes_, length = self.calls.bytes, self.calls.end_ns - self.calls.start_ns
+        found = []
+        for _, own in places_of_each(group):
+            first, most = int(own[0]), int(own[self.exposed_ns[own].argmax()])
+            found.append(
+                UnitExposure(
+                    kind=self.calls.kind[first],
+                    parallelism=self.parallelism[first],
+                    unit=self.unit[first],
+                    number=int(place[first]),
+                    of=int(np.median(self.of[own])),
+                    why=ExposureReason(int(self.why[first])),
+                    calls=len(own),
+                    bytes=int(np.median(bytes_[own])),
+                    time_ns=int(length[own].sum()),
+                    exposed_ns=int(self.exposed_ns[own].sum()),
+                    event=int(self.calls.event[most]),
+                    late_in=int(self.late_in[most]),
+                )
+            )
+        return sorted(found, key=lambda one: (-one.exposed_ns, -one.time_ns, one.unit, one.number))
 
 
 def exposure_on_device(
@@ -168,12 +161,14 @@ def _seen(host: Host, calls: CollectiveCalls, launch: Int64, exposed_ns: Int64, 
         for mark, caller, around in zip(launched.annotation, launched.caller, module.tolist(), strict=True)
     ]
     step = np.searchsorted(borders_ns, calls.start_ns, side="right")
-    codes = [
-        np.array([{one: i for i, one in enumerate(dict.fromkeys(texts))}[text] for text in texts], np.int64)
-        for texts in (calls.kind, launched.caller)
-    ]
-    number, of = _places(step, *codes)
+    number, of = _places(step, _codes(calls.kind), _codes(launched.caller))
     return Seen(calls, launch, exposed_ns, launched.annotation, launched.caller, units, number, of)
+
+
+def _codes(texts: list[str]) -> Int64:
+    """Number the texts in order of their first places."""
+    number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return np.array([number[text] for text in texts], np.int64)
 
 
 def _places(*columns: Int64) -> tuple[Int64, Int64]:

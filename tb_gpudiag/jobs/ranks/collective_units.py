@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Float64, Int64
+from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.jobs.ranks.channels import RECEIVE, SEND
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
@@ -58,50 +59,45 @@ def units_of(operations: RankOperations, waits: Waits) -> list[JobUnit]:
         operations.unit.code[row].astype(np.int64),
         place[row],
     )
-    first, group = row_groups(*columns)
+    _, group = row_groups(*columns)
     of = _most_in_a_step(operations)
-    members = np.maximum(1, waits.size)
-    exposed = np.bincount(waits.collective, waits.exposed_ns, len(waits)) / members
-    found = [
-        _unit(operations, waits, np.flatnonzero(group == number), int(place[row[one]]), of, exposed)
-        for number, one in enumerate(first.tolist())
-    ]
+    rows_of = dict(places_of_each(group[waits.collective]))
+    found = []
+    for number, own in places_of_each(group):
+        one = int(row[own[0]])
+        rows = rows_of[number]
+        lasts = np.bincount(waits.last_member[own])
+        name = SEND if operations.kind[one] == RECEIVE else operations.kind[one]
+        share = 1 / np.maximum(1, waits.size[waits.collective[rows]])
+        found.append(
+            JobUnit(
+                kind=name,
+                parallelism=parallelism_of(name, operations.caller[one]),
+                unit=operations.unit[one],
+                number=int(place[one]),
+                of=int(of[one]),
+                collectives=len(own),
+                bytes=int(np.median(operations.bytes[row[own]])),
+                skew_ns=int(waits.skew_ns[own].sum()),
+                transfer_ns=int(waits.transfer_ns[own].sum()),
+                exposed_ns=int((waits.exposed_ns[rows] * share).sum()),
+                last=int(lasts.argmax()),
+                last_in=int(lasts.max()),
+                why=_why(operations, waits, rows),
+            )
+        )
     return sorted(
         found, key=lambda one: (-one.exposed_ns, -one.skew_ns - one.transfer_ns, one.unit, one.number)
     )
 
 
-def _unit(
-    operations: RankOperations, waits: Waits, own: Int64, number: int, of: Int64, exposed: Float64
-) -> JobUnit:
-    row = int(waits.last_row[own[0]])
-    kind = SEND if operations.kind[row] == RECEIVE else operations.kind[row]
-    lasts = np.bincount(waits.last_member[own])
-    mine = np.flatnonzero(np.isin(waits.collective, own))
-    return JobUnit(
-        kind=kind,
-        parallelism=parallelism_of(kind, operations.caller[row]),
-        unit=operations.unit[row],
-        number=number,
-        of=int(of[row]),
-        collectives=len(own),
-        bytes=int(np.median(operations.bytes[waits.last_row[own]])),
-        skew_ns=int(waits.skew_ns[own].sum()),
-        transfer_ns=int(waits.transfer_ns[own].sum()),
-        exposed_ns=int(exposed[own].sum()),
-        last=int(lasts.argmax()),
-        last_in=int(lasts.max()),
-        why=_why(operations, waits, mine),
-    )
-
-
-def _why(operations: RankOperations, waits: Waits, mine: Int64) -> str:
+def _why(operations: RankOperations, waits: Waits, rows: Int64) -> str:
     """Return the reason of most of the exposed time. One rank guesses what is waiting; together they know."""
-    exposed = waits.exposed_ns[mine]
-    if exposed.any() and 2 * waits.exposed_waiting_ns[mine].sum() >= exposed.sum():
+    exposed = waits.exposed_ns[rows]
+    if exposed.any() and 2 * waits.exposed_waiting_ns[rows].sum() >= exposed.sum():
         return OTHER_RANK
     texts = operations.why.texts
-    spent = np.bincount(operations.why.code[waits.row[mine]], exposed, len(texts))
+    spent = np.bincount(operations.why.code[waits.row[rows]], exposed, len(texts))
     spent[[code for code, text in enumerate(texts) if text == OTHER_RANK]] = 0
     return texts[int(spent.argmax())] if spent.any() else ""
 

@@ -24,8 +24,11 @@ ZERO_BUBBLE: Final = "zero bubble"
 
 # torch.distributed.pipelining marks each action: `Forward 3`, `Backward 3`, and with several stages on a
 # rank `PP:0F3`, where I and W are the two halves of a backward pass.
-_SINGLE = re.compile(r"(?P<pass>Forward|Backward) (?P<batch>\d+)")
-_SEVERAL = re.compile(r"PP:(?P<stage>\d+)(?P<pass>F|B|I|W)(?P<batch>\d*)")
+_SINGLE = re.compile(r"(?P<pass>Forward|Backward) (?P<batch>[0-9]{1,9})")
+_SEVERAL = re.compile(r"PP:(?P<stage>[0-9]{1,9})(?P<pass>F|B|I|W)(?P<batch>[0-9]{0,9})")
+
+
+_NO_ROWS: Final = np.zeros(0, np.int64)
 
 
 class Stage(NamedTuple):
@@ -98,6 +101,7 @@ def pipeline_of(
     begun = _steps_begin(members, operations, clocks, [m for m, stage in place.items() if not stage])
     depth = max(place.values(), default=0) + 1
     last = [member for member, stage in place.items() if stage == depth - 1]
+    rows_of = {m: actions.row[own] for m, own in places_of_each(operations.member[actions.row])}
     return Pipeline(
         schedule=_schedule(operations, actions, last),
         named=actions.named,
@@ -107,7 +111,7 @@ def pipeline_of(
         steps=int(np.median([len(members[member].steps) for member in place])),
         steps_ns=int(np.median([_steps_ns(members[member]) for member in place])),
         stages=[
-            _stage(operations, clocks, actions, member, stage, begun)._replace(
+            _stage(operations, clocks, rows_of.get(member, _NO_ROWS), member, stage, begun)._replace(
                 computing_ns=_computing_ns(members[member])
             )
             for member, stage in sorted(place.items(), key=lambda one: (one[1], one[0]))
@@ -227,9 +231,8 @@ def _steps_begin(
 
 
 def _stage(
-    operations: RankOperations, clocks: Clocks, actions: _Actions, member: int, stage: int, begun: Int64
+    operations: RankOperations, clocks: Clocks, row: Int64, member: int, stage: int, begun: Int64
 ) -> Stage:
-    row = actions.row[operations.member[actions.row] == member]
     row = row[np.argsort(operations.start_ns[row], kind="stable")]
     start = clocks.of_members(operations.start_ns[row], operations.member[row])
     end = clocks.of_members(operations.end_ns[row], operations.member[row])

@@ -9,13 +9,16 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
+from tb_gpudiag.jobs.ranks.collective_units import OTHER_RANK
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import tensor_channels
 from tb_gpudiag.jobs.rules.job_words import not_matched, ranks_absent
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.shared.exposure_advice import ExposedUnit, fix_of, most_exposed
 from tb_gpudiag.vocabulary.collective_kinds import DDP, FULLY_SHARDED
 from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.kinds import EXPOSURE_REASONS
 
 CODE = fix_code(__name__)
 
@@ -97,12 +100,13 @@ def check(facts: JobFacts) -> RuleAnswer:
             f"transfers that could overlap take {share(overlap.transfer_ns, window_ns)} of the step window, "
             f"and {share(overlap.exposed_ns, overlap.transfer_ns)} of them are exposed"
         )
+    units = _units(facts)
     return Finding(
         title="Transfers that could overlap with computing take "
         f"{share(overlap.possible_ns, window_ns)} of the time",
         summary="All ranks have arrived, data moves, and nothing computes meanwhile, although there is "
-        f"computing to hide the transfers under. Parallelism: {_parallelism(facts)}.",
-        fix=next((fix for name, fix in _FIXES.items() if name in facts.parallelism), _ANY),
+        f"computing to hide the transfers under. Parallelism: {_parallelism(facts)}.{most_exposed(units)}",
+        fix=fix_of(units) or next((fix for name, fix in _FIXES.items() if name in facts.parallelism), _ANY),
         cost_ns=overlap.possible_ns,
         saving=Saving(0, overlap.possible_ns, "at most"),
         evidence=[
@@ -112,6 +116,24 @@ def check(facts: JobFacts) -> RuleAnswer:
             *_waiting(facts, window_ns),
         ],
     )
+
+
+def _units(facts: JobFacts) -> list[ExposedUnit]:
+    """The units whose transfers are exposed, without those that wait for a rank."""
+    return [
+        ExposedUnit(
+            one.kind,
+            one.parallelism,
+            one.unit,
+            one.number,
+            one.of,
+            one.why,
+            one.collectives,
+            one.exposed_ns,
+        )
+        for one in facts.units
+        if one.kind in _HIDEABLE and one.why != OTHER_RANK and one.why in EXPOSURE_REASONS
+    ]
 
 
 def _parallelism(facts: JobFacts) -> str:

@@ -19,10 +19,11 @@ from tb_gpudiag.facts.kernels.collectives import (
     exposed_communication,
 )
 from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns, far_longer_ns
+from tb_gpudiag.facts.kernels.exposure import UnitExposure
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.exposure_advice import fix_of, most_exposed, reasons_evidence
+from tb_gpudiag.rules.shared.exposure_advice import ExposedUnit, fix_of, most_exposed, reasons_evidence
 from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
@@ -159,7 +160,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     own_ns[chosen] = coverage(exposed, kernels.start_ns[chosen], kernels.end_ns[chosen])
     launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
     marked = launched.by_annotation(own_ns[chosen])
-    calls, units = facts.exposure.calls, facts.exposure.by_unit
+    calls, units = facts.exposure.calls, list(map(_unit, facts.exposure.by_unit))
     waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
     if facts.job.data_parallel:
         fix = _DATA_PARALLEL
@@ -202,6 +203,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             time.shorter((chosen, (own_ns / np.maximum(1, kernels.duration_ns))[chosen])),
             beyond=OTHER_FINDINGS,
         ),
+    )
+
+
+def _unit(one: UnitExposure) -> ExposedUnit:
+    why = one.why.name.lower()
+    return ExposedUnit(
+        one.kind, one.parallelism, one.unit, one.number, one.of, why, one.calls, one.exposed_ns
     )
 
 

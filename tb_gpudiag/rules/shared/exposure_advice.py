@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from tb_gpudiag.facts.kernels.exposure import UnitExposure
-from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason
 from tb_gpudiag.rules.answer import Evidence, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.collective_kinds import FULLY_SHARDED
@@ -25,30 +23,30 @@ REASONS_SHOWN: Final = 3
 _FSDP_URL = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
 _NOTES_URL = "https://docs.pytorch.org/docs/stable/notes/cuda.html"
 
-_FIXES: Mapping[ExposureReason, Fix] = {
-    ExposureReason.SAME_STREAM: Fix(
+_FIXES: Mapping[str, Fix] = {
+    "same_stream": Fix(
         "Call the collective with async_op=True, or on a stream of its own, and wait for it where its result "
         "is used.",
         _CODE["same_stream"],
         "https://docs.pytorch.org/docs/stable/distributed.html",
     ),
-    ExposureReason.SYNCHRONIZED: Fix(
+    "synchronized": Fix(
         "Do not let the host wait for the collective: read its result later, or on the GPU.",
         _CODE["synchronized"],
         "https://docs.pytorch.org/docs/stable/distributed.html",
     ),
-    ExposureReason.RATE_LIMITED: Fix(
+    "rate_limited": Fix(
         "Let FSDP gather further ahead, if memory allows: limit_all_gathers=False, or FSDP2, which needs no "
         "limiter.",
         _CODE["rate_limited"],
         "https://docs.pytorch.org/docs/stable/fsdp.html",
     ),
-    ExposureReason.NOT_PREFETCHED: Fix(
+    "not_prefetched": Fix(
         "Prefetch: let FSDP gather the next unit's weights while this one computes.",
         _CODE["prefetch"],
         _FSDP_URL,
     ),
-    ExposureReason.LAST_BUCKET: Fix(
+    "last_bucket": Fix(
         "Make the last bucket smaller, so that little is left to send when the backward pass ends.",
         _CODE["last_bucket"],
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -70,36 +68,49 @@ _CONNECTIONS = Fix(
 )
 
 
-def fix_of(units: Sequence[UnitExposure]) -> Fix | None:
+class ExposedUnit(NamedTuple):
+    """Collectives of one kind for one unit of the model, exposed for one reason (EXPOSURE_REASONS)."""
+
+    kind: str
+    parallelism: str
+    unit: str
+    number: int
+    of: int
+    why: str
+    calls: int
+    exposed_ns: int
+
+
+def fix_of(units: Sequence[ExposedUnit]) -> Fix | None:
     """Return the fix for the reason of most of the exposed time; None if no reason has one.
 
     units: most exposed first."""
-    why, ns = next(iter(by_reason(units)), (ExposureReason.UNKNOWN, 0))
+    why, ns = next(iter(by_reason(units)), ("unknown", 0))
     own = [one for one in units if one.why == why]
     if ns < MOST * sum(one.exposed_ns for one in units):
         return None
     if {one.parallelism for one in own} == {FULLY_SHARDED}:
-        if why == ExposureReason.BEHIND_COLLECTIVE:
+        if why == "behind_collective":
             return _SEPARATE_GROUPS
-        if why == ExposureReason.AFTER_COMPUTING and {one.kind for one in own} == {"all_gather"}:
+        if why == "after_computing" and {one.kind for one in own} == {"all_gather"}:
             return _CONNECTIONS
     return _FIXES.get(why)
 
 
-def by_reason(units: Sequence[UnitExposure]) -> list[tuple[ExposureReason, int]]:
+def by_reason(units: Sequence[ExposedUnit]) -> list[tuple[str, int]]:
     """Return the exposed time of each reason, most first."""
-    total: dict[ExposureReason, int] = {}
+    total: dict[str, int] = {}
     for one in units:
         total[one.why] = total.get(one.why, 0) + one.exposed_ns
     return sorted(((why, ns) for why, ns in total.items() if ns), key=lambda pair: (-pair[1], pair[0]))
 
 
-def reasons_evidence(units: Sequence[UnitExposure]) -> list[Evidence]:
+def reasons_evidence(units: Sequence[ExposedUnit]) -> list[Evidence]:
     """The exposed time by reason."""
     total = sum(one.exposed_ns for one in units)
     return [
         Evidence(
-            EXPOSURE_REASONS[why.name.lower()].word,
+            EXPOSURE_REASONS[why].word,
             duration(ns),
             (share_of(ns, total, "of the exposed collectives"),),
         )
@@ -107,16 +118,16 @@ def reasons_evidence(units: Sequence[UnitExposure]) -> list[Evidence]:
     ]
 
 
-def most_exposed(units: Sequence[UnitExposure]) -> str:
+def most_exposed(units: Sequence[ExposedUnit]) -> str:
     """` Most exposed: the all-gather of "layers.3" (FSDP), 3 ms in 5 calls: FSDP launched it …`; "" if the
     trace does not show why."""
     one = next(iter(units), None)
-    if one is None or not one.exposed_ns or one.why == ExposureReason.UNKNOWN:
+    if one is None or not one.exposed_ns or one.why == "unknown":
         return ""
     unit = unit_text(one.parallelism, one.unit, one.number, one.of)
     named = f" of {in_quotes(unit, 60)}" if one.unit else f", {unit}" if unit else ""
     of = f" ({one.parallelism})" if one.parallelism else ""
-    reason = EXPOSURE_REASONS[one.why.name.lower()].explanation
+    reason = EXPOSURE_REASONS[one.why].explanation
     reason = reason if reason.startswith(("FSDP", "NCCL")) else reason[:1].lower() + reason[1:]
     calls = f" in {one.calls:,} calls" if one.calls > 1 else ""
     kind = one.kind.replace("_", "-")

@@ -42,3 +42,22 @@ def test_a_job_without_a_gpu_cannot_be_told() -> None:
 def test_collectives_of_a_server_join_parts_of_layers_and_cannot_overlap() -> None:
     answer = check(facts_of(job(4, 5, transfer_ms=1.5, about=lambda rank: {"server": "vLLM"})))
     assert isinstance(answer, Clear)
+
+
+def test_the_unit_and_the_reason_are_named_with_their_fix() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row.update(kind="all_gather", caller="fsdp", unit=f"layers.{number % 2}", why="not_prefetched")
+
+    answer = check(facts_of(job(4, 5, transfer_ms=1.5, change=change)))
+    assert isinstance(answer, Finding)
+    assert "Most exposed: the all-gather of “layers.0” (FSDP)" in answer.summary
+    assert "set_modules_to_forward_prefetch" in answer.fix.code
+
+
+def test_a_reason_of_a_hostile_digest_is_not_said() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row.update(why="<script>")
+
+    answer = check(facts_of(job(4, 5, transfer_ms=1.5, change=change)))
+    assert isinstance(answer, Finding)
+    assert "Most exposed" not in answer.summary
