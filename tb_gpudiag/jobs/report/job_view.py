@@ -241,7 +241,9 @@ def _schedule(found: pb.Pipeline) -> str:
     """`Pipeline: GPipe, 4 stages, 8 micro-batches: stages wait 30% of the time, 27% at best`."""
     name = found.schedule or "schedule not known"
     batches = f", {count(found.micro_batches, 'micro-batch', 'micro-batches')}" if found.micro_batches else ""
-    ideal = f", {share(found.ideal_share)} at best" if found.ideal_share else ""
+    # Waiting for other replicas at the end of a step hides a part of the bubble.
+    at_best = 0 < found.ideal_share <= found.bubble_share
+    ideal = f", {share(found.ideal_share)} at best" if at_best else ""
     stages = count(found.stages, "stage")
     return f"Pipeline: {name}, {stages}{batches}: stages wait {share(found.bubble_share)} of the time{ideal}"
 

@@ -43,7 +43,7 @@ def check(facts: JobFacts) -> RuleAnswer:
     cost_ns = int(bubble * window_ns)
     return Finding(
         title=f"Stages of the pipeline wait {share(bubble)} of the time",
-        summary=f"While a stage waits for a micro-batch, its GPU computes nothing. {_said(found)}",
+        summary=f"A stage that waits for a micro-batch computes nothing. {_said(found)}",
         fix=_fix(found, bubble),
         cost_ns=cost_ns,
         saving=Saving(0, int(max(0.0, bubble - GOAL_SHARE) * window_ns), "at most"),
@@ -59,7 +59,8 @@ def check(facts: JobFacts) -> RuleAnswer:
 
 
 def _at_best(found: Pipeline) -> str:
-    return "" if found.ideal_share is None else f", {share(found.ideal_share)} at best"
+    ideal = found.ideal_share
+    return f", {share(ideal)} at best" if ideal is not None and ideal <= found.bubble_share else ""
 
 
 def _said(found: Pipeline) -> str:

@@ -9,7 +9,7 @@ export function PipelinePart({ pipeline }: { pipeline: Pipeline }) {
     schedule || "schedule not known",
     plural(stages, "stage"),
     batches > 0 ? `${count(batches)} micro-batches` : "",
-    `stages wait ${percent(bubble)} of the time${ideal > 0 ? `, ${percent(ideal)} at best` : ""}`,
+    `stages wait ${percent(bubble)} of the time${ideal > 0 && ideal <= bubble ? `, ${percent(ideal)} at best` : ""}`,
   ];
   return (
     <Section title="Pipeline" aside={<span className="gd-muted">{about.filter(Boolean).join(" · ")}</span>}>
