@@ -29,6 +29,8 @@ class OwnTime:
     that do the same work, shape (members,). staged: the members are stages of a pipeline without replicas,
     which may differ. computing_same_ns, computing_other_ns: computing in stretches in which the member ran
     the same kernels as its peers, with the same and with other sizes; shape (members,) each.
+    differs_share: share of the computing that can be compared before collectives to which ranks came with
+    other sizes than one another, whichever is usual.
     """
 
     parts_ns: Int64
@@ -39,6 +41,7 @@ class OwnTime:
     staged: bool
     computing_same_ns: Int64
     computing_other_ns: Int64
+    differs_share: float
 
     def without(self, part: str) -> OwnTime:
         """Return the own times without one of their parts."""
@@ -130,7 +133,7 @@ def own_time_of(
     order = np.flatnonzero(shared)
     order = order[np.argsort(_first_seen(step, operations.start_ns, count)[order], kind="stable")]
     role, staged = _roles(operations, channels, waits, len(members))
-    same, other = _compared_work(operations, waits, len(members))
+    same, other, differs = _compared_work(operations, waits, len(members))
     return OwnTime(
         parts_ns=parts[:, order],
         part_names=operations.part_names,
@@ -140,6 +143,7 @@ def own_time_of(
         staged=staged,
         computing_same_ns=same,
         computing_other_ns=other,
+        differs_share=differs,
     )
 
 
@@ -170,13 +174,13 @@ def _durations(members: Sequence[Digest], names: list[str]) -> Int64:
     return np.array([int(np.median(lengths)) if lengths else 0 for lengths in found], np.int64)
 
 
-def _compared_work(operations: RankOperations, waits: Waits, members: int) -> tuple[Int64, Int64]:
+def _compared_work(operations: RankOperations, waits: Waits, members: int) -> tuple[Int64, Int64, float]:
     """Return the computing of each member before collectives where another rank ran the same kernels: with
-    the sizes that most such ranks had, and with other sizes."""
+    the sizes that most such ranks had, and with other sizes. And the share of it where sizes differ."""
     same, other = np.zeros(members, np.int64), np.zeros(members, np.int64)
     row = waits.row
     if not len(row):
-        return same, other
+        return same, other, 0.0
     work, sizes = operations.work[row], operations.work_sizes[row]
     computing = operations.parts[row, 0]
     has_work = operations.work[row] != 0
@@ -195,7 +199,10 @@ def _compared_work(operations: RankOperations, waits: Waits, members: int) -> tu
     member, took = operations.member[row[order]], computing[order]
     np.add.at(same, member[compared & usual], took[compared & usual])
     np.add.at(other, member[compared & ~usual], took[compared & ~usual])
-    return same, other
+    together = np.bincount(of_work)[of_work]
+    several = together > 1
+    differs = several & (alike_size < together)
+    return same, other, float(took[differs].sum() / max(1, took[several].sum()))
 
 
 def _roles(operations: RankOperations, channels: Channels, waits: Waits, members: int) -> tuple[Int64, bool]:

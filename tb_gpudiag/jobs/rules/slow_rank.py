@@ -136,12 +136,14 @@ def _saving(uneven: Uneven, chance: bool) -> Saving:
 
 def _why(uneven: Uneven, several: bool, device: str) -> str:
     its = "Their" if several else "Its"
+    kernels = "kernels" if device == "GPU" else "operators"
     if uneven.work == "slower":
-        kernels = "kernels" if device == "GPU" else "operators"
         return (
             f"{its} {kernels} take {figures(uneven.slower)} times as long as the same {kernels} with the "
             f"same shapes on the other ranks: the {device} is slower."
         )
+    if uneven.part == "computing" and math.isfinite(uneven.slower):
+        return f"A few of {its.lower()} {kernels} take the time: most take as long as on the other ranks."
     if uneven.part == "computing":
         return (
             f"{its} {device} computes longer. The traces do not show whether it computes more: shapes were "

@@ -36,6 +36,10 @@ UNUSUAL = 4.0
 # Ranks that share the cores of a host slow one another down. Which of them is slow is chance.
 SHARED_CORES = 1.25
 
+# If a rank computes longer by this many times a usual rank's own time, cores that others use show in all of
+# its operators.
+TIMES_USUAL = 1.0
+
 # A rank that is above its peers in this share of the steps is slow, not hit by chance.
 PERSISTENT = 0.6
 
@@ -191,8 +195,17 @@ def slowdown_shown(facts: JobFacts) -> JobSlowdown | None:
 def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
     """Whether a CPU computes the same work longer, as it does when ranks or other processes use its cores."""
     same = uneven.part == "computing" and uneven.work != "more"
-    always = uneven.pattern == "persistent" and uneven.slower >= SHARED_CORES
+    always = uneven.pattern == "persistent" and (
+        uneven.slower >= SHARED_CORES or _by_few_operators(facts, uneven)
+    )
     return not facts.on_gpu and same and not always
+
+
+def _by_few_operators(facts: JobFacts, uneven: Uneven) -> bool:
+    """Whether a rank computes so much longer that all of its operators would, if others had its cores, and
+    they do not: a few take the time, such as one that fills new memory."""
+    usual_ns = int(facts.own_time.usual_ns[uneven.members].sum()) // max(1, len(uneven.members))
+    return uneven.slower < SHARED_CORES and uneven.part_ns >= TIMES_USUAL * usual_ns * len(uneven.members)
 
 
 def _waits_for_a_core_ns(facts: JobFacts) -> Int64:

@@ -6,6 +6,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK
 from tb_gpudiag.jobs.rules.job_words import (
     RECORD_STEPS,
@@ -23,7 +24,15 @@ from tb_gpudiag.jobs.rules.rank_findings import (
     own_report_text,
     places_of,
 )
-from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, OTHER_WORK, STAGE_SHARE, Uneven, find_uneven
+from tb_gpudiag.jobs.rules.uneven_ranks import (
+    CERTAIN,
+    LEAST_SHARE,
+    LEAST_STEPS,
+    OTHER_WORK,
+    STAGE_SHARE,
+    Uneven,
+    find_uneven,
+)
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.collective_kinds import EXPERT, PIPELINE
@@ -50,7 +59,7 @@ def check(facts: JobFacts) -> RuleAnswer:
     if PIPELINE in facts.parallelism and (stages := _stages(facts, window_ns)) is not None:
         return stages
     # A router of experts is never quite even.
-    may_take_turns = not uneven.found and EXPERT not in facts.parallelism and _work_differs(facts)
+    may_take_turns = not uneven.found and EXPERT not in facts.parallelism
     if may_take_turns and (taking_turns := _in_turn(facts, window_ns)):
         return taking_turns
     if uneven.found:
@@ -75,7 +84,7 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     """Return a finding if ranks take turns being slow, so that only a replay shows the cost: two ranks from
     step to step, or replicas of a pipeline from microbatch to microbatch."""
     steps = len(facts.own_time.steps)
-    if not steps or _spread(facts) < LEAST_SPREAD:
+    if not steps or not _takes_turns(facts):
         return None
     saved_ns, between = facts.saved_ns(EVEN_WORK), facts.saved_range_ns(EVEN_WORK)
     if saved_ns is None or between is None or saved_ns < LEAST_SHARE * window_ns:
@@ -84,7 +93,7 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     return Finding(
         title=f"{capitalized(batches)} are uneven: {time_ns(saved_ns / steps)} per step lost",
         summary="Ranks with the same role compute about equally long in all, but each in turn has the "
-        f"longest of the {batches}, and the others wait.",
+        f"longest of the {batches}, and the others wait.{_in_barriers(facts)}",
         fix=_BATCHES,
         cost_ns=saved_ns,
         # Ranks that share cores do not only wait for one another.
@@ -96,14 +105,44 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     )
 
 
-def _work_differs(facts: JobFacts) -> bool:
-    """Whether ranks ran the same kernels with other sizes, as far as the traces show. On a CPU, only this
-    tells more work from cores that are shared."""
-    if facts.on_gpu:
-        return True
+def _in_barriers(facts: JobFacts) -> str:
+    """Say that barriers make ranks wait, behind a summary; "" if they hardly do."""
+    waits = facts.waits
+    barrier = facts.operations.of_kinds({"barrier"})[waits.row]
+    if 2 * waits.waiting_ns[barrier].sum() < waits.waiting_ns.sum():
+        return ""
+    return " Most of the waiting is in barriers: without them, only the sums of the batches count."
+
+
+def _takes_turns(facts: JobFacts) -> bool:
+    """Whether ranks are slow in turn by more than chance. On a CPU, only other sizes of the same kernels tell
+    more work from cores that are shared."""
     own = facts.own_time
     other = int(own.computing_other_ns.sum())
-    return other >= OTHER_WORK * max(1, other + int(own.computing_same_ns.sum()))
+    if facts.on_gpu or other >= OTHER_WORK * max(1, other + int(own.computing_same_ns.sum())):
+        return _spread(facts) >= LEAST_SPREAD
+    return own.differs_share >= OTHER_WORK and _turns_share(facts) >= LEAST_SPREAD
+
+
+def _turns_share(facts: JobFacts) -> float:
+    """Return the share of the steps that is lost because another rank computes longer before each collective
+    of a step, the same one in every step: short and long batches by turns."""
+    operations, members = facts.operations, len(facts.set.members)
+    steps = len(facts.own_time.steps)
+    inside = np.isin(operations.step.texts, facts.own_time.steps)[operations.step.code]
+    key = (
+        operations.member[inside].astype(np.int64) * len(operations.step.texts) + operations.step.code[inside]
+    )
+    counts = np.unique(key, return_counts=True)[1]
+    if steps < LEAST_STEPS or len(counts) != members * steps or (counts != counts[0]).any():
+        return 0.0
+    computing = operations.parts[inside, COMPUTING].reshape(members, steps, counts[0])
+    more = (computing - np.sort(computing, axis=0)[(members - 1) // 2]).astype(np.float64)
+    mean = more.mean(axis=1)
+    error = np.maximum(more.std(axis=1, ddof=1) / np.sqrt(steps), 1.0)
+    certain = np.where(mean >= CERTAIN * error, mean, 0.0)
+    in_turn = certain.max(axis=0).sum() - certain.sum(axis=1).max()
+    return float(in_turn * steps / max(1, facts.job_ns))
 
 
 def _spread(facts: JobFacts) -> float:

@@ -165,6 +165,16 @@ def test_on_a_cpu_slower_computing_is_a_hint() -> None:
     assert "Another process" in finding.summary
 
 
+def test_on_a_cpu_cores_that_are_shared_slow_all_operators_and_not_a_few() -> None:
+    """A rank that computes three times as long, in operators that others do not have, has its cores."""
+    finding = late(on_cpu(lambda rank, step: 30.0 if rank == 2 else 10.0, "computing", 10))
+    assert finding.severity == pb.Finding.ERROR
+    assert "A few of its operators take the time" in finding.summary
+    # Less may be the cores.
+    little = reported(on_cpu(lambda rank, step: 18.0 if rank == 2 else 10.0, "computing", 10))
+    assert "GD602" not in {one.rule for one in little.findings}
+
+
 @pytest.mark.parametrize(("operators_ms", "severity"), [(10, pb.Finding.ERROR), (30, pb.Finding.INFO)])
 def test_on_a_cpu_python_is_stretched_as_operators_are(operators_ms: int, severity: int) -> None:
     finding = late(on_cpu(lambda rank, step: 40.0 if rank == 2 else 10.0, "python", operators_ms))
@@ -228,7 +238,7 @@ def test_on_a_cpu_more_work_needs_less_certainty() -> None:
     """Rank 2 has five times the work, in times that differ so much that they alone would show nothing."""
 
     def own_ms(rank: int, step: int) -> float:
-        return 30.0 + 25 * (step % 3) if rank == 2 else 10.0 + 12 * ((rank + step) % 3)
+        return (14.0, 40.0, 95.0)[step % 3] if rank == 2 else 10.0 + 12 * ((rank + step) % 3)
 
     def found(rows: int) -> list[tuple[str, list[str]]]:
         digests = on_cpu(own_ms, "computing", 50)
@@ -238,7 +248,13 @@ def test_on_a_cpu_more_work_needs_less_certainty() -> None:
                 one,
                 kernels=table(
                     "kernels",
-                    [{**kernel, "time_ns": 50 * MS, "shapes": f"[[{rows if rank == 2 else 8},8]]"}],
+                    [
+                        {
+                            **kernel,
+                            "time_ns": (150 if rank == 2 else 50) * MS,
+                            "shapes": f"[[{rows if rank == 2 else 8},8]]",
+                        }
+                    ],
                 ),
             )
             for rank, one in enumerate(digests)

@@ -73,6 +73,37 @@ def test_two_ranks_that_take_turns() -> None:
     assert (answer.saving.basis, round(answer.saving.high_ns / 8 / MS)) == ("replayed", 2)
 
 
+def short_and_long_by_turns(*, sizes_differ: bool = True, kind: str = "all_reduce") -> list[Digest]:
+    """Two ranks on a CPU with two batches in each step: a long and a short one, and the other way round."""
+
+    def change(rank: int, number: int, row: dict[str, object]) -> None:
+        row["kind"] = kind
+        row["work_sizes"] = rank if sizes_differ else 7
+
+    return job(
+        2,
+        6,
+        own_ms=lambda rank, step: 10.0 if rank else 30.0,
+        later_ms=lambda rank, step: 30.0 if rank else 10.0,
+        change=change,
+        about=lambda rank: {"devices": 0},
+    )
+
+
+def test_short_and_long_batches_by_turns_within_a_step() -> None:
+    answer = check(facts_of(short_and_long_by_turns()))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title) == "Batches are uneven: 20 ms per step lost"
+    assert "barriers" not in answer.summary
+    assert isinstance(check(facts_of(short_and_long_by_turns(sizes_differ=False))), Clear)
+
+
+def test_barriers_that_make_ranks_wait_are_named() -> None:
+    answer = check(facts_of(short_and_long_by_turns(kind="barrier")))
+    assert isinstance(answer, Finding)
+    assert "Most of the waiting is in barriers" in answer.summary
+
+
 def test_chance_makes_ranks_take_turns_too() -> None:
     answer = check(facts_of(job(2, 8, own_ms=lambda rank, step: 10.4 if rank == step % 2 else 10.0)))
     assert isinstance(answer, Clear)
