@@ -20,6 +20,9 @@ CODE = fix_code(__name__)
 # Healthy jobs of two ranks on one CPU show up to 30%, and simulated ones of tensor-parallel layers 28%.
 LEAST_SHARE = 0.40
 
+# Ranks that reduce their gradients have equal weights: whatever sends these again can go.
+LEAST_SHARE_AGAIN = 0.05
+
 SHOWN: Final = 3
 
 
@@ -30,6 +33,9 @@ def check(facts: JobFacts) -> RuleAnswer:
     if facts.waits_for_absent:
         return ranks_absent()
     window_ns, transfer_ns = facts.job_ns, _exposed_transfer_ns(facts)
+    again_ns = _weights_again_ns(facts)
+    if again_ns >= LEAST_SHARE_AGAIN * window_ns:
+        return _weights_again(facts, again_ns)
     if transfer_ns < LEAST_SHARE * window_ns:
         return Clear(f"transfers that nothing hides take {share(transfer_ns, window_ns)} of the step window")
     most = facts.sizes[0]
@@ -44,6 +50,38 @@ def check(facts: JobFacts) -> RuleAnswer:
         saving=Saving(0, _most_saved_ns(facts), "at most"),
         evidence=[
             Evidence.of_window("Exposed transfer", transfer_ns, window_ns),
+            *(_described(one, len(facts.own_time.steps)) for one in facts.sizes[:SHOWN]),
+        ],
+    )
+
+
+def _weights_again_ns(facts: JobFacts) -> int:
+    """How long broadcasts take that carry as many bytes in each step as the gradients that are reduced, mean
+    over the ranks: the weights. 0 if broadcasts carry anything else."""
+    operations, steps = facts.operations, len(facts.operations.step.texts)
+    broadcast, reduced = operations.of_kinds({"broadcast"}), operations.of_kinds({"all_reduce"})
+    key = operations.member.astype(np.int64) * steps + operations.step.code
+    sent, gradients = (
+        np.bincount(key[some], operations.bytes[some], len(facts.set.members) * steps)
+        for some in (broadcast, reduced)
+    )
+    known = (gradients > SMALL_BYTES) | (sent > 0)
+    if not known.any() or (sent != gradients)[known].any():
+        return 0
+    return int((operations.end_ns - operations.start_ns)[broadcast].sum()) // len(facts.set.members)
+
+
+def _weights_again(facts: JobFacts, again_ns: int) -> Finding:
+    return Finding(
+        title="Weights are broadcast in each step, although their gradients are reduced: "
+        f"{share(again_ns, facts.job_ns)} of the time",
+        summary="The broadcasts of each step carry exactly as many bytes as the gradients that all ranks "
+        "reduce. Ranks that begin with equal weights and apply equal gradients have equal weights.",
+        fix=_ONCE,
+        cost_ns=again_ns,
+        saving=Saving(0, min(again_ns + facts.slowed_ns, facts.job_ns), "at most"),
+        evidence=[
+            Evidence.of_window("Broadcasts", again_ns, facts.job_ns),
             *(_described(one, len(facts.own_time.steps)) for one in facts.sizes[:SHOWN]),
         ],
     )
@@ -74,6 +112,12 @@ def _described(one: SizeClass, steps: int) -> Evidence:
         ),
     )
 
+
+_ONCE = Fix(
+    "Broadcast weights once, before the training: DistributedDataParallel does so by itself.",
+    CODE["once"],
+    "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+)
 
 # A small message takes as long as its latency: fewer bytes change nothing.
 _FEWER = Fix(

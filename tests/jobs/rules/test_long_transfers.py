@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.rules.long_transfers import check
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
 from tests.jobs.ranks.stage import MS, facts_of, job
@@ -44,6 +45,28 @@ def test_small_messages_are_to_be_fewer_and_not_smaller() -> None:
     assert isinstance(answer, Finding)
     assert "16 bits" not in answer.fix.text + answer.fix.code
     assert "torch.stack" in answer.fix.code
+
+
+def broadcasts(sent: int) -> list[Digest]:
+    """Each step reduces 1 MiB, and broadcasts `sent` bytes in two messages."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        if number % 3:
+            row["kind"], row["bytes"] = "broadcast", sent // 2
+
+    return job(2, 5, collectives=3, transfer_ms=0.5, change=change)
+
+
+def test_weights_that_are_broadcast_again_are_found() -> None:
+    answer = check(facts_of(broadcasts(1 << 20)))
+    assert isinstance(answer, Finding)
+    assert answer.title.startswith("Weights are broadcast in each step")
+    assert answer.cost_ns == 5 * 2 * MS // 2
+    assert "before the training" in answer.fix.text
+
+
+def test_other_broadcasts_are_needed() -> None:
+    assert isinstance(check(facts_of(broadcasts(1 << 16))), Clear)
 
 
 def test_waiting_is_not_transfer() -> None:
