@@ -46,7 +46,7 @@ def write(
 
         from tb_gpudiag.report.views.text import print_document
 
-        print_document(document(), Console(), on_one_screen=on_one_screen)
+        print_document(document(), Console(emoji=False), on_one_screen=on_one_screen)
         return
     if parsed.format in more:
         text = more[parsed.format]()

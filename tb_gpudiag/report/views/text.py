@@ -75,7 +75,12 @@ def document_text(document: Document, width: int = PLAIN_WIDTH, *, on_one_screen
     """A document as plain text, without colors."""
     out = io.StringIO()
     console = Console(
-        file=out, width=max(width, _NARROWEST), color_system=None, force_terminal=False, legacy_windows=False
+        file=out,
+        width=max(width, _NARROWEST),
+        color_system=None,
+        force_terminal=False,
+        legacy_windows=False,
+        emoji=False,  # or their table is imported, which takes 10 ms
     )
     print_document(document, console, on_one_screen=on_one_screen)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
