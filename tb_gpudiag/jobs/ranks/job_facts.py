@@ -148,12 +148,10 @@ class JobFacts:
 
     @cached_property
     def slowed_ns(self) -> int:
-        """By how much the steps' own work takes longer than in the quickest step, in all. On a CPU, transfers
-        and whoever waits in them use the cores, so that this time may go with them. 0 on GPUs."""
-        slowest = self.own_time.total_ns.max(axis=0, initial=0)
-        if self.on_gpu or not len(slowest):
-            return 0
-        return int((slowest - slowest.min()).sum())
+        """By how much a usual rank's own work takes longer than in its quickest step, over the steps. On a
+        CPU, transfers and later ranks use the cores, so that this time may go with them. 0 on GPUs."""
+        usual = self.own_time.usual_ns.max(axis=0, initial=0)
+        return 0 if self.on_gpu or not len(usual) else int((usual - usual.min()).sum())
 
     @cached_property
     def waits_for_absent(self) -> bool:

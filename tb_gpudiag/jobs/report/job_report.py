@@ -174,7 +174,8 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
     if facts.on_gpu:
         return replace(finding, saving=Saving(saved_ns, saved_ns, "replayed"))
     # Ranks that share cores do not only wait for one another: the rule's bounds say so.
-    low_ns, high_ns = min(saved_ns, finding.saving.low_ns), max(saved_ns, finding.saving.high_ns)
+    low_ns = min(saved_ns, finding.saving.low_ns)
+    high_ns = min(max(saved_ns, finding.saving.high_ns) + facts.slowed_ns, facts.job_ns)
     basis = "replayed" if high_ns == saved_ns else "estimate"
     return replace(finding, saving=Saving(low_ns, high_ns, basis))
 
@@ -198,7 +199,7 @@ def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:
     if facts.on_gpu:
         return Saving(*found, "replayed")
     # Ranks that share cores do not only wait for one another.
-    return Saving(0, max(found[1], uneven.all_ns), "estimate")
+    return Saving(0, min(max(found[1], uneven.all_ns) + facts.slowed_ns, facts.job_ns), "estimate")
 
 
 def _hardly_saving(finding: Finding, saved_ns: int) -> Finding:
