@@ -166,7 +166,7 @@ def test_on_a_cpu_slower_computing_is_a_hint() -> None:
 
 
 def test_on_a_cpu_the_peers_may_have_their_cores_back() -> None:
-    """Rank 2 takes 50 ms longer in five steps, and 46 in one, in which its peers take 4 ms longer than usual."""
+    """Rank 2 takes 50 ms longer, and 46 ms in one step, in which its peers take 4 ms more than usual."""
     digests = on_cpu(lambda rank, step: 60.0 if rank == 2 else 14.0 if step == 3 else 10.0, "python", 10)
     assert late(digests).saving.high_us == pytest.approx(5 * 50_000 + 46_000 + 4_000)
 
