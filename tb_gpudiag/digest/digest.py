@@ -19,7 +19,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 7
+VERSION: Final = 8
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -184,6 +184,7 @@ class About:
     recorder: Recorder = "torch"
     server: str = ""  # the inference server that runs the model (vocabulary/libraries.py), "" for none
     unchecked: dict[str, str] = field(default_factory=dict)  # rule that could not check -> why, how to record
+    reason: str = ""  # why a step clock recorded it
 
 
 @dataclass(frozen=True)

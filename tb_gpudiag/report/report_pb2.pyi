@@ -343,7 +343,7 @@ class StepTime(_message.Message):
     def __init__(self, median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., steps: _Optional[int] = ..., inferred: bool = ...) -> None: ...
 
 class TraceInfo(_message.Message):
-    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind", "recorder", "pid", "withheld")
+    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind", "recorder", "pid", "withheld", "reason")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         trace: _ClassVar[TraceInfo.Kind]
@@ -390,6 +390,7 @@ class TraceInfo(_message.Message):
     RECORDER_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     WITHHELD_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     run: str
     worker: str
     span: str
@@ -408,7 +409,8 @@ class TraceInfo(_message.Message):
     recorder: TraceInfo.Recorder
     pid: int
     withheld: str
-    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., recorder: _Optional[_Union[TraceInfo.Recorder, str]] = ..., pid: _Optional[int] = ..., withheld: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., recorder: _Optional[_Union[TraceInfo.Recorder, str]] = ..., pid: _Optional[int] = ..., withheld: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Counter(_message.Message):
     __slots__ = ("name", "unit", "device", "samples", "least", "mean", "most", "timed")

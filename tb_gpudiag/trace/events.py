@@ -226,6 +226,7 @@ class Metadata:
     simulated: bool = False  # written by a simulator, not recorded (top-level key `simulated`)
     host_name: str = ""  # torch 2.12 and later
     tensors: dict[str, Any] = field(default_factory=dict)  # what NotingTensors wrote
+    recorded_because: str = ""  # why a StepClock recorded
     recorder: Recorder = "torch"
 
 

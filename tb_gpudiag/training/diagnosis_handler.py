@@ -13,11 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
 from tb_gpudiag.training.event_records import write_with
 from tb_gpudiag.training.helper import HelperAnswer
 from tb_gpudiag.training.on_demand import OnDemand
 from tb_gpudiag.training.recordings_on_disk import KeptFiles, RecordingFiles, WrittenRecording
+from tb_gpudiag.training.step_clock import StepClock
 from tb_gpudiag.training.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -124,6 +126,21 @@ class DiagnosisHandler:
                 os.makedirs(folder, exist_ok=True)
         return OnDemand(folder, active=active, warmup=warmup, slow_step=trigger is not None)
 
+    def step_clock(
+        self, model: Any = None, optimizer: Any = None, *, active: int = 6, warmup: int = 2, **options: Any
+    ) -> StepClock:
+        """Return a clock for the whole run: `for batch in clock(loader)`. See StepClock.
+
+        model: what the loop calls, such as a DistributedDataParallel; None for steps without phases.
+        optimizer: None if each batch is a step. active, warmup: of its recordings, as for `on_demand`, which
+        is also how else it can be made to record. options: of `torch.profiler.profile`; by default with
+        shapes and stacks.
+        """
+        folder = self._folder if self._uploads is None else ""
+        schedule = self.on_demand(active, warmup)
+        options = {"record_shapes": True, "with_stack": True, **options}
+        return StepClock(self, schedule, ClockSender(folder, _rank_and_world_size), model, optimizer, options)
+
     @property
     def skipped(self) -> int:
         """How many recordings were not diagnosed, because earlier diagnoses took too long."""
@@ -131,6 +148,8 @@ class DiagnosisHandler:
 
     def _take(self, profiler: Any) -> None:
         rank, world_size = _rank_and_world_size()
+        # A step clock has a few of the ranks record.
+        world_size = getattr(profiler, "gpudiag_ranks", 0) or world_size
         before_rename = self._kept.make_room if self._kept is not None else lambda: None
         folder = self._folder if self._uploads is None else self._uploads.folder()
         recording = self._files.write(folder, profiler, before_rename, rank=rank, world_size=world_size)

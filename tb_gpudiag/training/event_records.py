@@ -6,7 +6,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 PLUGIN: Final = "gpudiag"
@@ -48,9 +48,27 @@ def append_to(path: str, record: bytes, figures: Mapping[str, float], step: int)
     cannot be written. It still ends with a whole event."""
     from tensorboard.compat.proto.event_pb2 import Event
 
+    _append(path, [Event(wall_time=time.time(), step=step, summary=summary_of(record, figures))])
+
+
+def append_scalars(path: str, lines: Iterable[tuple[int, float, Mapping[str, float]]]) -> None:
+    """Append scalars in the same way. lines: step, Unix time and values by tag. Raises OSError, as above."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    def summary(values: Mapping[str, float]) -> Any:
+        return Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+
+    _append(
+        path, [Event(wall_time=time_s, step=step, summary=summary(values)) for step, time_s, values in lines]
+    )
+
+
+def _append(path: str, events: Sequence[Any]) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    event = Event(wall_time=time.time(), step=step, summary=summary_of(record, figures))
-    content = _framed(event.SerializeToString())
+    content = b"".join(_framed(event.SerializeToString()) for event in events)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         size = os.fstat(descriptor).st_size

@@ -47,35 +47,50 @@ class OnDemand:
         self._times = _StepTimes() if slow_step else None
         self._touched_ns = self._modified_ns()  # a file that is there already was meant for an earlier job
         self._look_at_s = 0.0
-        self._signaled = False
+        self._asked = ""
         self._left = 0  # steps until the recording is done, including warm-up
+        self.why = ""
+        """Why the last recording was made."""
+        self.is_busy = self.is_recording = False
+        """Of the step that runs: it is part of a recording, or of its warm-up; and it is recorded."""
         _call_on_signal(self)
 
     def __call__(self, step: int) -> Any:
         """Return what torch.profiler is to do in the next step."""
         from torch.profiler import ProfilerAction
 
-        why = self._why_armed(idle=self._left == 0)
+        armed = self.is_armed()
+        self._asked = ""
         if self._left == 0:
-            if not why:
+            self.is_busy = self.is_recording = armed
+            if not armed:
                 return ProfilerAction.NONE
-            logger.info("gpudiag: recording %d steps from step %d: %s", self._active, step, why)
+            logger.info("gpudiag: recording %d steps from step %d: %s", self._active, step, self.why)
             self._left = self._warmup + self._active
         self._left -= 1
-        if self._left >= self._active:
+        self.is_recording = self._left < self._active
+        if not self.is_recording:
             return ProfilerAction.WARMUP
         return ProfilerAction.RECORD if self._left else ProfilerAction.RECORD_AND_SAVE
 
-    def arm(self) -> None:
+    def arm(self, why: str = "on demand") -> None:
         """Record from the next step on."""
-        self._signaled = True
+        self._asked = why
 
-    def _why_armed(self, *, idle: bool) -> str:
-        """Return why a recording is wanted; "" if none is."""
+    def is_armed(self) -> bool:
+        """Return whether a recording is wanted. It begins with the next call."""
+        idle = self._left == 0
+        asked = self._why_asked()
         slow = self._times.slow_step(idle=idle) if self._times is not None else ""
-        if self._signaled:
-            self._signaled = False
-            return "on demand"
+        self._asked = asked or slow if idle else ""
+        if self._asked:
+            self.why = self._asked
+        return bool(self._asked)
+
+    def _why_asked(self) -> str:
+        """Return why a recording was asked for; "" if none was."""
+        if self._asked:
+            return self._asked
         now_s = time.monotonic()
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + LOOK_EVERY_S
@@ -84,7 +99,7 @@ class OnDemand:
                 self._touched_ns = modified_ns
                 if modified_ns:
                     return f"{ARMING_FILE} was touched"
-        return slow
+        return ""
 
     def _modified_ns(self) -> int:
         """Return when the file was last touched; 0 if it does not exist."""

@@ -358,6 +358,8 @@ export interface TraceInfo {
   pid: number;
   /** says that credentials of the trace are left out of whatever shows it; empty if none were found */
   withheld: string;
+  /** why a step clock recorded it; empty for others */
+  reason: string;
 }
 
 export const TraceInfo_Kind = {

@@ -67,6 +67,7 @@ def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) 
             mfu=report.mfu.mfu,
             mfu_of=peak_text(report.mfu) if report.mfu.parts else "",
             memory=[_peaks(memory) for memory in report.memory],
+            reason=info.reason,
             unchecked={one.rule: _why(one) for one in report.unchecked},
             **about,
         ),

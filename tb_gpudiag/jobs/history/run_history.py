@@ -19,6 +19,7 @@ MOST_RANKS: Final = 8
 """Ranks of a run with a History each. All ranks of a job have similar ones, because they keep in step."""
 
 _MOST_SITES: Final = 10
+MOST_REASONS: Final = 8
 # A minute: over less, no rate per hour is known.
 _LEAST_HOURS: Final = 1 / 60
 _NS_US: Final = 1e-3
@@ -165,6 +166,12 @@ def _notes(recordings: Sequence[RunRecording]) -> list[str]:
     without = sum(not recording.has_steps for recording in recordings)
     if without:
         notes.append(f"{count(without, 'recording')} without steps: no step time.")
+    notes += [
+        f"{recording.digest.about.worker}, {recording.digest.about.span}: recorded because "
+        f"{one_line(recording.digest.about.reason)}."
+        for recording in recordings
+        if recording.digest.about.reason
+    ][-MOST_REASONS:]
     starts = len(list(groupby(recordings, key=lambda recording: recording.process)))
     if starts > 1:
         notes.append(

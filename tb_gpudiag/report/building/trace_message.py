@@ -49,6 +49,7 @@ def trace_message(
         recorder=trace.metadata.recorder,
         pid=_pid(trace, main_thread),
         withheld=_withheld(trace),
+        reason=one_line(trace.metadata.recorded_because),
     )
     name_file(message, file)
     return message

@@ -163,6 +163,7 @@ METADATA_KEYS: Final = frozenset(
         "simulated",
         "host_name",
         TENSORS,
+        "gpudiag_why",
     }
 )
 """Top-level keys that are kept; all others are skipped."""
@@ -250,9 +251,14 @@ def metadata(values: dict[str, Any]) -> Metadata:
         with_flops=bool(values.get("with_flops")),
         with_modules=bool(values.get("with_modules")),
         simulated=values.get("simulated") is True,
-        host_name=values["host_name"] if isinstance(values.get("host_name"), str) else "",
         tensors=tensors if isinstance(tensors, dict) else {},
+        host_name=_text(values.get("host_name")),
+        recorded_because=_text(values.get("gpudiag_why")),
     )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _integer(value: Any) -> int:

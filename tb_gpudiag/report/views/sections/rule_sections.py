@@ -49,4 +49,5 @@ def clear(report: pb.Report | pb.JobReport) -> Lines:
 
 def notes(report: pb.Report) -> Lines:
     """Notes from reading the file."""
-    return lines("notes", "Notes on the file", report.trace.notes)
+    reason = [f"Recorded because {report.trace.reason}."] if report.trace.reason else []
+    return lines("notes", "Notes on the file", [*reason, *report.trace.notes])

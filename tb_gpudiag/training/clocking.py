@@ -1,0 +1,201 @@
+"""Keeps the steps of a rank in a helper process: writes them for TensorBoard, finds drifts, compares ranks.
+
+Ranks share files below `DIR_NAME/gpudiag/clock`, and no connection: each writes `rank-N/now`, and rank 0
+writes `order`, which says which ranks record next.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from tb_gpudiag.arrays import Float64
+from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.serving import Reply
+from tb_gpudiag.training.event_records import append_scalars
+from tb_gpudiag.training.rank_lateness import RankSteps, RankWatch
+from tb_gpudiag.training.step_clock import PHASES
+from tb_gpudiag.training.step_drift import FIRST_PHASE, STEP, TOTAL, StepDrifts
+
+TAGS: Final = tuple(f"gpudiag/clock/{name}_ms" for name in ("step", *PHASES, "core"))
+"""`core`: how long the training's main thread could run and had no core, which is part of its phases."""
+
+FULL_LINES: Final = 10_000
+"""So many steps have a line each. Then a line is the mean of two steps, after as many lines of four, and so
+on: the file grows with the logarithm of the run. TensorBoard shows 1000 points of them."""
+
+# A rank has three looks to read an order before the step at which it holds.
+LOOKS_AHEAD: Final = 3
+
+# Ranks that were not heard of for so many looks are gone, or of an earlier job.
+HEARD_LOOKS: Final = 6
+
+_MOST_FILE_BYTES: Final = 1 << 16
+
+_kept: dict[tuple[str, int], RankClock] = {}
+
+
+def answer(request: dict[str, Any], _reply: Reply) -> ChildMessage:
+    """Take the rows of a request: see ClockSender. Return what to log and what to record."""
+    key = request["where"], request["rank"]
+    if key not in _kept:  # the first steps, or it has begun to communicate and is not rank 0 any more
+        _kept.clear()
+        _kept[key] = RankClock(*key, request["every_s"])
+    rows = np.frombuffer(base64.b64decode(request["rows"])).reshape(-1, FIRST_PHASE + len(PHASES))
+    return ChildMessage(_kept[key].add(rows, request["world"], time.time()))
+
+
+class RankClock:
+    """The steps of one rank. folder: of the run; "" if nothing is written. every_s: between looks."""
+
+    def __init__(self, folder: str, rank: int, every_s: float) -> None:
+        self._folder = os.path.join(folder, "gpudiag", "clock") if folder else ""
+        self._rank, self._every_s = rank, every_s
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getppid()}"
+        self._events = os.path.join(self._folder, f"rank-{rank}", name)
+        self._lines = ClockLines()
+        self._drifts = StepDrifts(every_s)
+        self._watch = RankWatch()
+        self._now: RankSteps | None = None
+        self._drifted: dict[str, Any] = {}  # fields of RankSteps
+        self._order = _read(self._path("order"))  # of an earlier job, if there is one
+        self._failed = False
+        self._coreless_ms = _coreless_ms()
+
+    def add(self, rows: Float64, world: int, now_s: float) -> dict[str, Any]:
+        """Take the steps since the last call, shape (n, 2 + phases). Return lines for the log, and from which
+        step on to record, if so."""
+        fields: dict[str, Any] = {"said": [], "at": 0, "why": "", "ranks": 0}
+        if not len(rows):
+            return fields
+        coreless_ms, self._coreless_ms = self._coreless_ms, _coreless_ms()
+        each_ms = (self._coreless_ms - coreless_ms) / len(rows)
+        rows = np.column_stack([rows, np.full(len(rows), each_ms)])
+        try:
+            self._write(rows, now_s)
+        except OSError as error:
+            if not self._failed:
+                self._failed = True
+                fields["said"] = [f"steps are not written: {error.strerror or error}: {self._folder}"]
+        self._note(rows)
+        if self._now is None:
+            return fields
+        order = self._ordered(world, now_s)
+        if order is not None:
+            if self._rank == 0:
+                fields["said"].append(order["why"])
+            if self._rank in order["ranks"]:
+                fields.update(at=order["at"], why=order["why"], ranks=len(order["ranks"]))
+        return fields
+
+    def _write(self, rows: Float64, now_s: float) -> None:
+        if self._folder:
+            lines = [
+                (step, time_s, dict(zip(TAGS, values, strict=True)))
+                for step, time_s, values in self._lines.of(rows, now_s)
+            ]
+            if lines:
+                append_scalars(self._events, lines)
+
+    def _note(self, rows: Float64) -> None:
+        """Find drifts, and keep what this rank says of itself."""
+        drift = self._drifts.add(rows)
+        if drift is not None:
+            self._drifted = {
+                "drifts": self._drifted.get("drifts", 0) + 1,
+                "since": drift.since,
+                "gradual": drift.gradual,
+                "longer_ms": drift.longer_ms.tolist(),
+            }
+        if self._drifts.recent:
+            step_ms, *phases_ms, core_ms = np.median(self._drifts.recent, axis=0)[TOTAL:].tolist()
+            about = self._rank, int(rows[-1][STEP]), self._drifts.blocks
+            self._now = RankSteps(*about, step_ms, phases_ms, core_ms, **self._drifted)
+
+    def _ordered(self, world: int, now_s: float) -> dict[str, Any] | None:
+        """Return a new order, if there is one. On rank 0, decide it first."""
+        assert self._now is not None
+        if world == 1 or not self._folder:
+            found = self._watch.look([self._now], now_s)
+            return {**asdict(found), "at": 0} if found else None
+        with contextlib.suppress(OSError):
+            _write(self._path(f"rank-{self._rank}", "now"), asdict(self._now))
+            if self._rank == 0:
+                ranks = list(self._ranks(world))
+                found = self._watch.look(ranks, now_s) if len(ranks) > 1 else None
+                if found is not None:
+                    ahead = int(LOOKS_AHEAD * self._every_s * 1e3 / max(self._now.step_ms, 1e-3)) + 1
+                    _write(self._path("order"), {**asdict(found), "at": self._now.step + ahead})
+        order = _read(self._path("order"))
+        if order is None or order == self._order:
+            return None
+        self._order = order
+        return order
+
+    def _ranks(self, world: int) -> Iterator[RankSteps]:
+        """Yield what ranks said lately. Times are the file server's: clocks of hosts differ."""
+        assert self._now is not None
+        yield self._now
+        here_s = os.stat(self._path("rank-0", "now")).st_mtime
+        for rank in range(1, world):
+            path = self._path(f"rank-{rank}", "now")
+            with contextlib.suppress(OSError, TypeError):
+                if here_s - os.stat(path).st_mtime < HEARD_LOOKS * self._every_s:
+                    yield RankSteps(**(_read(path) or {}))
+
+    def _path(self, *names: str) -> str:
+        return os.path.join(self._folder, *names)
+
+
+class ClockLines:
+    """Averages steps to lines, the more of them the longer the run."""
+
+    def __init__(self, full: int = FULL_LINES) -> None:
+        self._full = full
+        self._lines = 0
+        self._rows: list[Float64] = []
+
+    def of(self, rows: Float64, now_s: float) -> Iterator[tuple[int, float, list[float]]]:
+        """Yield step, Unix time and values in ms of each line. now_s: when the last row ended."""
+        ends_s = now_s - (rows[::-1, TOTAL].cumsum()[::-1] - rows[:, TOTAL]) / 1e3
+        for row, end_s in zip(rows, ends_s.tolist(), strict=True):
+            self._rows.append(row)
+            if len(self._rows) >= 2 ** (self._lines // self._full):
+                yield int(row[STEP]), end_s, np.mean(self._rows, axis=0)[TOTAL:].tolist()
+                self._rows.clear()
+                self._lines += 1
+
+
+def _coreless_ms() -> float:
+    """Return how long the parent's main thread has been ready to run without a core; 0 where no one says."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{os.getppid()}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e6
+    return 0.0
+
+
+def _write(path: str, fields: dict[str, Any]) -> None:
+    """Write a small file at once: nobody reads half of one."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    unfinished = f"{path}.{os.getpid()}.writing"
+    with open(unfinished, "w", encoding="ascii") as file:
+        json.dump(fields, file)
+    os.replace(unfinished, path)
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    """Return what is in a file; None without one, and if others have written something else there."""
+    with contextlib.suppress(OSError, ValueError):
+        with open(path, encoding="ascii") as file:
+            fields = json.loads(file.read(_MOST_FILE_BYTES))
+        return fields if isinstance(fields, dict) else None
+    return None

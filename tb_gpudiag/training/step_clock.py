@@ -1,0 +1,317 @@
+"""StepClock: times the phases of every step by hooks, for the whole run, and records slow ones."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tb_gpudiag.training.clock_sender import ClockSender
+from tb_gpudiag.training.gpu_marks import GpuMarks
+from tb_gpudiag.training.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
+
+PHASES: Final = ("input", "forward", "backward", "wait", "optimizer", "garbage", "other")
+INPUT, FORWARD, BACKWARD, WAIT, OPTIMIZER, GARBAGE, OTHER = range(len(PHASES))
+
+_NS_MS: Final = 1e-6
+
+logger = logging.getLogger("tb_gpudiag.training")
+_Hook = TypeVar("_Hook", bound=Callable[..., None])
+
+
+def _harmless(hook: _Hook) -> _Hook:
+    """Make a hook that does nothing when the clock is off, and turns it off where it fails."""
+
+    @functools.wraps(hook)
+    def harmless(self: StepClock, *values: Any) -> None:
+        if self.is_on:
+            try:
+                hook(self, *values)
+            except Exception as error:  # the training must go on
+                self._turn_off(f"the step clock stopped: {type(error).__name__}: {error}")
+
+    return harmless  # type: ignore[return-value]
+
+
+class StepClock:
+    """Times each step: `for batch in clock(loader)`, or `clock.step()` at the end of each.
+
+    Steps and their phases go to TensorBoard's Scalars (`gpudiag/clock/…`, in ms), below
+    `DIR_NAME/gpudiag/clock/rank-N`. Where steps get slower, or a rank is later than the others, the ranks
+    that matter record a few steps for the handler. Make it with `DiagnosisHandler.step_clock`.
+
+    A step ends with the first batch after the optimizer's step; without an optimizer, with each batch. Phases
+    are host time, and on a GPU the time between events on its current stream, except for `garbage`: Python's
+    garbage collection. `wait` is what DDP waits for other ranks. Nothing is synchronized or communicated, and
+    nothing is raised into the training.
+    """
+
+    def __init__(
+        self,
+        handler: DiagnosisHandler,
+        schedule: OnDemand,
+        sender: ClockSender,
+        model: Any,
+        optimizer: Any,
+        options: dict[str, Any],
+    ) -> None:
+        self.is_on = True
+        self.number = 0
+        """Of the step that runs, counted from 0."""
+        self._handler, self._schedule, self._options = handler, schedule, options
+        self._profiler: Any = None
+        self._ranks = 0
+        self._sender = sender
+        self._handles: list[Any] = []
+        self._gpu: GpuMarks | None = None
+        self._has_optimizer = optimizer is not None
+        self._stepped = self._began = False
+        self._phase = OTHER
+        self._spent_ns = [0] * len(PHASES)
+        self._since_ns = self._start_ns = time.perf_counter_ns()
+        self._garbage_ns = 0
+        self._is_compiling: Callable[[], bool] = lambda: False
+        self._waits = False
+        self._is_training: Callable[[], bool] = lambda: True
+        self._queue: Callable[[Callable[[], None]], None] = lambda _: None
+        try:
+            self._install(model, optimizer)
+        except Exception as error:
+            self._turn_off(f"there is no step clock: {type(error).__name__}: {error}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A copy of the model, as an average of its weights is, has hooks that do nothing."""
+        return _stopped, ()
+
+    def __enter__(self) -> StepClock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __call__(self, loader: Iterable[Any]) -> TimedLoader:
+        """Return the loader, timed. Each epoch may wrap it again."""
+        return TimedLoader(self, loader)
+
+    @_harmless
+    def step(self) -> None:
+        """End a step. `clock(loader)` does this, too."""
+        self._enter(OTHER)
+        now_ns = self._since_ns
+        total_ms = (now_ns - self._start_ns) * _NS_MS
+        if self._profiler is None:  # recorded steps are slower
+            garbage_ms = self._spent_ns[GARBAGE] * _NS_MS
+            if self._gpu is None:
+                spent_ms = [ns * _NS_MS for ns in self._spent_ns]
+                self._sender.rows.append((self.number, total_ms, *spent_ms))
+            else:
+                self._gpu.end_step(self.number, total_ms, garbage_ms)
+        elif self._gpu is not None:
+            self._gpu.drop_step()
+        self.number += 1
+        self._spent_ns = [0] * len(PHASES)
+        self._began = self._stepped = False
+        try:
+            self._record()
+        except Exception as error:
+            self._profiler = None
+            logger.warning("gpudiag: no recording: %s", error)
+        # Saving a recording takes long, and is no step's.
+        self._since_ns = self._start_ns = now_ns if self._profiler is None else time.perf_counter_ns()
+
+    def close(self) -> None:
+        """Remove the hooks, and write what is left. The end of the program does the same."""
+        self._turn_off("")
+
+    @_harmless
+    def begin_batch(self) -> None:
+        """Begin to wait for a batch: with it, the next step begins."""
+        if self._began and (self._stepped or not self._has_optimizer):
+            self.step()
+        self._began = True
+        self._enter(INPUT)
+
+    def end_batch(self) -> None:
+        """The batch is there."""
+        self._enter(OTHER)
+
+    def _install(self, model: Any, optimizer: Any) -> None:
+        if model is not None:
+            import torch
+
+            self._is_training = torch.is_grad_enabled
+            compiler = getattr(torch, "compiler", None)
+            self._is_compiling = getattr(compiler, "is_compiling", self._is_compiling)
+            self._queue = torch.autograd.Variable._execution_engine.queue_callback
+            if any(parameter.is_cuda for parameter in model.parameters()):
+                self._gpu = GpuMarks(torch.cuda, self._sender.rows, len(PHASES), GARBAGE)
+            self._waits = torch.distributed.is_available() and torch.distributed.is_initialized()
+            is_ddp = type(model).__name__ == "DistributedDataParallel"
+            # Before its model, DDP waits for the buffers of rank 0.
+            before = self._on_ddp if is_ddp else self._on_forward
+            self._handles.append(model.register_forward_pre_hook(before))
+            if is_ddp:
+                self._handles.append(model.module.register_forward_pre_hook(self._on_forward))
+            self._handles.append(model.register_forward_hook(self._on_output))
+        if optimizer is not None:
+            self._handles.append(optimizer.register_step_pre_hook(self._on_optimizer))
+            self._handles.append(optimizer.register_step_post_hook(self._on_optimized))
+        gc.callbacks.append(self._on_garbage)
+        self._sender.start()
+
+    def _enter(self, phase: int) -> None:
+        """Begin a phase, and with it end the one before. Raises nothing."""
+        now_ns = time.perf_counter_ns()
+        self._spent_ns[self._phase] += now_ns - self._since_ns
+        self._since_ns = now_ns
+        self._phase = phase
+        if self._gpu is not None and self.is_on:
+            try:
+                self._gpu.mark(phase)
+            except Exception as error:
+                self._turn_off(f"the step clock stopped: {type(error).__name__}: {error}")
+
+    def _on_ddp(self, *_: Any) -> None:
+        if self.is_on and not self._is_compiling() and self._is_training():
+            self._enter(WAIT)
+
+    def _on_forward(self, *_: Any) -> None:
+        # torch.compile traces hooks of modules inside: there, they are nothing.
+        if self.is_on and not self._is_compiling() and self._is_training():
+            self._enter(FORWARD)
+
+    @_harmless
+    def _on_output(self, _module: Any, _inputs: Any, output: Any) -> None:
+        """The forward phase goes on until the backward pass comes to the output: the loss is in it."""
+        if self._is_compiling() or not self._is_training():
+            return
+        if self._phase == WAIT:  # a compiled model inside DDP has no hooks
+            self._enter(FORWARD)
+        tensor = _first_with_gradient(output)
+        if tensor is None:
+            self._enter(OTHER)
+        else:
+            tensor.register_hook(self._on_backward)
+
+    @_harmless
+    def _on_backward(self, _gradient: Any) -> None:
+        self._enter(BACKWARD)
+        self._queue(self._on_gradients)
+
+    @_harmless
+    def _on_gradients(self) -> None:
+        if self._waits:  # for other ranks, in a callback that was queued after this one
+            self._enter(WAIT)
+            self._queue(self._on_backward_end)
+        else:
+            self._enter(OTHER)
+
+    def _on_backward_end(self) -> None:
+        self._enter(OTHER)
+
+    def _on_optimizer(self, *_: Any) -> None:
+        self._enter(OPTIMIZER)
+
+    def _on_optimized(self, *_: Any) -> None:
+        self._stepped = True
+        self._enter(OTHER)
+
+    def _on_garbage(self, what: str, _about: object) -> None:
+        """Time of garbage collections is not that of the phase around them."""
+        now_ns = time.perf_counter_ns()
+        if what == "start":
+            self._garbage_ns = now_ns
+        elif self._garbage_ns:
+            spent_ns = now_ns - max(self._garbage_ns, self._since_ns)
+            self._spent_ns[GARBAGE] += spent_ns
+            self._since_ns += spent_ns
+            self._garbage_ns = 0
+
+    def _record(self) -> None:
+        """Begin, go on with, or end a recording."""
+        if self._profiler is None:
+            for why, ranks in self._sender.orders(self.number):
+                self._schedule.arm(why)
+                self._ranks = ranks
+            if self._schedule.is_armed():
+                self._start_recording()
+            return
+        self._profiler.step()
+        if self._schedule.is_recording:
+            # Not in the warm-up, whose metadata is lost.
+            self._profiler.add_metadata("gpudiag_why", self._schedule.why)
+        elif not self._schedule.is_busy:
+            profiler, self._profiler = self._profiler, None
+            profiler.stop()
+
+    def _start_recording(self) -> None:
+        from torch.autograd import _profiler_enabled
+        from torch.profiler import profile
+
+        if _profiler_enabled():  # the program's own: a second one would end it
+            return
+        self._profiler = profile(
+            schedule=lambda _: self._schedule(self.number), on_trace_ready=self._handler, **self._options
+        )
+        self._profiler.step_num = self.number
+        self._profiler.gpudiag_ranks, self._ranks = self._ranks, 0
+        self._profiler.start()
+
+    def _turn_off(self, why: str) -> None:
+        if not self.is_on:
+            return
+        self.is_on = False
+        if why:
+            logger.warning("gpudiag: %s", why)
+        with contextlib.suppress(Exception):
+            gc.callbacks.remove(self._on_garbage)
+            for handle in self._handles:
+                handle.remove()
+        profiler, self._profiler = self._profiler, None
+        with contextlib.suppress(Exception):
+            if profiler is not None:
+                profiler.stop()
+        self._sender.close()
+
+
+class TimedLoader:
+    """An iterable of batches that says when each is waited for."""
+
+    def __init__(self, clock: StepClock, loader: Iterable[Any]) -> None:
+        self._clock, self._loader = clock, loader
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        clock = self._clock
+        clock.begin_batch()  # the first batch of an epoch waits for workers to start
+        for batch in self._loader:
+            clock.end_batch()
+            yield batch
+            clock.begin_batch()
+        clock.end_batch()
+
+
+def _first_with_gradient(output: Any) -> Any:
+    """Return the first tensor of a model's output through which gradients flow; None without one."""
+    if hasattr(output, "requires_grad"):
+        return output if output.requires_grad else None
+    values = output.values() if isinstance(output, Mapping) else output
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        return None
+    return next((found for value in values if (found := _first_with_gradient(value)) is not None), None)
+
+
+def _stopped() -> StepClock:
+    """Return a clock that is off."""
+    clock = StepClock.__new__(StepClock)
+    clock.is_on = False
+    return clock

@@ -1,0 +1,353 @@
+"""The step clock: phases of real steps, what it must not disturb, and real jobs of ranks that drift."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tb_gpudiag.report.diagnosis import diagnose_path
+from tb_gpudiag.service.processes.process_setup import worker_environment
+from tb_gpudiag.training import clock_sender, step_clock
+from tb_gpudiag.training.clocking import TAGS, ClockLines, RankClock
+from tb_gpudiag.training.gpu_marks import GpuMarks
+from tb_gpudiag.training.step_clock import BACKWARD, FORWARD, GARBAGE, INPUT, OPTIMIZER, OTHER, PHASES
+from tests.training.stage import handler
+from tests.training.test_step_drift import COLUMNS, steps
+
+pytestmark = pytest.mark.slow
+
+WORLD_DEADLINE_S = 400
+MS = 1_000_000
+
+
+class Time:
+    """A clock that only moves when told, in ms."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 0
+        monkeypatch.setattr(time, "perf_counter_ns", lambda: self.now_ns)
+
+    def passes(self, ms: float) -> None:
+        self.now_ns += round(ms * MS)
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch, torch: Any) -> Time:
+    monkeypatch.setattr(clock_sender.ClockSender, "start", lambda _: None)
+    return Time(monkeypatch)
+
+
+class Loop:
+    """A loop with a clock, each of whose phases takes as long as told."""
+
+    def __init__(self, torch: Any, now: Time, folder: Path, **options: Any) -> None:
+        self.torch, self.now = torch, now
+
+        class Model(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(4, 4)
+
+            def forward(self, x: Any) -> Any:
+                now.passes(20)
+                return self.layer(x)
+
+        class Slow(torch.autograd.Function):  # type: ignore[misc]
+            @staticmethod
+            def forward(_: Any, x: Any) -> Any:
+                return x.clone()
+
+            @staticmethod
+            def backward(_: Any, gradient: Any) -> Any:
+                now.passes(30)
+                return gradient
+
+        class Optimizer(torch.optim.SGD):  # type: ignore[misc]
+            def step(self) -> None:
+                now.passes(5)
+                super().step()
+
+        self.model, self.slow = Model(), Slow.apply
+        self.optimizer = Optimizer(self.model.parameters(), lr=0.1)
+        with handler(folder) as made:
+            self.clock = made.step_clock(self.model, self.optimizer, **options)
+
+    def batches(self, count: int) -> Iterator[Any]:
+        for _ in range(count):
+            self.now.passes(10)
+            yield self.torch.rand(2, 4, requires_grad=True)
+
+    def forward_and_backward(self, batch: Any) -> None:
+        self.model(self.slow(batch)).sum().backward()
+
+    def rows(self) -> list[dict[str, float]]:
+        names = ("number", "total", *PHASES)
+        return [dict(zip(names, row, strict=True)) for row in self.clock._sender.rows]
+
+
+STEP = {"total": 68.0, "input": 10.0, "forward": 20.0, "backward": 30.0, "optimizer": 5.0, "other": 3.0}
+
+
+def test_a_step_has_its_phases(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path)
+    for batch in loop.clock(loop.batches(4)):
+        loop.forward_and_backward(batch)
+        now.passes(3)
+        loop.optimizer.step()
+    loop.clock.close()
+    assert loop.rows() == [{"number": n, **STEP, "wait": 0.0, "garbage": 0.0} for n in range(4)]
+
+
+def test_a_step_of_several_batches_ends_after_the_optimizer(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path)
+    for number, batch in enumerate(loop.clock(loop.batches(7))):
+        loop.forward_and_backward(batch)
+        if number % 3 == 2:
+            loop.optimizer.step()
+    assert [(row["total"], row["forward"], row["optimizer"]) for row in loop.rows()] == [(185, 60, 5)] * 2
+
+
+def test_without_a_loader_a_step_is_told(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path)
+    for batch in loop.batches(2):
+        loop.forward_and_backward(batch)
+        loop.optimizer.step()
+        loop.clock.step()
+    assert [row["total"] for row in loop.rows()] == [65, 65]
+
+
+def test_evaluation_is_no_forward_phase(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path)
+    with torch.no_grad():
+        loop.model(torch.rand(2, 4))
+    loop.clock.step()
+    assert [(row["forward"], row["other"]) for row in loop.rows()] == [(0, 20)]
+
+
+def test_garbage_collection_is_not_the_phases_around_it(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path)
+    loop.model.layer.register_forward_pre_hook(lambda *_: print(gc.collect()))
+    gc.callbacks.append(lambda what, _: now.passes(7) if what == "start" else None)
+    try:
+        loop.model(torch.rand(2, 4, requires_grad=True))
+    finally:
+        gc.callbacks.pop()
+    loop.clock.step()
+    (row,) = loop.rows()
+    assert (row["forward"], row["garbage"] % 7, row["total"]) == (20, 0, 20 + row["garbage"])
+    assert row["garbage"] > 0
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_compiled_models_are_not_broken_into_graphs(
+    torch: Any, now: Time, tmp_path: Path, inner: bool
+) -> None:
+    model = torch.nn.Linear(4, 4)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with handler(tmp_path) as made, made.step_clock(model if inner else compiled) as clock:
+        compiled(torch.rand(2, 4)).sum().backward()
+        assert clock.is_on
+
+
+def test_a_model_with_hooks_can_be_copied_and_saved(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path)
+    average = copy.deepcopy(loop.model)
+    average(torch.rand(2, 4)).sum().backward()
+    plain = torch.nn.Linear(4, 4)
+    with handler(tmp_path) as made, made.step_clock(plain):
+        pickle.loads(pickle.dumps(plain))(torch.rand(2, 4)).sum().backward()
+    loop.clock.step()
+    assert loop.rows()[0]["forward"] == 0
+
+
+@pytest.mark.parametrize("output", [{"loss": 0}, [None, 0], (0,), {"a": {"b": 0}}])
+def test_the_loss_may_be_anywhere_in_an_output(torch: Any, output: Any) -> None:
+    tensor = torch.rand(2, requires_grad=True)
+    put = eval(repr(output).replace("0", "tensor"), {"tensor": tensor})
+    assert step_clock._first_with_gradient(put) is tensor
+    assert step_clock._first_with_gradient(tensor.detach()) is None
+    assert step_clock._first_with_gradient("text") is None
+
+
+def test_a_clock_that_fails_is_off_and_says_so(
+    torch: Any, now: Time, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = Loop(torch, now, tmp_path)
+    loop.clock._sender = None  # type: ignore[assignment]
+    for batch in loop.clock(loop.batches(3)):
+        loop.forward_and_backward(batch)
+        loop.optimizer.step()
+    assert not loop.clock.is_on
+    assert not loop.model._forward_hooks
+    assert "the step clock stopped" in caplog.text
+
+
+def test_a_model_that_takes_no_hooks_has_no_clock(torch: Any, tmp_path: Path) -> None:
+    with handler(tmp_path) as made:
+        clock = made.step_clock(model=object())
+        assert list(clock(range(3))) == [0, 1, 2]
+        assert len(clock(range(3))) == 3
+        assert not clock.is_on
+
+
+def test_another_profiler_is_not_disturbed(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path, active=1, warmup=0)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as other:
+        loop.clock._schedule.arm()
+        for batch in loop.clock(loop.batches(4)):
+            loop.forward_and_backward(batch)
+            loop.optimizer.step()
+    assert not list(tmp_path.glob("*.json"))
+    assert any(event.key == "aten::linear" for event in other.key_averages())
+    for batch in loop.clock(loop.batches(4)):
+        loop.forward_and_backward(batch)
+        loop.optimizer.step()
+    assert len(list(tmp_path.glob("*.json"))) == 1
+
+
+class Event:
+    """torch.cuda.Event on a GPU that is `behind` marks behind the host."""
+
+    made: ClassVar[list[Event]] = []
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+        self.at = 0.0
+        self.made.append(self)
+
+    def record(self) -> None:
+        self.at = self.gpu.now_ms
+
+    def query(self) -> bool:
+        return self.at <= self.gpu.passed_ms
+
+    def elapsed_time(self, other: Event) -> float:
+        assert self.query()
+        assert other.query()
+        return other.at - self.at
+
+    gpu: Any = None
+
+
+def test_gpu_phases_are_read_when_the_gpu_has_passed_them() -> None:
+    class Gpu:
+        now_ms = passed_ms = 0.0
+        Event = Event
+
+        @staticmethod
+        def is_current_stream_capturing() -> bool:
+            return False
+
+    gpu = Event.gpu = Gpu()
+    Event.made = []
+    rows: deque[tuple[float, ...]] = deque()
+    marks = GpuMarks(gpu, rows, len(PHASES), GARBAGE)
+    marks.mark(OTHER)
+    for number in range(100):
+        for phase, ms in ((INPUT, 1), (FORWARD, 20), (BACKWARD, 30), (OPTIMIZER, 5), (OTHER, 2)):
+            marks.mark(phase)
+            gpu.now_ms += ms
+        marks.mark(OTHER)
+        if number == 50:
+            marks.drop_step()
+        else:
+            marks.end_step(number, 58.0, 0.5)
+        gpu.passed_ms = max(0.0, gpu.now_ms - 100)
+    assert [row[0] for row in rows] == [n for n in range(len(rows) + 1) if n != 50]
+    assert len(rows) > 95
+    assert set(rows[3][1:]) == set(rows[80][1:]) == {58.0, 1, 20, 30, 0, 5, 0.5, 2}
+    assert len(Event.made) < 40  # they are used again
+
+
+def test_a_file_of_a_day_is_bounded(tmp_path: Path) -> None:
+    lines = ClockLines()
+    count = sum(1 for part in range(864) for _ in lines.of(steps(1_000, seed=part), 0.0))
+    assert 10_000 < count < 80_000
+
+
+def test_a_line_is_the_mean_of_its_steps() -> None:
+    rows = steps(70)
+    found = list(ClockLines(10).of(rows, 1_000.0))
+    assert [step for step, _, _ in found[:12]] == [*range(10), 11, 13]
+    assert found[10][2] == pytest.approx(rows[10:12, 1:].mean(axis=0))
+    assert found[-1][1] == pytest.approx(1_000 - rows[found[-1][0] + 1 :, 1].sum() / 1e3)
+
+
+def test_tensorboard_shows_a_line_per_step(tmp_path: Path) -> None:
+    clock = RankClock(str(tmp_path), 3, 10.0)
+    clock.add(steps(50)[:, : COLUMNS - 1], 1, 1_000.0)
+    events = EventAccumulator(str(tmp_path / "gpudiag" / "clock" / "rank-3")).Reload()
+    assert sorted(events.Tags()["scalars"]) == sorted(TAGS)
+    scalars = events.Scalars("gpudiag/clock/step_ms")
+    assert [one.step for one in scalars] == list(range(50))
+    assert scalars[7].value == pytest.approx(steps(50)[7, 1])
+
+
+def job(torch: Any, folder: Path, world: int, fault: str, rank: int, at: int, steps: int) -> list[str]:
+    """Run a job. Return what each rank said."""
+    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+        pytest.skip("torch without Gloo")
+    command = [sys.executable, "-m", "tests.training.clock_job", str(folder)]
+    root = Path(__file__).parents[2]
+    for _ in range(2):
+        done = subprocess.run(
+            [*command, *map(str, (world, fault, rank, at, steps))],
+            capture_output=True,
+            timeout=WORLD_DEADLINE_S,
+            env=worker_environment(),
+            cwd=root,
+            check=False,
+        )
+        if not done.returncode:  # gloo's ranks do not always find one another
+            break
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("said.*"))]
+
+
+AT, STEPS = 700, 1_050
+NEAR = 150  # steps: a machine may be too busy to see a drift in its first block
+
+
+@pytest.mark.timeout(2 * WORLD_DEADLINE_S + 10)
+@pytest.mark.parametrize(
+    ("world", "fault", "rank", "words", "rules"),
+    [
+        (2, "loader", 1, "waiting for the next batch (input)", {"GD101"}),
+        (4, "sleep", 2, "in forward", {"GD102"}),
+        (2, "garbage", 0, "in garbage collection", {"GD102"}),
+    ],
+)
+def test_a_drift_is_recorded_where_it_begins(
+    torch: Any, tmp_path: Path, world: int, fault: str, rank: int, words: str, rules: set[str]
+) -> None:
+    said = job(torch, tmp_path, world, fault, rank, AT, STEPS)
+    whys = re.findall(r"recording 6 steps from step \d+: (.*)", said[rank])
+    blamed = [why for why in whys if f"rank {rank} of {world}" in why and words in why]
+    assert blamed, whys
+    since = int(re.findall(r"(?:since about|compared with) step (\d+)", blamed[0])[0])
+    assert since < AT + NEAR
+    reports = [diagnose_path(str(path)) for path in (tmp_path / "log").glob("*.pt.trace.json")]
+    own = [report for report in reports if report.trace.reason == blamed[0] and report.trace.rank == rank]
+    assert rules <= {finding.rule for finding in own[0].findings}, own[0].verdict.sentence
+    assert {report.trace.rank for report in reports if report.trace.reason == blamed[0]} == {
+        0 if rank else 1,
+        rank,
+    }
+
+
+@pytest.mark.timeout(2 * WORLD_DEADLINE_S + 10)
+def test_a_healthy_job_records_hardly_anything(torch: Any, tmp_path: Path) -> None:
+    said = job(torch, tmp_path, 2, "none", 0, 0, STEPS)
+    assert sum("recording 6 steps" in line for line in said[0].splitlines()) <= 1
