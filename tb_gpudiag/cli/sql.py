@@ -19,8 +19,7 @@ from tb_gpudiag.cli.inputs import find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, errors_data, tell, tell_errors
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report.table_files import cell
-from tb_gpudiag.report.views.document import Document, ReportView
-from tb_gpudiag.report.views.tables import Column, Kind, Table
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Table
 from tb_gpudiag.service.queries.queries import query_apart
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.version import __version__

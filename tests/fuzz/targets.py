@@ -31,8 +31,7 @@ from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
-from tb_gpudiag.report.slices.operators.kernel_table import slice_kernels
-from tb_gpudiag.report.slices.operators.operator_table import slice_operators
+from tb_gpudiag.report.slices.operators.operator_table import slice_kernels, slice_operators
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
 from tb_gpudiag.report.slices.parameters import Search, WantedRows

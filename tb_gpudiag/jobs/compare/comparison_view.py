@@ -10,8 +10,17 @@ from tb_gpudiag.digest.digest import PATH_SEPARATOR
 from tb_gpudiag.jobs.compare.promise import promised_range
 from tb_gpudiag.jobs.part_words import part_term, signed_ns
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Document, Lines, ReportView, Section, lines
-from tb_gpudiag.report.views.tables import Column, Kind, Table, table
+from tb_gpudiag.report.views.document import (
+    Column,
+    Document,
+    Kind,
+    Lines,
+    ReportView,
+    Section,
+    Table,
+    lines,
+    table,
+)
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import figures, one_line, share, size_bytes, time_us
 from tb_gpudiag.wording.kinds import MEMORY_FIGURES

@@ -7,8 +7,7 @@ from typing import Final
 from tb_gpudiag.jobs.compare.comparison_view import parts, promises
 from tb_gpudiag.jobs.compare.promise import promised_range
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Document, ReportView, Section, lines
-from tb_gpudiag.report.views.tables import Column, Kind, Table, table
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line, time_us
 

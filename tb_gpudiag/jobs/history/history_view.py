@@ -10,8 +10,18 @@ import numpy as np
 
 from tb_gpudiag.jobs.history.change_points import LEAST_SIDE
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Document, ReportView, Section, lines
-from tb_gpudiag.report.views.tables import Column, ColumnOf, Kind, Table, table, table_of
+from tb_gpudiag.report.views.document import (
+    Column,
+    ColumnOf,
+    Document,
+    Kind,
+    ReportView,
+    Section,
+    Table,
+    lines,
+    table,
+    table_of,
+)
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration, size

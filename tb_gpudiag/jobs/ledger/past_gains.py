@@ -9,8 +9,7 @@ from typing import Final
 from tb_gpudiag.jobs.ledger.ledger_file import JUDGED, LedgerEntries, LedgerEntry
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import ReportView, lines
-from tb_gpudiag.report.views.tables import Column, Kind, table
+from tb_gpudiag.report.views.document import Column, Kind, ReportView, lines, table
 from tb_gpudiag.wording.format import count, share
 
 # One of so many savings is left out at each end: 90% are in between.

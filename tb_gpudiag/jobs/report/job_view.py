@@ -10,13 +10,26 @@ from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, num
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import urgency
 from tb_gpudiag.report.views.compose import any_rule, report_view
-from tb_gpudiag.report.views.document import Command, Document, Lines, ReportView, Section, lines
+from tb_gpudiag.report.views.document import (
+    Cell,
+    Column,
+    ColumnOf,
+    Command,
+    Document,
+    Kind,
+    Lines,
+    ReportView,
+    Section,
+    Table,
+    lines,
+    table,
+    table_of,
+)
 from tb_gpudiag.report.views.sections.finding_sections import findings
 from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
 from tb_gpudiag.report.views.sections.trace_header import heading as trace_name
 from tb_gpudiag.report.views.sections.trace_header import limiter as trace_limiter
-from tb_gpudiag.report.views.tables import Cell, Column, ColumnOf, Kind, Table, table, table_of
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.kinds import EXPOSURE_REASONS

@@ -9,12 +9,6 @@ from tb_gpudiag.facts.launching.launch_costs import HOTSPOT_KINDS
 from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.compile_messages import compile_log_message
-from tb_gpudiag.report.building.device_messages import (
-    device_message,
-    inferred_message,
-    step_messages,
-    step_time_message,
-)
 from tb_gpudiag.report.building.exposure_messages import exposure_messages
 from tb_gpudiag.report.building.finding_messages import (
     clear_messages,
@@ -26,10 +20,14 @@ from tb_gpudiag.report.building.memory_messages import memory_messages
 from tb_gpudiag.report.building.mfu_message import mfu_message
 from tb_gpudiag.report.building.serving_message import serving_message
 from tb_gpudiag.report.building.time_messages import (
+    device_message,
     family_messages,
     host_messages,
     hotspot_messages,
+    inferred_message,
     queue_messages,
+    step_messages,
+    step_time_message,
     sync_site_messages,
 )
 from tb_gpudiag.report.building.trace_message import counter_messages, recording_cost_message, trace_message

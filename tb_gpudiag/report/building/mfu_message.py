@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
+from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import us
 from tb_gpudiag.report.essentials import peak_text
 from tb_gpudiag.rules.shared.roofline_evidence import tensors

@@ -6,7 +6,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.stepping.serving_times import KindTime, Serving
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
+from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import us
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns

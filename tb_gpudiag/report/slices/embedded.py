@@ -17,10 +17,8 @@ import numpy as np
 from google.protobuf.message import Message
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.embedded_events import Content, Embedded, embedded_events
-from tb_gpudiag.report.slices.memory_bands import slice_memory_bands
-from tb_gpudiag.report.slices.memory_slice import slice_memory
-from tb_gpudiag.report.slices.packed import packed_text
+from tb_gpudiag.report.slices.embedded_events import Content, Embedded, embedded_events, packed_text
+from tb_gpudiag.report.slices.memory_slice import slice_memory, slice_memory_bands
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
 from tb_gpudiag.report.slices.slice_table import SLICES
 from tb_gpudiag.report.slices.timeline import slice_timeline

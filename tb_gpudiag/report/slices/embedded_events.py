@@ -7,6 +7,8 @@ is left out within that part, so its figures are exact.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import math
 from collections.abc import Callable
@@ -15,12 +17,12 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, mask_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.links import LinkKind
 from tb_gpudiag.report.slices.curves import unpack
-from tb_gpudiag.report.slices.packed import differences, packed_column, packed_text
 from tb_gpudiag.report.slices.prepared import FAR_NS, NS_PER_US, Prepared
 from tb_gpudiag.report.slices.slice_table import MOST_MATCHES
 from tb_gpudiag.report.slices.timeline_chains import MOST_FRAMES
@@ -32,6 +34,9 @@ from tb_gpudiag.report.slices.timeline_search import KINDS, PARTS
 from tb_gpudiag.report.slices.timeline_shown import Shown
 from tb_gpudiag.vocabulary.marks import MODULE_PREFIX
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
+
+_BITS = 7
+_MOST_BYTES = 10
 
 # More than fit into any file. To pack them only to find that out takes long.
 _MOST_EVENTS: Final = 600_000
@@ -45,6 +50,43 @@ _TRIES: Final = 8
 _TEXTS: Final = ("stack", "shapes", "types", "settings")
 
 Content = dict[str, Any]
+
+
+def packed_text(text: str) -> str:
+    """Return a text, compressed."""
+    return _base64(text.encode("utf-8", "replace"))
+
+
+def packed_column(values: npt.NDArray[np.generic]) -> str:
+    """Return whole numbers, compressed. The page reads them with `unpackedColumn` of wire/file/columns.ts."""
+    whole = np.asarray(values).astype(np.int64)
+    return _base64(_varints((whole << 1) ^ (whole >> 63)).tobytes())
+
+
+def differences(values: npt.NDArray[np.generic]) -> Int64:
+    """Return the first number, and by how much each other one is more than the one before it."""
+    whole = np.asarray(values).astype(np.int64)
+    return np.r_[whole[:1], whole[1:] - whole[:-1]]
+
+
+def _varints(values: Int64) -> UInt8:
+    """Return numbers in groups of seven bits, lowest first. The eighth bit says that another one follows."""
+    left = values.view(np.uint64)
+    length = np.ones(len(left), np.int64)
+    for group in range(1, _MOST_BYTES):
+        length += left >> np.uint64(_BITS * group) != 0
+    end = np.cumsum(length)
+    found = np.zeros(int(end[-1]) if len(end) else 0, np.uint8)
+    for group in range(int(length.max(initial=0))):
+        has = length > group
+        more = np.where(length[has] > group + 1, 128, 0)
+        bits = (left[has] >> np.uint64(_BITS * group)) & np.uint64(127)
+        found[(end - length)[has] + group] = bits.astype(np.int64) + more
+    return found
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
 
 class FilePart(NamedTuple):

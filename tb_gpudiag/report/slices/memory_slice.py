@@ -1,4 +1,5 @@
-"""A range of one device's memory curve, and which allocations in the range stayed live.
+"""Slices of one device's memory: its curve, and which allocations in a range stayed live; the largest
+allocations over a range as bands; and what was live at a moment.
 
 Ranges include both ends, so that a range up to the recording's end contains the last event. The curve at the
 range's end is the curve before its start, plus what was allocated in it, minus what was freed.
@@ -8,15 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import NONE, Int64, places_of, summed
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.facts.core.intervals import expand
+from tb_gpudiag.facts.memory.memory_kinds import KINDS
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.curves import slice_curve, unpack
+from tb_gpudiag.report.slices.curves import Pyramid, slice_curve, unpack
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.prepared import (
     NS_PER_US,
     Prepared,
     Span,
     curve_message,
+    heaviest_nodes,
     read_meta,
     requested_span,
     step_marks,
@@ -26,6 +31,15 @@ from tb_gpudiag.vocabulary.frames import LineKind
 
 MOST_SITES = 50
 """Rows of the table of allocation sites."""
+
+MOST_BANDS = 2_000
+"""Bands of a picture, those with the largest area. A screen has 300 rows for them."""
+
+MOST_NODES = 4_000
+MOST_BLOCKS = 50
+
+SMALLEST_SHARE = 0.0005
+"""Of the width: under one pixel on a screen of 1,920."""
 
 
 def slice_memory(
@@ -121,3 +135,160 @@ def site_of(prepared: Prepared, group: int) -> tuple[str, pb.Place | None]:
         file=text[1], line=line, line_kind=LineKind(kind).name, function=text[2], operator=text[0]
     )
     return text[0], place if text[1] or text[2] else None
+
+
+def slice_memory_bands(
+    prepared: Prepared, device: int | None, start_us: float | None, end_us: float | None, width: int
+) -> pb.MemoryBands:
+    """Return the bands of one device in a range, in at most `width` columns. None is the first device, or the
+    recording's start or end. Raises UsageError: the trace has no memory of this device, or does not say what
+    was freed."""
+    meta = read_meta(prepared, "memory_meta")
+    index = device_index(meta, device)
+    if not meta["paired"][index]:
+        raise UsageError("The trace does not say which allocations were freed.", where="device")
+    span = requested_span(meta, start_us, end_us)
+    at_ns, allocated = _columns(
+        unpack(prepared, "memory_curve", 2 * index), span.start_ns, span.end_ns, width
+    )
+    found = pb.MemoryBands(
+        state="ready",
+        progress=1.0,
+        device=meta["devices"][index],
+        start_us=span.start_ns / NS_PER_US,
+        end_us=span.end_ns / NS_PER_US,
+        column_us=(at_ns / NS_PER_US).tolist(),
+    )
+    first, last = prepared["memory_allocations_first"][index : index + 2].tolist()
+    _add_bands(found, prepared, slice(first, last), at_ns, allocated)
+    return found
+
+
+def _columns(curve: Pyramid, start_ns: int, end_ns: int, width: int) -> tuple[Int64, Int64]:
+    """Return the moment that each column shows, and what was allocated then, shape (columns,)."""
+    columns = max(1, min(width, end_ns - start_ns))
+    edge = start_ns + np.arange(columns + 1, dtype=np.int64) * (end_ns - start_ns) // columns
+    time, value = curve.time_ns, curve.value
+    if not len(time):
+        return edge[:-1], np.zeros(columns, np.int64)
+    # Before the first event of a column, the last one before it is valid.
+    left = np.maximum(np.searchsorted(time, edge[:-1], side="right") - 1, 0)
+    right = np.searchsorted(time, edge[1:], side="left")
+    right[-1] = np.searchsorted(time, end_ns, side="right")
+    owner, place = expand(left, np.maximum(right, left + 1))
+    first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
+    most = np.maximum.reduceat(value[place], first)
+    hit = np.flatnonzero(value[place] == most[owner])
+    at = np.zeros(columns, np.int64)
+    at[owner[hit[::-1]]] = place[hit[::-1]]
+    return np.maximum(time[at], edge[:-1]), most
+
+
+def _add_bands(
+    found: pb.MemoryBands, prepared: Prepared, rows: slice[int, int, None], at_ns: Int64, allocated: Int64
+) -> None:
+    made, freed, size = (
+        np.asarray(prepared[f"memory_{name}"])[rows] for name in ("made_ns", "freed_ns", "bytes")
+    )
+    near = np.flatnonzero((made <= at_ns[-1]) & (freed > at_ns[0]))
+    begin = np.searchsorted(at_ns, made[near], side="left")
+    end = np.searchsorted(at_ns, freed[near], side="left")
+    seen = end > begin
+    near, begin, end = near[seen], begin[seen], end[seen]
+    kept = np.arange(len(near))
+    if len(near) > MOST_BANDS:
+        kept = np.sort(np.argpartition(-size[near] * (end - begin), MOST_BANDS)[:MOST_BANDS])
+    found.more_bands = len(near) - len(kept)
+    near, begin, end = near[kept], begin[kept], end[kept]
+    change = np.zeros(len(at_ns) + 1, np.int64)
+    np.add.at(change, begin, size[near])
+    np.add.at(change, end, -size[near])
+    found.rest_bytes.extend(np.maximum(allocated - np.cumsum(change)[:-1], 0).tolist())
+    found.band_from.extend(begin.tolist())
+    found.band_to.extend(end.tolist())
+    found.band_bytes.extend(size[near].tolist())
+    found.band_made_us.extend(np.where(made[near] == NONE, NONE, made[near] / NS_PER_US).tolist())
+    found.band_freed_us.extend(np.where(freed[near] == NEVER_NS, NONE, freed[near] / NS_PER_US).tolist())
+    group, site = np.unique(np.asarray(prepared["memory_group"])[rows][near], return_inverse=True)
+    found.band_site.extend(site.reshape(-1).tolist())
+    found.kinds.extend(kind.value for kind in KINDS)
+    found.band_kind.extend(np.asarray(prepared["memory_kind"])[rows][near].tolist())
+    for one in group.tolist():
+        operator, place = site_of(prepared, one)
+        found.sites.add(operator=operator, place=place)
+
+
+def slice_memory_state(prepared: Prepared, device: int | None, at_us: float | None) -> pb.MemoryState:
+    """Return the state of one device at a time; None is the first device, or the recording's end. Raises
+    UsageError: the trace has no memory of this device, or does not say what was freed."""
+    meta = read_meta(prepared, "memory_meta")
+    index = device_index(meta, device)
+    if not meta["paired"][index]:
+        raise UsageError("The trace does not say which allocations were freed.", where="device")
+    at_ns = requested_span(meta, None, at_us).end_ns
+    rows = slice(*prepared["memory_allocations_first"][index : index + 2].tolist())
+    made, freed, size, node = (
+        np.asarray(prepared[f"memory_{name}"])[rows] for name in ("made_ns", "freed_ns", "bytes", "node")
+    )
+    live = np.flatnonzero((made <= at_ns) & (freed > at_ns))
+    total = int(size[live].sum())
+    unknown = int(size[live][node[live] == NONE].sum())
+    curve = slice_curve(unpack(prepared, "memory_curve", 2 * index), at_ns, at_ns + 1, 1)
+    allocated = int(curve.high[-1]) if len(curve.high) else total
+    found = pb.MemoryState(
+        state="ready",
+        progress=1.0,
+        device=meta["devices"][index],
+        live_bytes=total,
+        allocations=len(live),
+        before_bytes=int(size[live][made[live] == NONE].sum()),
+        earlier_bytes=max(0, allocated - total),
+        unknown_bytes=unknown,
+    )
+    _add_nodes(found, prepared, node[live].astype(np.int64), size[live])
+    _add_blocks(found, prepared, live + rows.start, size[live])
+    return found
+
+
+def _add_nodes(found: pb.MemoryState, prepared: Prepared, node: Int64, size: Int64) -> None:
+    parent = np.asarray(prepared["stack_parent"]).astype(np.int64)
+    last = np.asarray(prepared["stack_last"])
+    known = node != NONE
+    own = summed(node[known], size[known], len(parent))
+    blocks = np.bincount(node[known], minlength=len(parent))
+    whole, count = (
+        sums[last] - sums[:-1] for sums in (np.r_[0, np.cumsum(own)], np.r_[0, np.cumsum(blocks)])
+    )
+    kept = np.flatnonzero(whole >= max(1, int(own.sum() * SMALLEST_SHARE)))
+    kept = heaviest_nodes(kept, whole, MOST_NODES)
+    place = places_of(kept, len(parent))
+    dropped = np.flatnonzero((place[:-1] == NONE) & (whole > 0))
+    above = place[parent[dropped]]
+    names, name = np.unique(np.asarray(prepared["stack_name"])[kept], return_inverse=True)
+    found.names.extend(
+        text_at(prepared["stack_text"], prepared["stack_text_first"], i) for i in names.tolist()
+    )
+    found.node.extend(kept.tolist())
+    found.parent.extend(place[parent[kept]].tolist())
+    found.name.extend(name.tolist())
+    found.kind.extend(np.asarray(prepared["stack_kind"])[kept].tolist())
+    found.node_bytes.extend(whole[kept].tolist())
+    found.count.extend(count[kept].tolist())
+    found.left_out.extend(np.bincount(above[above != NONE], minlength=len(kept)).tolist())
+
+
+def _add_blocks(found: pb.MemoryState, prepared: Prepared, rows: Int64, size: Int64) -> None:
+    order = np.argsort(-size, kind="stable")
+    for i in order[:MOST_BLOCKS].tolist():
+        row = int(rows[i])
+        made, freed = int(prepared["memory_made_ns"][row]), int(prepared["memory_freed_ns"][row])
+        operator, place = site_of(prepared, int(prepared["memory_group"][row]))
+        found.blocks.add(
+            bytes=size[i],
+            made_us=NONE if made == NONE else made / NS_PER_US,
+            freed_us=NONE if freed == NEVER_NS else freed / NS_PER_US,
+            operator=operator,
+            place=place,
+        )
+    found.more_blocks = max(0, len(order) - MOST_BLOCKS)
+    found.more_blocks_bytes = size[order[MOST_BLOCKS:]].sum()

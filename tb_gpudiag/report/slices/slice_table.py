@@ -90,13 +90,13 @@ SLICES: Mapping[str, SliceKind] = {
     ),
     "memoryState": SliceKind(
         pb.MemoryState,
-        "tb_gpudiag.report.slices.memory_state",
+        "tb_gpudiag.report.slices.memory_slice",
         "slice_memory_state",
         (_MEMORY_DEVICE, Number("at_us")),
     ),
     "memoryBands": SliceKind(
         pb.MemoryBands,
-        "tb_gpudiag.report.slices.memory_bands",
+        "tb_gpudiag.report.slices.memory_slice",
         "slice_memory_bands",
         (_MEMORY_DEVICE, *_SPAN, Integer("width", low=1, high=2048, default=1024)),
     ),
@@ -163,7 +163,7 @@ SLICES: Mapping[str, SliceKind] = {
     ),
     "kernels": SliceKind(
         pb.KernelTable,
-        "tb_gpudiag.report.slices.operators.kernel_table",
+        "tb_gpudiag.report.slices.operators.operator_table",
         "slice_kernels",
         (
             Text("group", "kernel", among=KERNEL_GROUPS),

@@ -12,15 +12,17 @@ from tb_gpudiag.report.views.document import (
     WHOLE,
     WINDOW,
     Account,
+    Column,
     Document,
     FindingCard,
     Findings,
     Item,
+    Kind,
     Lines,
     ReportView,
     Section,
+    Table,
 )
-from tb_gpudiag.report.views.tables import Column, Kind, Table
 
 # A comment that renders as nothing keeps "@name" and "#12" from becoming a mention and a link to an issue.
 _NOTHING = "<!-- -->"

@@ -20,11 +20,12 @@ from tb_gpudiag.report.views.document import (
     Document,
     FindingCard,
     Findings,
+    Kind,
     Lines,
     ReportView,
     Section,
+    Table,
 )
-from tb_gpudiag.report.views.tables import Kind, Table
 from tb_gpudiag.report.views.text import bar, severity_style
 from tb_gpudiag.wording.format import NO_BREAK, cut_middle
 

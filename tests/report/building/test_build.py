@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building import device_messages, trace_message
+from tb_gpudiag.report.building import time_messages, trace_message
 from tb_gpudiag.rules.all import RULES
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.report.laws import assert_report_laws
@@ -82,7 +82,7 @@ def test_an_invalid_rank_is_unknown(rank: object, tmp_path: Path) -> None:
 
 
 def test_a_report_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (device_messages, trace_message):
+    for module in (time_messages, trace_message):
         monkeypatch.setattr(module, "STEPS_LIMIT", 10)
     trace = TraceBuilder()
     main = trace.thread()

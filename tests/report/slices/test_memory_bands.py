@@ -10,9 +10,9 @@ import pytest
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices import memory_bands
-from tb_gpudiag.report.slices.memory_bands import slice_memory_bands
+from tb_gpudiag.report.slices import memory_slice
 from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.memory_slice import slice_memory_bands
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 
@@ -73,7 +73,7 @@ def test_the_largest_areas_are_bands_and_the_others_are_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = heights(bands(tmp_path))
-    monkeypatch.setattr(memory_bands, "MOST_BANDS", 5)
+    monkeypatch.setattr(memory_slice, "MOST_BANDS", 5)
     found = bands(tmp_path)
     assert len(found.band_bytes) == 5
     assert max(found.band_bytes) == 8 * MIB

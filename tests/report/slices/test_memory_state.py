@@ -11,11 +11,10 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.memory_messages import memory_messages
-from tb_gpudiag.report.slices import memory_state
+from tb_gpudiag.report.slices import memory_slice
 from tb_gpudiag.report.slices.memory_history import prepare_memory
-from tb_gpudiag.report.slices.memory_slice import slice_memory
+from tb_gpudiag.report.slices.memory_slice import slice_memory, slice_memory_state
 from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
-from tb_gpudiag.report.slices.memory_state import slice_memory_state
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
@@ -56,7 +55,7 @@ def test_a_moment_has_what_is_live_by_call_stack(tmp_path: Path) -> None:
 
 
 def test_a_tree_of_equal_nodes_is_cut_and_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_state, "MOST_NODES", 5)
+    monkeypatch.setattr(memory_slice, "MOST_NODES", 5)
     trace = TraceBuilder()
     main = trace.thread()
     for at in range(0, 100, 10):

@@ -6,7 +6,7 @@ import gzip
 import numpy as np
 import pytest
 
-from tb_gpudiag.report.slices.packed import differences, packed_column
+from tb_gpudiag.report.slices.embedded_events import differences, packed_column
 
 
 def _unpacked(text: str) -> list[int]:

@@ -8,8 +8,7 @@ import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.compose import compose
-from tb_gpudiag.report.views.document import Account, Document, Findings, Lines, Section
-from tb_gpudiag.report.views.tables import Table
+from tb_gpudiag.report.views.document import Account, Document, Findings, Lines, Section, Table
 from tests.report.reports import hostile, report_at
 from tests.report.views.formats import FORMATS, one_space, words_in
 from tests.simulator import simulate

@@ -1,4 +1,4 @@
-// Texts and columns of whole numbers as packed.py packs them.
+// Texts and columns of whole numbers as embedded_events.py packs them.
 
 function bytesOf(text: string): Response {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

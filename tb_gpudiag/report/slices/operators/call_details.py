@@ -10,8 +10,13 @@ from tb_gpudiag.arrays import NONE, Bool, Int64, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.intervals import heaviest
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.operators.call_groups import cell_keys, cell_operators, module_keys, node_keys
-from tb_gpudiag.report.slices.operators.call_stacks import stack_of
+from tb_gpudiag.report.slices.operators.call_groups import (
+    cell_keys,
+    cell_operators,
+    module_keys,
+    node_keys,
+    stack_of,
+)
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.vocabulary.marks import module_name

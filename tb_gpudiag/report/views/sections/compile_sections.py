@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Lines, lines
+from tb_gpudiag.report.views.document import (
+    Cell,
+    Column,
+    ColumnOf,
+    Kind,
+    Lines,
+    Table,
+    lines,
+    numbers,
+    table_of,
+)
 from tb_gpudiag.report.views.sections.place_text import code_place
-from tb_gpudiag.report.views.tables import Cell, Column, ColumnOf, Kind, Table, numbers, table_of
 from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.quantity import duration, number
 

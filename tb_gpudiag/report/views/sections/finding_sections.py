@@ -6,9 +6,18 @@ from collections.abc import Mapping
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
-from tb_gpudiag.report.views.document import CodePlace, FindingCard, Findings, Item
+from tb_gpudiag.report.views.document import (
+    CodePlace,
+    Column,
+    ColumnOf,
+    FindingCard,
+    Findings,
+    Item,
+    Table,
+    numbers,
+    table_of,
+)
 from tb_gpudiag.report.views.sections.place_text import full_place, preposition, short_place
-from tb_gpudiag.report.views.tables import Column, ColumnOf, Table, numbers, table_of
 from tb_gpudiag.wording.format import size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Account, Part, Section
-from tb_gpudiag.report.views.tables import Column, ColumnOf, Kind, numbers, table_of
+from tb_gpudiag.report.views.document import Account, Column, ColumnOf, Kind, Part, Section, numbers, table_of
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.kinds import MFU_PARTS
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, throughput

@@ -6,9 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Account, Lines, Part, lines
+from tb_gpudiag.report.views.document import (
+    Account,
+    Column,
+    ColumnOf,
+    Kind,
+    Lines,
+    Part,
+    Table,
+    lines,
+    numbers,
+    table_of,
+)
 from tb_gpudiag.report.views.sections.place_text import full_place
-from tb_gpudiag.report.views.tables import Column, ColumnOf, Kind, Table, numbers, table_of
 from tb_gpudiag.wording.format import count, figures, in_quotes, share, time_us
 from tb_gpudiag.wording.kinds import EXPOSURE_REASONS, FAMILIES, HOST_KINDS, STEP_SIGNS, SYNC_KINDS
 from tb_gpudiag.wording.quantity import duration, number, share_of, size
