@@ -4,41 +4,25 @@ import { MEMORY_FIGURES } from "../../base/vocabulary";
 import { signedBytes } from "../../state/comparison";
 import type { MemoryDifference } from "../../wire/report";
 import { Section } from "../parts/Section";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
+
+const COLUMNS: readonly ShortColumn<MemoryDifference>[] = [
+  { title: "Device", heads: true, cell: ({ device }) => device },
+  { title: "What", cell: ({ what }) => word(MEMORY_FIGURES, what) },
+  { title: "Base", className: "gd-number", cell: ({ base_bytes }) => bytes(base_bytes) },
+  { title: "Candidate", className: "gd-number", cell: ({ candidate_bytes }) => bytes(candidate_bytes) },
+  {
+    title: "Difference",
+    className: "gd-number",
+    cell: ({ base_bytes, candidate_bytes }) => signedBytes(candidate_bytes - base_bytes),
+  },
+];
 
 export function MemoryDifferences({ items }: { items: readonly MemoryDifference[] }) {
   if (items.length === 0) return null;
   return (
     <Section title="Memory">
-      <div className="gd-wide-plain" role="group" aria-label="Memory" tabIndex={0}>
-        <table className="gd-plain">
-          <thead>
-            <tr>
-              <th scope="col">Device</th>
-              <th scope="col">What</th>
-              <th scope="col" className="gd-number">
-                Base
-              </th>
-              <th scope="col" className="gd-number">
-                Candidate
-              </th>
-              <th scope="col" className="gd-number">
-                Difference
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {items.map(({ device, what, base_bytes, candidate_bytes }, at) => (
-              <tr key={at}>
-                <th scope="row">{device}</th>
-                <td>{word(MEMORY_FIGURES, what)}</td>
-                <td className="gd-number">{bytes(base_bytes)}</td>
-                <td className="gd-number">{bytes(candidate_bytes)}</td>
-                <td className="gd-number">{signedBytes(candidate_bytes - base_bytes)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <ShortTable className="gd-plain" columns={COLUMNS} rows={items} box="Memory" />
     </Section>
   );
 }

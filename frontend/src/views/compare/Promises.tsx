@@ -3,6 +3,7 @@ import { signedTime } from "../../state/comparison";
 import { between } from "../../state/gain";
 import type { Verified } from "../../wire/report";
 import { Section } from "../parts/Section";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 import { ExplainButton } from "../rule/ExplainButton";
 
 const estimateWas: Record<Verified["promise"], string> = {
@@ -13,6 +14,25 @@ const estimateWas: Record<Verified["promise"], string> = {
   NONE: "",
 };
 
+const COLUMNS: readonly ShortColumn<Verified>[] = [
+  {
+    title: "Finding",
+    heads: true,
+    cell: ({ rule, name }) => (
+      <>
+        <ExplainButton rule={rule} /> {words(name)}
+      </>
+    ),
+  },
+  {
+    title: "Estimated",
+    className: "gd-number",
+    cell: ({ low_us, high_us }) => between(timeBeside(low_us, high_us), time(high_us)),
+  },
+  { title: "Measured", className: "gd-number", cell: measured },
+  { title: "The estimate was", cell: ({ promise }) => estimateWas[promise] },
+];
+
 /** What a fix was estimated to save, next to what it saved. */
 export function Promises({ verified }: { verified: readonly Verified[] }) {
   const made = verified.filter(({ promise }) => promise !== "NONE");
@@ -22,36 +42,13 @@ export function Promises({ verified }: { verified: readonly Verified[] }) {
       title="Estimated and measured savings"
       aside={<span className="gd-muted">per step; measured is the effect of all changes together</span>}
     >
-      <div className="gd-wide-plain" role="group" aria-label="Estimated and measured savings" tabIndex={0}>
-        <table className="gd-plain">
-          <thead>
-            <tr>
-              <th scope="col">Finding</th>
-              <th scope="col" className="gd-number">
-                Estimated
-              </th>
-              <th scope="col" className="gd-number">
-                Measured
-              </th>
-              <th scope="col">The estimate was</th>
-            </tr>
-          </thead>
-          <tbody>
-            {made.map((row, at) => (
-              <tr key={at} title={row.sentence}>
-                <th scope="row">
-                  <ExplainButton rule={row.rule} /> {words(row.name)}
-                </th>
-                <td className="gd-number">
-                  {between(timeBeside(row.low_us, row.high_us), time(row.high_us))}
-                </td>
-                <td className="gd-number">{measured(row)}</td>
-                <td>{estimateWas[row.promise]}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <ShortTable
+        className="gd-plain"
+        columns={COLUMNS}
+        rows={made}
+        rowTip={({ sentence }) => sentence}
+        box="Estimated and measured savings"
+      />
     </Section>
   );
 }

@@ -1,9 +1,7 @@
 import { codePlace, count, time } from "../../base/format";
 import type { Compilation, CompileLog, GraphBreak, Report, WithoutGraph } from "../../wire/report";
-import { More } from "../parts/More";
-import { NumberTitle } from "../parts/NumberTitle";
 import { Section } from "../parts/Section";
-import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 
 const FIRST = 6;
 
@@ -19,9 +17,9 @@ export function Compilations({ report }: { report: Report }) {
           {note}
         </p>
       ))}
-      {recorded.length > 0 && <Compiled rows={recorded} />}
-      {log.breaks.length > 0 && <Breaks rows={log.breaks} />}
-      {log.without_graphs.length > 0 && <WithoutGraphs rows={log.without_graphs} />}
+      <Table label="Compilations" columns={COMPILED} rows={recorded} />
+      <Table label="Graph breaks" columns={BREAKS} rows={log.breaks} />
+      <Table label="Without CUDA graphs" columns={WITHOUT_GRAPHS} rows={log.without_graphs} />
     </Section>
   );
 }
@@ -31,33 +29,42 @@ function about({ name, torch, malformed_entries: broken }: CompileLog): string {
   return parts.filter(Boolean).join(" · ");
 }
 
-function Compiled({ rows }: { rows: readonly Compilation[] }) {
+const at = (title: string): ShortColumn<Pick<GraphBreak, "place">> => ({
+  title,
+  className: "gd-name gd-mono",
+  cell: ({ place }) => place && codePlace(place),
+});
+
+const COMPILED: readonly ShortColumn<Compilation>[] = [
+  at("Function"),
+  { title: "Why it was compiled", cell: why },
+  { figure: "compiled_before", cell: ({ before }) => count(before) },
+  { figure: "compile_time", cell: ({ place }) => time(place?.us ?? 0) },
+];
+
+const BREAKS: readonly ShortColumn<GraphBreak>[] = [
+  at("Graph break at"),
+  { title: "Reason", cell: ({ reason }) => reason },
+  { figure: "break_runs", cell: ({ runs }) => count(runs) },
+  { figure: "between_graphs", cell: ({ place }) => (place && place.us > 0 ? time(place.us) : "") },
+];
+
+const WITHOUT_GRAPHS: readonly ShortColumn<WithoutGraph>[] = [
+  at("No CUDA graph at"),
+  { title: "Reason", cell: ({ reason }) => reason },
+  { figure: "graphless_runs", cell: ({ runs }) => count(runs) },
+  { figure: "graphless_time", cell: ({ place }) => time(place?.us ?? 0) },
+];
+
+interface TableProps<T> {
+  readonly label: string;
+  readonly columns: readonly ShortColumn<T>[];
+  readonly rows: readonly T[];
+}
+
+function Table<T extends object>(props: TableProps<T>) {
   return (
-    <More items={rows} first={FIRST}>
-      {(shown) => (
-        <table className="gd-table gd-compiled" aria-label="Compilations">
-          <thead>
-            <tr>
-              <th scope="col">Function</th>
-              <th scope="col">Why it was compiled</th>
-              <NumberTitle column="compiled_before" />
-              <NumberTitle column="compile_time" />
-              <ShowTitle />
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((row, at) => (
-              <LinkedRow key={at} of={row}>
-                <td className="gd-name gd-mono">{row.place && codePlace(row.place)}</td>
-                <td>{why(row)}</td>
-                <td className="gd-number">{count(row.before)}</td>
-                <td className="gd-number">{time(row.place?.us ?? 0)}</td>
-              </LinkedRow>
-            ))}
-          </tbody>
-        </table>
-      )}
-    </More>
+    props.rows.length > 0 && <ShortTable className="gd-table gd-compiled" first={FIRST} linked {...props} />
   );
 }
 
@@ -69,64 +76,4 @@ function why({ reasons, misses, before, failed }: Compilation): string {
     misses.length > 0 && `not in the cache: ${misses.join(", ")}`,
   ];
   return parts.filter(Boolean).join("; ");
-}
-
-function Breaks({ rows }: { rows: readonly GraphBreak[] }) {
-  return (
-    <More items={rows} first={FIRST}>
-      {(shown) => (
-        <table className="gd-table gd-compiled" aria-label="Graph breaks">
-          <thead>
-            <tr>
-              <th scope="col">Graph break at</th>
-              <th scope="col">Reason</th>
-              <NumberTitle column="break_runs" />
-              <NumberTitle column="between_graphs" />
-              <ShowTitle />
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((row, at) => (
-              <LinkedRow key={at} of={row}>
-                <td className="gd-name gd-mono">{row.place && codePlace(row.place)}</td>
-                <td>{row.reason}</td>
-                <td className="gd-number">{count(row.runs)}</td>
-                <td className="gd-number">{row.place && row.place.us > 0 ? time(row.place.us) : ""}</td>
-              </LinkedRow>
-            ))}
-          </tbody>
-        </table>
-      )}
-    </More>
-  );
-}
-
-function WithoutGraphs({ rows }: { rows: readonly WithoutGraph[] }) {
-  return (
-    <More items={rows} first={FIRST}>
-      {(shown) => (
-        <table className="gd-table gd-compiled" aria-label="Without CUDA graphs">
-          <thead>
-            <tr>
-              <th scope="col">No CUDA graph at</th>
-              <th scope="col">Reason</th>
-              <NumberTitle column="graphless_runs" />
-              <NumberTitle column="graphless_time" />
-              <ShowTitle />
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((row, at) => (
-              <LinkedRow key={at} of={row}>
-                <td className="gd-name gd-mono">{row.place && codePlace(row.place)}</td>
-                <td>{row.reason}</td>
-                <td className="gd-number">{count(row.runs)}</td>
-                <td className="gd-number">{time(row.place?.us ?? 0)}</td>
-              </LinkedRow>
-            ))}
-          </tbody>
-        </table>
-      )}
-    </More>
-  );
 }

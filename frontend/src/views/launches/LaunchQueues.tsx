@@ -1,9 +1,18 @@
 import { count, figures, percent, plural, time } from "../../base/format";
 import type { LaunchQueue } from "../../wire/report";
-import { NumberTitle } from "../parts/NumberTitle";
-import { More } from "../parts/More";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 
 const FIRST = 4;
+
+const QUEUES: readonly ShortColumn<LaunchQueue>[] = [
+  { title: "Stream", className: "gd-name", cell: ({ device, stream }) => `GPU ${device} stream ${stream}` },
+  { figure: "launches", cell: ({ launches }) => count(launches) },
+  { figure: "mean_depth", cell: ({ mean_depth }) => figures(mean_depth) },
+  { figure: "median_depth", cell: ({ median_depth }) => count(median_depth) },
+  { figure: "max_depth", cell: ({ most_depth }) => count(most_depth) },
+  { figure: "queue_empty", cell: ({ empty_share }) => percent(empty_share) },
+  { figure: "not_linked", cell: ({ not_launched_here: n }) => (n > 0 ? count(n) : "") },
+];
 
 /** How much launched work was waiting for the GPU, by stream. */
 export function LaunchQueues({ queues }: { queues: readonly LaunchQueue[] }) {
@@ -12,48 +21,15 @@ export function LaunchQueues({ queues }: { queues: readonly LaunchQueue[] }) {
   return (
     <div className="gd-queues">
       <h3>Launch queue depth</h3>
-      <More items={queues} first={FIRST}>
-        {(shown) => (
-          <div className="gd-wide-plain" role="group" aria-label="Launch queue depth" tabIndex={0}>
-            <table className="gd-table gd-launches">
-              <thead>
-                <tr>
-                  <th scope="col">Stream</th>
-                  <NumberTitle column="launches" />
-                  <NumberTitle column="mean_depth" />
-                  <NumberTitle column="median_depth" />
-                  <NumberTitle column="max_depth" />
-                  <NumberTitle column="queue_empty" />
-                  <NumberTitle column="not_linked" />
-                </tr>
-              </thead>
-              <tbody>
-                {shown.map((queue) => (
-                  <QueueRow key={`${queue.device}/${queue.stream}`} queue={queue} />
-                ))}
-              </tbody>
-            </table>
-          </div>
-        )}
-      </More>
+      <ShortTable
+        className="gd-table gd-launches"
+        columns={QUEUES}
+        rows={queues}
+        first={FIRST}
+        box="Launch queue depth"
+      />
       {waited.length > 0 && <FullQueues queues={waited} />}
     </div>
-  );
-}
-
-function QueueRow({ queue }: { queue: LaunchQueue }) {
-  return (
-    <tr>
-      <td className="gd-name">
-        GPU {queue.device} stream {queue.stream}
-      </td>
-      <td className="gd-number">{count(queue.launches)}</td>
-      <td className="gd-number">{figures(queue.mean_depth)}</td>
-      <td className="gd-number">{count(queue.median_depth)}</td>
-      <td className="gd-number">{count(queue.most_depth)}</td>
-      <td className="gd-number">{percent(queue.empty_share)}</td>
-      <td className="gd-number">{queue.not_launched_here > 0 ? count(queue.not_launched_here) : ""}</td>
-    </tr>
   );
 }
 

@@ -4,9 +4,8 @@ import { change, where, who } from "../../state/memory";
 import { usePage } from "../../state/store";
 import type { RowPlaces } from "../../state/rowPlaces";
 import type { DeviceMemory, MemorySite, TimeRange } from "../../wire/report";
-import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
-import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 import { Site } from "./RangePanel";
 
 interface Props {
@@ -21,40 +20,45 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
   // If the floor stays level, growth at one site is matched by another that shrinks.
   if (!trend || trend.state === "level" || sites.length === 0) return null;
   const seconds = trend.unit === "second" ? (trend.end_us - trend.start_us) / 1e6 : 0;
+  const columns: readonly ShortColumn<MemorySite>[] = [
+    {
+      title: "Allocated by",
+      className: "gd-name",
+      cell: (site) => (
+        <>
+          <Site operator={who(site)} line={where(site.place)} />
+          {site.stack !== "" && <Stack stack={site.stack} />}
+        </>
+      ),
+    },
+    {
+      title: seconds ? `In ${time(seconds * 1e6)}` : `Per ${trend.word || "step"}`,
+      className: "gd-number",
+      cell: ({ bytes_per_step }) => change(bytes_per_step * (seconds || 1)),
+    },
+    { figure: "still_live", cell: (site) => bytes(site.bytes) },
+    { figure: "live_count", cell: (site) => count(site.count) },
+    { figure: "median_size", cell: ({ size_bytes }) => bytes(size_bytes) },
+    { figure: "live_steps", cell: ({ steps }) => count(steps) },
+    {
+      title: "When",
+      className: "gd-memory-when",
+      cell: ({ ranges }) => <Spark ranges={ranges} bounds={bounds} />,
+    },
+  ];
   return (
     <div className="gd-memory-growing">
       <h3>Growing allocations</h3>
       <More items={sites} first={FIRST}>
         {(shown) => (
           <div className="gd-wide">
-            <table className="gd-table gd-memory-sites">
-              <thead>
-                <tr>
-                  <th scope="col">Allocated by</th>
-                  <th scope="col" className="gd-number">
-                    {seconds ? `In ${time(seconds * 1e6)}` : `Per ${trend.word || "step"}`}
-                  </th>
-                  <NumberTitle column="still_live" />
-                  <NumberTitle column="live_count" />
-                  <NumberTitle column="median_size" />
-                  <NumberTitle column="live_steps" />
-                  <th scope="col" className="gd-memory-when">
-                    When
-                  </th>
-                  <ShowTitle />
-                </tr>
-              </thead>
-              <tbody>
-                {shown.map((site, at) => (
-                  <GrowingRow
-                    key={at}
-                    site={site}
-                    grown={site.bytes_per_step * (seconds || 1)}
-                    bounds={bounds}
-                  />
-                ))}
-              </tbody>
-            </table>
+            <ShortTable
+              className="gd-table gd-memory-sites"
+              columns={columns}
+              rows={shown}
+              linked
+              onPress={markAll}
+            />
           </div>
         )}
       </More>
@@ -67,31 +71,6 @@ function markAll({ row }: RowPlaces): void {
   const { shown } = usePage.getState();
   usePage.setState(
     shown?.row === row ? { shown: null } : { shown: { row, place: 0 }, view: null, selection: null },
-  );
-}
-
-interface RowProps {
-  readonly site: MemorySite;
-  readonly grown: number;
-  readonly bounds: Viewport;
-}
-
-function GrowingRow({ site, grown, bounds }: RowProps) {
-  return (
-    <LinkedRow of={site} onPress={markAll}>
-      <td className="gd-name">
-        <Site operator={who(site)} line={where(site.place)} />
-        {site.stack !== "" && <Stack stack={site.stack} />}
-      </td>
-      <td className="gd-number">{change(grown)}</td>
-      <td className="gd-number">{bytes(site.bytes)}</td>
-      <td className="gd-number">{count(site.count)}</td>
-      <td className="gd-number">{bytes(site.size_bytes)}</td>
-      <td className="gd-number">{count(site.steps)}</td>
-      <td className="gd-memory-when">
-        <Spark ranges={site.ranges} bounds={bounds} />
-      </td>
-    </LinkedRow>
   );
 }
 

@@ -3,8 +3,7 @@ import { sameSite, where } from "../../state/memory";
 import { isEmbedded } from "../../wire/client";
 import type { MemoryOwner, MemorySlice, SliceSite } from "../../wire/report";
 import { Cut } from "../parts/Cut";
-import { NumberTitle } from "../parts/NumberTitle";
-import { More } from "../parts/More";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 
 interface Props {
   readonly title: string;
@@ -38,30 +37,14 @@ export function RangePanel({ title, slice, whole, picked }: Props) {
         </p>
       )}
       {sites.length > 0 && (
-        <More key={title} items={sites} first={FIRST}>
-          {(shown) => (
-            <table className="gd-table gd-memory-sites">
-              <thead>
-                <tr>
-                  <th scope="col">Allocated by</th>
-                  <th scope="col" className="gd-number">
-                    Count
-                  </th>
-                  <th scope="col" className="gd-number">
-                    Allocated
-                  </th>
-                  {known && !whole && <NumberTitle column="live_after_range" />}
-                  {known && <NumberTitle column="still_live" />}
-                </tr>
-              </thead>
-              <tbody>
-                {shown.map((site, at) => (
-                  <SiteRow key={at} site={site} known={known} whole={whole} picked={isPicked(site)} />
-                ))}
-              </tbody>
-            </table>
-          )}
-        </More>
+        <ShortTable
+          key={title}
+          className="gd-table gd-memory-sites"
+          columns={columns(known, known && !whole)}
+          rows={sites}
+          first={FIRST}
+          isMarked={isPicked}
+        />
       )}
     </section>
   );
@@ -89,29 +72,20 @@ function Sums({ slice, whole }: { slice: MemorySlice; whole: boolean }) {
   );
 }
 
-interface SiteProps {
-  readonly site: SliceSite;
-  /** True if the recording shows which allocations stay live. */
-  readonly known: boolean;
-  readonly whole: boolean;
-  readonly picked: boolean;
-}
+/** known: the recording shows which allocations stay live. after: and the range ends before it does. */
+const columns = (known: boolean, after: boolean): readonly ShortColumn<SliceSite>[] => [
+  {
+    title: "Allocated by",
+    className: "gd-name",
+    cell: ({ operator, place }) => <Site operator={operator} line={where(place)} />,
+  },
+  { title: "Count", className: "gd-number", cell: ({ allocations }) => count(allocations) },
+  { title: "Allocated", className: "gd-number", cell: ({ allocated_bytes }) => bytes(allocated_bytes) },
+  ...(after ? [{ figure: "live_after_range", cell: (site: SliceSite) => size(site.survived_bytes) }] : []),
+  ...(known ? [{ figure: "still_live", cell: (site: SliceSite) => size(site.kept_bytes) }] : []),
+];
 
-function SiteRow({ site, known, whole, picked }: SiteProps) {
-  return (
-    <tr data-shown={picked || undefined}>
-      <td className="gd-name">
-        <Site operator={site.operator} line={where(site.place)} />
-      </td>
-      <td className="gd-number">{count(site.allocations)}</td>
-      <td className="gd-number">{bytes(site.allocated_bytes)}</td>
-      {known && !whole && (
-        <td className="gd-number">{site.survived_bytes > 0 ? bytes(site.survived_bytes) : ""}</td>
-      )}
-      {known && <td className="gd-number">{site.kept_bytes > 0 ? bytes(site.kept_bytes) : ""}</td>}
-    </tr>
-  );
-}
+const size = (kept: number) => (kept > 0 ? bytes(kept) : "");
 
 /** An operator and its line. Tooltips show the full text. */
 export function Site({ operator, line }: { operator: string; line: string }) {

@@ -1,9 +1,29 @@
 import { bytes, count, percent } from "../../base/format";
-import type { DeviceMemory } from "../../wire/report";
-import { NumberTitle } from "../parts/NumberTitle";
-import { More } from "../parts/More";
+import type { DeviceMemory, MemorySegment } from "../../wire/report";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 
 const FIRST = 6;
+
+const SEGMENTS: readonly ShortColumn<MemorySegment>[] = [
+  {
+    title: "Address",
+    cell: ({ address, expandable }) => (
+      <>
+        <code>{address}</code>
+        {expandable && <span className="gd-muted"> expandable</span>}
+      </>
+    ),
+  },
+  { title: "Size", className: "gd-number", cell: (segment) => bytes(segment.bytes) },
+  {
+    title: "Used",
+    className: "gd-number",
+    tip: ({ used_bytes }) => bytes(used_bytes),
+    cell: (segment) => percent(segment.used_bytes, segment.bytes),
+  },
+  { figure: "largest_free", cell: ({ largest_free_bytes }) => bytes(largest_free_bytes) },
+  { title: "Blocks", className: "gd-number", cell: ({ blocks }) => count(blocks) },
+];
 
 /** The segments of a memory snapshot, which the driver allocates as one piece each, and how much of each is used. */
 export function Segments({ memory: { segments } }: { memory: DeviceMemory }) {
@@ -11,43 +31,7 @@ export function Segments({ memory: { segments } }: { memory: DeviceMemory }) {
   return (
     <section aria-label="Segments">
       <h3>Segments</h3>
-      <More items={segments} first={FIRST}>
-        {(shown) => (
-          <table className="gd-table gd-memory-sites">
-            <thead>
-              <tr>
-                <th scope="col">Address</th>
-                <th scope="col" className="gd-number">
-                  Size
-                </th>
-                <th scope="col" className="gd-number">
-                  Used
-                </th>
-                <NumberTitle column="largest_free" />
-                <th scope="col" className="gd-number">
-                  Blocks
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((segment, at) => (
-                <tr key={at}>
-                  <td>
-                    <code>{segment.address}</code>
-                    {segment.expandable && <span className="gd-muted"> expandable</span>}
-                  </td>
-                  <td className="gd-number">{bytes(segment.bytes)}</td>
-                  <td className="gd-number" title={bytes(segment.used_bytes)}>
-                    {percent(segment.used_bytes, segment.bytes)}
-                  </td>
-                  <td className="gd-number">{bytes(segment.largest_free_bytes)}</td>
-                  <td className="gd-number">{count(segment.blocks)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        )}
-      </More>
+      <ShortTable className="gd-table gd-memory-sites" columns={SEGMENTS} rows={segments} first={FIRST} />
     </section>
   );
 }

@@ -8,6 +8,7 @@ import type { CallDetails, CallPart, CallStack, TimeRange, TraceEntry } from "..
 import { Problem } from "../status/Problem";
 import { aired } from "../../base/viewport";
 import { More } from "../parts/More";
+import { ShortTable } from "../parts/ShortTable";
 import type { OpenRow } from "./openRow";
 import { shapesText, shortName } from "./names";
 
@@ -135,30 +136,15 @@ function Parts({ title, parts, more, text }: PartsProps) {
   return (
     <div>
       <h4>{title}</h4>
-      <table className="gd-plain">
-        <thead>
-          <tr>
-            <th scope="col">Name</th>
-            <th scope="col" className="gd-number">
-              Count
-            </th>
-            <th scope="col" className="gd-number">
-              Time
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {parts.map((part) => (
-            <tr key={part.name}>
-              <td title={part.name}>
-                <Cut text={text(part.name)} />
-              </td>
-              <td className="gd-number">{count(part.count)}</td>
-              <td className="gd-number">{time(part.us)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <ShortTable
+        className="gd-plain"
+        columns={[
+          { title: "Name", tip: ({ name }) => name, cell: ({ name }) => <Cut text={text(name)} /> },
+          { title: "Count", className: "gd-number", cell: (part) => count(part.count) },
+          { title: "Time", className: "gd-number", cell: ({ us }) => time(us) },
+        ]}
+        rows={parts}
+      />
       {more > 0 && <p className="gd-rest">And {count(more)} more.</p>}
     </div>
   );

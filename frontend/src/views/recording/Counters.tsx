@@ -2,6 +2,19 @@ import { count } from "../../base/format";
 import { curveValue } from "../../canvas/queue";
 import type { Counter } from "../../wire/report";
 import { Section } from "../parts/Section";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
+
+const COLUMNS: readonly ShortColumn<Counter>[] = [
+  { title: "Counter", heads: true, cell: ({ name }) => name },
+  { title: "Device", cell: ({ device }) => (device < 0 ? "" : `GPU ${device}`) },
+  {
+    title: "Samples",
+    cell: ({ samples, timed }) => `${count(samples)}${timed ? "" : " ranges, without times"}`,
+  },
+  { title: "Min", cell: ({ least, unit }) => curveValue("counter", least, unit) },
+  { title: "Mean", cell: ({ mean, unit }) => curveValue("counter", mean, unit) },
+  { title: "Max", cell: ({ most, unit }) => curveValue("counter", most, unit) },
+];
 
 /** The counters of the trace, such as clocks and power, with their range of values. */
 export function Counters({ counters }: { counters: readonly Counter[] }) {
@@ -9,33 +22,7 @@ export function Counters({ counters }: { counters: readonly Counter[] }) {
   return (
     <Section title="Counters">
       <p className="gd-nothing">The timeline shows each counter as a curve below the lanes of its GPU.</p>
-      <table className="gd-plain gd-recording">
-        <thead>
-          <tr>
-            <th scope="col">Counter</th>
-            <th scope="col">Device</th>
-            <th scope="col">Samples</th>
-            <th scope="col">Min</th>
-            <th scope="col">Mean</th>
-            <th scope="col">Max</th>
-          </tr>
-        </thead>
-        <tbody>
-          {counters.map((counter, at) => (
-            <tr key={at}>
-              <th scope="row">{counter.name}</th>
-              <td>{counter.device < 0 ? "" : `GPU ${counter.device}`}</td>
-              <td>
-                {count(counter.samples)}
-                {!counter.timed && " ranges, without times"}
-              </td>
-              {[counter.least, counter.mean, counter.most].map((value, place) => (
-                <td key={place}>{curveValue("counter", value, counter.unit)}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <ShortTable className="gd-plain gd-recording" columns={COLUMNS} rows={counters} />
     </Section>
   );
 }

@@ -1,12 +1,24 @@
 import { codePlace, count, time } from "../../base/format";
 import { SYNC_KINDS } from "../../base/vocabulary";
 import type { Report, SyncSite } from "../../wire/report";
-import { NumberTitle } from "../parts/NumberTitle";
-import { More } from "../parts/More";
 import { Section } from "../parts/Section";
-import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 
 const FIRST = 6;
+
+const where = ({ place }: SyncSite) => (place ? codePlace(place) || place.operator : "");
+
+const SITES: readonly ShortColumn<SyncSite>[] = [
+  {
+    title: "Type",
+    tip: ({ kind }) => SYNC_KINDS[kind].explanation,
+    cell: ({ kind }) => SYNC_KINDS[kind].word,
+  },
+  { title: "Where", className: "gd-name gd-mono", tip: where, cell: where },
+  { figure: "sync_calls", cell: (site) => count(site.count) },
+  { figure: "host_blocked", cell: ({ held_us }) => time(held_us) },
+  { figure: "idle_after", cell: ({ refill_us }) => time(refill_us) },
+];
 
 /** The calls that blocked the host until the GPU had caught up, and the GPU idle time after them. */
 export function Synchronizations({ report }: { report: Report }) {
@@ -19,42 +31,13 @@ export function Synchronizations({ report }: { report: Report }) {
         <span className="gd-muted">a synchronization costs nothing if the GPU still has work queued</span>
       }
     >
-      <More items={report.sync_sites} first={FIRST}>
-        {(shown) => (
-          <table className="gd-table gd-syncs">
-            <thead>
-              <tr>
-                <th scope="col">Type</th>
-                <th scope="col">Where</th>
-                <NumberTitle column="sync_calls" />
-                <NumberTitle column="host_blocked" />
-                <NumberTitle column="idle_after" />
-                <ShowTitle />
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((site, at) => (
-                <SiteRow key={at} site={site} />
-              ))}
-            </tbody>
-          </table>
-        )}
-      </More>
+      <ShortTable
+        className="gd-table gd-syncs"
+        columns={SITES}
+        rows={report.sync_sites}
+        first={FIRST}
+        linked
+      />
     </Section>
-  );
-}
-
-function SiteRow({ site }: { site: SyncSite }) {
-  const where = site.place ? codePlace(site.place) || site.place.operator : "";
-  return (
-    <LinkedRow of={site}>
-      <td title={SYNC_KINDS[site.kind].explanation}>{SYNC_KINDS[site.kind].word}</td>
-      <td className="gd-name gd-mono" title={where}>
-        {where}
-      </td>
-      <td className="gd-number">{count(site.count)}</td>
-      <td className="gd-number">{time(site.held_us)}</td>
-      <td className="gd-number">{time(site.refill_us)}</td>
-    </LinkedRow>
   );
 }
