@@ -9,6 +9,7 @@ import { countText, difference, signedTime } from "../../state/comparison";
 import type { OperatorDifference } from "../../wire/report";
 import { Cut } from "../parts/Cut";
 import { DataTable, type Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 import { Section } from "../parts/Section";
 
 interface Props {
@@ -42,24 +43,8 @@ const FIGURES: readonly Column<OperatorDifference>[] = [
     value: ({ candidate_count }) => candidate_count,
     cell: () => null,
   },
-  {
-    id: "base",
-    title: "Base",
-    unit: "µs",
-    width: 96,
-    figures: true,
-    value: ({ base_us }) => base_us,
-    cell: ({ base_us }) => time(base_us),
-  },
-  {
-    id: "candidate",
-    title: "Candidate",
-    unit: "µs",
-    width: 96,
-    figures: true,
-    value: ({ candidate_us }) => candidate_us,
-    cell: ({ candidate_us }) => time(candidate_us),
-  },
+  figure("base", "Base", 96, ({ base_us }) => base_us, time),
+  figure("candidate", "Candidate", 96, ({ candidate_us }) => candidate_us, time),
   {
     id: "difference",
     title: "Difference",

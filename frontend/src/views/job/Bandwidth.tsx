@@ -4,6 +4,7 @@ import type { Order } from "../../base/sorting";
 import { rateText } from "../../state/job";
 import type { CollectiveSize } from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 import { Section } from "../parts/Section";
 
 function rate(
@@ -26,41 +27,17 @@ function rate(
 
 const COLUMNS: readonly Column<CollectiveSize>[] = [
   { id: "kind", title: "Kind", value: ({ kind }) => kind, cell: ({ kind }) => kind },
-  {
-    id: "bytes",
-    title: "Size",
-    unit: "bytes",
-    width: 96,
-    figures: true,
-    value: (size) => size.bytes || NaN,
-    cell: (size) => (size.bytes > 0 ? bytes(size.bytes) : ""),
-  },
-  {
-    id: "ranks",
-    title: "Ranks",
-    width: 80,
-    figures: true,
-    value: ({ ranks }) => ranks,
-    cell: ({ ranks }) => count(ranks),
-  },
-  {
-    id: "count",
-    title: "Count",
-    width: 80,
-    figures: true,
-    value: (size) => size.count,
-    cell: (size) => count(size.count),
-  },
-  {
-    id: "transfer",
-    title: "Transfer",
-    unit: "µs",
-    about: "Median time after the last rank has arrived",
-    width: 100,
-    figures: true,
-    value: ({ transfer_us }) => transfer_us,
-    cell: ({ transfer_us }) => time(transfer_us),
-  },
+  figure("bytes", "Size", 96, (size) => size.bytes || NaN, bytes),
+  figure("ranks", "Ranks", 80, ({ ranks }) => ranks, count),
+  figure("count", "Count", 80, (size) => size.count, count),
+  figure(
+    "transfer",
+    "Transfer",
+    100,
+    ({ transfer_us }) => transfer_us,
+    time,
+    "Median time after the last rank has arrived",
+  ),
   rate(
     "algorithm",
     "Algorithm",

@@ -4,6 +4,7 @@ import { bytes, codePlace, count, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
 import type { JobCollective, JobReport } from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 import { Section } from "../parts/Section";
 
 function waiting_us({ waiting_us: by }: JobCollective): number {
@@ -27,44 +28,24 @@ const COLUMNS: readonly Column<JobCollective>[] = [
       </span>
     ),
   },
-  {
-    id: "index",
-    title: "No.",
-    about: "In time order",
-    width: 62,
-    figures: true,
-    value: ({ index }) => index,
-    cell: ({ index }) => count(index),
-  },
-  {
-    id: "bytes",
-    title: "Size",
-    unit: "bytes",
-    width: 84,
-    figures: true,
-    value: (item) => item.bytes || NaN,
-    cell: (item) => (item.bytes > 0 ? bytes(item.bytes) : ""),
-  },
-  {
-    id: "skew",
-    title: "Skew",
-    unit: "µs",
-    about: "Time between the arrivals of the first and the last rank",
-    width: 84,
-    figures: true,
-    value: ({ skew_us }) => skew_us,
-    cell: ({ skew_us }) => time(skew_us),
-  },
-  {
-    id: "transfer",
-    title: "Transfer",
-    unit: "µs",
-    about: "Time after the last rank has arrived",
-    width: 84,
-    figures: true,
-    value: ({ transfer_us }) => transfer_us,
-    cell: ({ transfer_us }) => time(transfer_us),
-  },
+  figure("index", "No.", 62, ({ index }) => index, count, "In time order"),
+  figure("bytes", "Size", 84, (item) => item.bytes || NaN, bytes),
+  figure(
+    "skew",
+    "Skew",
+    84,
+    ({ skew_us }) => skew_us,
+    time,
+    "Time between the arrivals of the first and the last rank",
+  ),
+  figure(
+    "transfer",
+    "Transfer",
+    84,
+    ({ transfer_us }) => transfer_us,
+    time,
+    "Time after the last rank has arrived",
+  ),
   {
     id: "waiting",
     title: "Waiting, all ranks",
@@ -75,22 +56,8 @@ const COLUMNS: readonly Column<JobCollective>[] = [
     value: waiting_us,
     cell: (item) => <span title={byRank(item)}>{time(waiting_us(item))}</span>,
   },
-  {
-    id: "last",
-    title: "Last rank",
-    width: 78,
-    figures: true,
-    value: ({ last_rank }) => last_rank,
-    cell: ({ last_rank }) => count(last_rank),
-  },
-  {
-    id: "first",
-    title: "First rank",
-    width: 78,
-    figures: true,
-    value: ({ first_rank }) => first_rank,
-    cell: ({ first_rank }) => count(first_rank),
-  },
+  figure("last", "Last rank", 78, ({ last_rank }) => last_rank, count),
+  figure("first", "First rank", 78, ({ first_rank }) => first_rank, count),
   {
     id: "why",
     title: "Why the last rank is late",

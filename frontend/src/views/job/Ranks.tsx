@@ -10,6 +10,7 @@ import type { JobRank, JobReport } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
 import { DataTable, type Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 import { Section } from "../parts/Section";
 import { rankName, rankOrder } from "./rankName";
 
@@ -45,16 +46,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
       </span>
     ),
   },
-  {
-    id: "step",
-    title: "Step",
-    unit: "µs",
-    about: "Median step time",
-    width: 86,
-    figures: true,
-    value: ({ step_us }) => step_us || NaN,
-    cell: ({ step_us }) => (step_us > 0 ? time(step_us) : ""),
-  },
+  figure("step", "Step", 86, ({ step_us }) => step_us || NaN, time, "Median step time"),
   share("busy", "GPU busy", "Share of the step window", ({ busy_us }) => busy_us),
   share(
     "waiting",
@@ -74,16 +66,14 @@ const COLUMNS: readonly Column<JobRank>[] = [
     "Exposed communication: share of the step window",
     ({ exposed_communication_us }) => exposed_communication_us,
   ),
-  {
-    id: "last",
-    title: "Last in",
-    about:
-      "Collectives that this rank reaches last, with the first one, which a rank that begins to record late reaches last",
-    width: 78,
-    figures: true,
-    value: ({ last_in }) => last_in,
-    cell: ({ last_in }) => count(last_in),
-  },
+  figure(
+    "last",
+    "Last in",
+    78,
+    ({ last_in }) => last_in,
+    count,
+    "Collectives that this rank reaches last, with the first one, which a rank that begins to record late reaches last",
+  ),
   {
     id: "account",
     title: "Where time goes",

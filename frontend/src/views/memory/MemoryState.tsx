@@ -10,6 +10,7 @@ import { whenMade } from "../../state/memory";
 import type { DeviceMemory, LiveBlock, MemoryState as State, TraceEntry } from "../../wire/report";
 import { shortName } from "../operators/names";
 import { DataTable, type Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 import { FlameGraph } from "../parts/FlameGraph";
 import { SegmentMap } from "./SegmentMap";
 
@@ -195,15 +196,7 @@ const COLUMNS: readonly Column<LiveBlock>[] = [
     value: placeOf,
     cell: (block) => <span title={placeOf(block)}>{placeOf(block) || "Unknown"}</span>,
   },
-  {
-    id: "bytes",
-    title: "Size",
-    unit: "bytes",
-    width: 96,
-    figures: true,
-    value: (block) => block.bytes,
-    cell: (block) => bytes(block.bytes),
-  },
+  figure("bytes", "Size", 96, (block) => block.bytes, bytes),
   {
     id: "made",
     title: "Allocated at",

@@ -20,6 +20,7 @@ import { usePage } from "../../state/store";
 import type { DeviceMemory, MapSegment, SegmentMap as Map, TraceEntry } from "../../wire/report";
 import { CanvasRows } from "../parts/CanvasRows";
 import { DataTable, type Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 
 interface Props {
   readonly entry: TraceEntry;
@@ -223,14 +224,7 @@ const COLUMNS: readonly Column<MapSegment>[] = [
   sizes("bytes", "Size", (row) => row.bytes),
   sizes("used", "Allocated", (row) => row.used_bytes),
   sizes("largest", "Largest free", (row) => row.largest_free_bytes),
-  {
-    id: "blocks",
-    title: "Allocations",
-    width: 96,
-    figures: true,
-    value: ({ blocks }) => blocks,
-    cell: ({ blocks }) => count(blocks),
-  },
+  figure("blocks", "Allocations", 96, ({ blocks }) => blocks, count),
   {
     id: "stream",
     title: "Stream",

@@ -4,6 +4,7 @@ import type { Order } from "../../base/sorting";
 import { kindLabel } from "../../canvas/theme";
 import type { CallTree } from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 
 interface Row {
   readonly node: number;
@@ -90,23 +91,8 @@ function columnsOf(tree: CallTree): readonly Column<Row>[] {
       cell: (row) => row.depth,
     },
     { id: "kind", title: "Kind", width: 110, value: ({ kind }) => kind, cell: ({ kind }) => kind },
-    {
-      id: "calls",
-      title: "Calls",
-      width: 80,
-      figures: true,
-      value: (row) => row.calls,
-      cell: (row) => count(row.calls),
-    },
-    {
-      id: "total_us",
-      title: "Total",
-      unit: "µs",
-      width: 92,
-      figures: true,
-      value: (row) => row.total_us,
-      cell: (row) => time(row.total_us),
-    },
+    figure("calls", "Calls", 80, (row) => row.calls, count),
+    figure("total_us", "Total", 92, (row) => row.total_us, time),
     {
       id: "share",
       title: "Share",
@@ -116,14 +102,6 @@ function columnsOf(tree: CallTree): readonly Column<Row>[] {
       value: (row) => row.total_us / tree.total_us,
       cell: (row) => percent(row.total_us, tree.total_us),
     },
-    {
-      id: "self_us",
-      title: "Self",
-      unit: "µs",
-      width: 92,
-      figures: true,
-      value: (row) => row.self_us,
-      cell: (row) => time(row.self_us),
-    },
+    figure("self_us", "Self", 92, (row) => row.self_us, time),
   ];
 }

@@ -12,6 +12,7 @@ import type {
   TraceEntry,
 } from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 import { Section } from "../parts/Section";
 import { shapesText } from "./names";
 import { at, decades, placedPoints, ridge, type Placed, type Scale } from "./rooflineScale";
@@ -323,54 +324,22 @@ const COLUMNS: readonly Column<RooflinePoint>[] = [
     value: ({ family }) => FAMILIES[family].word,
     cell: ({ family }) => FAMILIES[family].word,
   },
-  {
-    id: "calls",
-    title: "Calls",
-    width: 70,
-    figures: true,
-    value: ({ calls }) => calls,
-    cell: ({ calls }) => count(calls),
-  },
-  {
-    id: "us",
-    title: "GPU time",
-    unit: "µs",
-    width: 92,
-    figures: true,
-    value: ({ us }) => us,
-    cell: ({ us }) => time(us),
-  },
-  {
-    id: "intensity",
-    title: "FLOP per byte",
-    width: 104,
-    figures: true,
-    value: ({ operations, bytes }) => (operations > 0 ? operations / bytes : NaN),
-    cell: ({ operations, bytes }) => (operations > 0 ? figures(operations / bytes) : ""),
-  },
-  {
-    id: "teraflops",
-    title: "TFLOP/s",
-    width: 80,
-    figures: true,
-    value: ({ operations, us }) => (operations > 0 ? operations / us / 1e6 : NaN),
-    cell: ({ operations, us }) => (operations > 0 ? figures(operations / us / 1e6) : ""),
-  },
-  {
-    id: "gigabytes",
-    title: "GB/s",
-    width: 80,
-    figures: true,
-    value: ({ bytes, us }) => bytes / us / 1e3,
-    cell: ({ bytes, us }) => count(bytes / us / 1e3),
-  },
-  {
-    id: "reached",
-    title: "Of the roofline",
-    unit: "share",
-    width: 108,
-    figures: true,
-    value: ({ reached }) => reached || NaN,
-    cell: ({ reached }) => (reached > 0 ? percent(reached) : ""),
-  },
+  figure("calls", "Calls", 70, ({ calls }) => calls, count),
+  figure("us", "GPU time", 92, ({ us }) => us, time),
+  figure(
+    "intensity",
+    "FLOP per byte",
+    104,
+    ({ operations, bytes }) => (operations > 0 ? operations / bytes : NaN),
+    figures,
+  ),
+  figure(
+    "teraflops",
+    "TFLOP/s",
+    80,
+    ({ operations, us }) => (operations > 0 ? operations / us / 1e6 : NaN),
+    figures,
+  ),
+  figure("gigabytes", "GB/s", 80, ({ bytes, us }) => bytes / us / 1e3, count),
+  figure("reached", "Of the roofline", 108, ({ reached }) => reached || NaN, percent),
 ];

@@ -4,6 +4,7 @@ import { count, figures, percent, time } from "../../base/format";
 import { FAMILIES } from "../../base/vocabulary";
 import type { KernelRow, OperatorRow, OperatorTable } from "../../wire/report";
 import type { Column } from "../parts/DataTable";
+import { figure } from "../parts/figure";
 import { shapesText } from "./names";
 
 function us<T>(id: string, title: string, about: string, value: (row: T) => number): Column<T> {
@@ -21,25 +22,22 @@ function us<T>(id: string, title: string, about: string, value: (row: T) => numb
 
 function rate<T extends { teraflops: number; terabytes: number }>(): readonly Column<T>[] {
   return [
-    {
-      id: "teraflops",
-      title: "TFLOP/s",
-      about: "For operators whose input shapes were recorded",
-      width: 78,
-      figures: true,
-      value: ({ teraflops }) => teraflops || NaN,
-      cell: ({ teraflops }) => (teraflops > 0 ? figures(teraflops) : ""),
-    },
-    {
-      id: "gigabytes",
-      title: "GB/s",
-      about:
-        "For operators whose input shapes were recorded, as if each input were read once and each result written once",
-      width: 78,
-      figures: true,
-      value: ({ terabytes }) => (terabytes > 0 ? terabytes * 1e3 : NaN),
-      cell: ({ terabytes }) => (terabytes > 0 ? count(terabytes * 1e3) : ""),
-    },
+    figure(
+      "teraflops",
+      "TFLOP/s",
+      78,
+      ({ teraflops }) => teraflops || NaN,
+      figures,
+      "For operators whose input shapes were recorded",
+    ),
+    figure(
+      "gigabytes",
+      "GB/s",
+      78,
+      ({ terabytes }) => (terabytes > 0 ? terabytes * 1e3 : NaN),
+      count,
+      "For operators whose input shapes were recorded, as if each input were read once and each result written once",
+    ),
   ];
 }
 
@@ -94,14 +92,7 @@ export function operatorColumns(table: OperatorTable): readonly Column<OperatorR
       cell: (row) => <Name row={row} />,
     },
     ...detail,
-    {
-      id: "calls",
-      title: "Calls",
-      width: 76,
-      figures: true,
-      value: ({ calls }) => calls,
-      cell: ({ calls }) => count(calls),
-    },
+    figure("calls", "Calls", 76, ({ calls }) => calls, count),
     us("host_self", "Host self", self, (row) => row.host_self_us),
     us("host_total", "Host total", total, (row) => row.host_total_us),
     ...(table.has_gpu
@@ -135,17 +126,14 @@ export function operatorColumns(table: OperatorTable): readonly Column<OperatorR
               row.tensor_core_us > 0 ? percent(row.tensor_core_us, row.gpu_self_us) : "",
           },
           ...rate<OperatorRow>(),
-          {
-            id: "reached",
-            title: "Of the roofline",
-            unit: "share" as const,
-            about:
-              "The least possible time at the GPU's stated peaks, as a share of the time. For operators whose input shapes were recorded",
-            width: 92,
-            figures: true,
-            value: (row: OperatorRow) => row.reached || NaN,
-            cell: (row: OperatorRow) => (row.reached > 0 ? percent(row.reached) : ""),
-          },
+          figure(
+            "reached",
+            "Of the roofline",
+            92,
+            (row: OperatorRow) => row.reached || NaN,
+            percent,
+            "The least possible time at the GPU's stated peaks, as a share of the time. For operators whose input shapes were recorded",
+          ),
         ]
       : []),
   ];
@@ -183,25 +171,9 @@ export function kernelColumns(): readonly Column<KernelRow>[] {
       value: ({ family }) => FAMILIES[family].word,
       cell: ({ family }) => FAMILIES[family].word,
     },
-    {
-      id: "count",
-      title: "Count",
-      width: 72,
-      figures: true,
-      value: (row) => row.count,
-      cell: (row) => count(row.count),
-    },
+    figure("count", "Count", 72, (row) => row.count, count),
     us("total", "Total", "Sum of the durations", (row) => row.total_us),
-    {
-      id: "share",
-      title: "Share",
-      unit: "share" as const,
-      about: "Share of the time of all GPU work",
-      width: 68,
-      figures: true,
-      value: (row) => row.share,
-      cell: (row) => percent(row.share),
-    },
+    figure("share", "Share", 68, (row) => row.share, percent, "Share of the time of all GPU work"),
     us("mean", "Mean", "Mean duration", (row) => row.mean_us),
     us("min", "Shortest", "Shortest duration", (row) => row.min_us),
     us("max", "Longest", "Longest duration", (row) => row.max_us),
@@ -214,15 +186,14 @@ export function kernelColumns(): readonly Column<KernelRow>[] {
       value: (row) => row.arithmetic,
       cell: ({ arithmetic }) => (arithmetic === "tensor_cores" ? "yes" : ""),
     },
-    {
-      id: "blocks",
-      title: "Blocks per SM",
-      about: "Blocks in the grid divided by the number of multiprocessors; time-weighted mean",
-      width: 100,
-      figures: true,
-      value: (row) => row.blocks_per_sm || NaN,
-      cell: (row) => (row.blocks_per_sm > 0 ? figures(row.blocks_per_sm) : ""),
-    },
+    figure(
+      "blocks",
+      "Blocks per SM",
+      100,
+      (row) => row.blocks_per_sm || NaN,
+      figures,
+      "Blocks in the grid divided by the number of multiprocessors; time-weighted mean",
+    ),
     ...rate<KernelRow>(),
   ];
 }
