@@ -214,15 +214,11 @@ class Segments:
 class Metadata:
     """Top-level values of the file, other than its events."""
 
-    schema_version: int = 0
     base_time_ns: int = 0
     device_properties: list[dict[str, Any]] = field(default_factory=list)
     distributed: dict[str, Any] = field(default_factory=dict)
     record_shapes: bool = False
-    profile_memory: bool = False
-    with_stack: bool = False
     with_flops: bool = False
-    with_modules: bool = False
     simulated: bool = False  # written by a simulator, not recorded (top-level key `simulated`)
     host_name: str = ""  # torch 2.12 and later
     tensors: dict[str, Any] = field(default_factory=dict)  # what NotingTensors wrote

@@ -145,13 +145,8 @@ _MOST_KEPT = 65_536
 _read: dict[str, KernelName] = {}
 
 
-def read_name(name: str) -> KernelName:
-    """Parse a kernel's name. Unknown names are OTHER and UNKNOWN."""
-    return read_names([name])[0]
-
-
 def read_names(names: Sequence[str]) -> list[KernelName]:
-    """Parse the names of kernels. Of many names, each costs much less."""
+    """Parse the names of kernels. Unknown names are OTHER and UNKNOWN."""
     unknown = list(dict.fromkeys(name for name in names if name not in _read))
     if len(_read) + len(unknown) > _MOST_KEPT:
         _read.clear()

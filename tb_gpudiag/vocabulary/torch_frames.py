@@ -165,8 +165,3 @@ def in_no_grad(stack: str) -> bool:
         if _DECORATED.fullmatch(line, 0, LONGEST_MATCHED):
             return True
     return False
-
-
-def is_closure(frame: str) -> bool:
-    """Return whether a frame inside an optimizer's step is the closure."""
-    return CLOSURE_FRAME.fullmatch(frame, 0, LONGEST_MATCHED) is not None

@@ -58,7 +58,7 @@ def recording(count: int) -> Trace:
     return Trace(
         events=_operators(made_ns, per_step),
         memory=_memory(made_ns, freed_ns[~kept], size, size[~kept], address, address[~kept]),
-        metadata=Metadata(profile_memory=True),
+        metadata=Metadata(),
         status="COMPLETE",
         events_read=0,
         malformed_events=0,

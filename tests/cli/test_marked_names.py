@@ -15,12 +15,12 @@ import pytest
 
 from tb_gpudiag.cli.assistant import Assistant
 from tb_gpudiag.report.diagnosis import diagnose_file
-from tb_gpudiag.report.views.markdown import to_markdown
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.files.find import find_traces
+from tests.report.views.formats import to_markdown
 from tests.simulator import simulate
 
 MARK = "M4RK"

@@ -39,9 +39,6 @@ from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_events import event_details
 from tb_gpudiag.report.slices.timeline_range import range_statistics
 from tb_gpudiag.report.slices.timeline_search import find_events
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.trace.credentials.credential_places import places, plain_places
 from tb_gpudiag.trace.events import Trace
@@ -59,6 +56,7 @@ from tests.builder.compile_log import NAME as COMPILE_LOG
 from tests.facts.invariants import assert_invariants
 from tests.plugin.server import Server
 from tests.report.laws import assert_report_laws
+from tests.report.views.formats import to_html, to_markdown, to_text
 from tests.simulator import simulate
 from tests.simulator.scenarios import SMALL
 from tests.trace.support import both_ways, same_trace

@@ -12,11 +12,11 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
+from tests.report.views.formats import to_text
 from tests.simulator import simulate
 
 HERE = Path(__file__).parent

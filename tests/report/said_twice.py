@@ -8,11 +8,11 @@ from statistics import median
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
-from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS
 from tb_gpudiag.rules.run import LEAST_SEEN
 from tb_gpudiag.rules.savings import LEAST_PLANNED, MORE_THAN_COST
 from tb_gpudiag.wording.format import share, time_us
+from tests.report.views.formats import to_text
 
 EXACT_US = 0.002
 """Times on the wire are exact to a nanosecond; sums of two may be off by two."""

@@ -8,14 +8,12 @@ import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts
 from tests.report.laws import assert_report_laws
+from tests.report.views.formats import to_html, to_markdown, to_text
 
 FOLDERS = (
     sorted(path.name for path in SHARED_TRACES.iterdir() if path.is_dir()) if SHARED_TRACES.is_dir() else []

@@ -46,7 +46,7 @@ def test_metadata(shared_traces: Path) -> None:
     with_base = first_in("h100_owlv2").trace.metadata
     assert with_base.base_time_ns > 1_600_000_000_000_000_000
     assert with_base.device_properties[0]["name"] == "NVIDIA H100 80GB HBM3"
-    assert (with_base.with_stack, with_base.profile_memory, with_base.simulated) == (True, True, False)
+    assert (with_base.record_shapes, with_base.simulated) == (True, False)
     distributed = first_in("v100_ddp_memory").trace.metadata
     assert distributed.distributed["world_size"] > 1
-    assert not distributed.with_stack
+    assert not distributed.record_shapes

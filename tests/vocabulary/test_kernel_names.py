@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import (
+    KernelName,
     collective_kind,
     communicates,
     function_name,
-    read_name,
     read_names,
 )
 
@@ -22,6 +22,10 @@ NAMES = [
     for line in (Path(__file__).parent / "kernel_names.txt").read_text(encoding="utf-8").splitlines()
     if not line.startswith("#")
 ]
+
+
+def read_name(name: str) -> KernelName:
+    return read_names([name])[0]
 
 
 @pytest.mark.parametrize(("family", "name"), NAMES)

@@ -1,7 +1,7 @@
 // A comparison as the page shows it: differences with their signs, and the verdict in words.
 
 import { bytes, count, figures, time } from "../base/format";
-import type { CauseDifference, OperatorDifference, StepDifference, TraceEntry } from "../wire/report";
+import type { CauseDifference, OperatorDifference, TraceEntry } from "../wire/report";
 import { rank } from "../base/causes";
 import { spanLabel } from "./choose";
 
@@ -16,11 +16,6 @@ export function signedTime(us: number): string {
 
 export function signedBytes(size: number): string {
   return signed(size, bytes(size));
-}
-
-/** "-190 ms to -170 ms", or "" if the comparison gives no bounds. */
-export function intervalText({ low, high }: StepDifference): string {
-  return low === 0 && high === 0 ? "" : `${signedTime(low)} to ${signedTime(high)}`;
 }
 
 /** A mean of whole numbers: "12", or "0.25". */

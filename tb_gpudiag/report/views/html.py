@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,15 +18,8 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.document import WHOLE, WINDOW, Document
 from tb_gpudiag.wording.palette import FILLS, PALETTE, Scheme, css_variables
-
-
-def to_html(reports: Sequence[pb.Report]) -> str:
-    """Reports as one page."""
-    return document_html(compose(reports))
 
 
 def document_html(document: Document, content: Mapping[str, Any] | None = None) -> str:

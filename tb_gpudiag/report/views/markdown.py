@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.document import (
     WHOLE,
     WINDOW,
@@ -29,11 +27,6 @@ _NOTHING = "<!-- -->"
 
 # All whitespace but the no-break space.
 _BREAKS = re.compile(r"[^\S\u00a0]+")
-
-
-def to_markdown(reports: Sequence[pb.Report]) -> str:
-    """Reports one after another."""
-    return document_markdown(compose(reports))
 
 
 def document_markdown(document: Document) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -13,8 +12,6 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.document import (
     WHOLE,
     WINDOW,
@@ -60,16 +57,6 @@ class _Prose(Text):
         for line in broken:
             line.plain = line.plain.replace(_HELD, " ")
         return broken
-
-
-def to_text(reports: Sequence[pb.Report]) -> str:
-    """Reports as plain text, without colors."""
-    return document_text(compose(reports))
-
-
-def print_reports(reports: Sequence[pb.Report], console: Console) -> None:
-    """Print reports one after another."""
-    print_document(compose(reports), console)
 
 
 def document_text(document: Document, width: int = PLAIN_WIDTH, *, on_one_screen: bool = False) -> str:

@@ -239,17 +239,13 @@ def metadata(values: dict[str, Any]) -> Metadata:
     properties = values.get("deviceProperties")
     distributed, tensors = values.get("distributedInfo"), values.get(TENSORS)
     return Metadata(
-        schema_version=_integer(values.get("schemaVersion")),
         base_time_ns=_integer(values.get("baseTimeNanoseconds")),
         device_properties=[p for p in properties if isinstance(p, dict)]
         if isinstance(properties, list)
         else [],
         distributed=distributed if isinstance(distributed, dict) else {},
         record_shapes=bool(values.get("record_shapes")),
-        profile_memory=bool(values.get("profile_memory")),
-        with_stack=bool(values.get("with_stack")),
         with_flops=bool(values.get("with_flops")),
-        with_modules=bool(values.get("with_modules")),
         simulated=values.get("simulated") is True,
         tensors=tensors if isinstance(tensors, dict) else {},
         host_name=_text(values.get("host_name")),

@@ -86,7 +86,7 @@ def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str]
             found=found,
             purpose=purpose.astype(np.uint8),
         ),
-        metadata=Metadata(profile_memory=True),
+        metadata=Metadata(),
         status="COMPLETE",
         events_read=rows,
         malformed_events=0,

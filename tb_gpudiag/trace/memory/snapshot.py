@@ -108,8 +108,6 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
             device_properties=[
                 {"id": row.device, "totalGlobalMem": row.capacity_bytes} for row in rows if row.capacity_bytes
             ],
-            profile_memory=True,
-            with_stack=bool(stacks.texts),
         ),
         status="COMPLETE",
         events_read=sum(history.read for history in histories),

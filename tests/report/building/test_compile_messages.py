@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_path
-from tb_gpudiag.report.views.text import to_text
 from tests.builder import EPOCH_NS, CompileLogBuilder, TraceBuilder
+from tests.report.views.formats import to_text
 from tests.trace.compile_log.test_read_log import PRINT_BREAK
 
 FILE = "/me/train.py"

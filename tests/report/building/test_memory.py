@@ -10,10 +10,10 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building import memory_messages as of_memory
 from tb_gpudiag.report.building.memory_messages import memory_messages
-from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import report_of
+from tests.report.views.formats import to_text
 from tests.simulator import simulate
 from tests.trace.support import read_bytes
 

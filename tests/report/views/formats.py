@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
 from rich.console import Console
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import print_reports
+from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.html import document_html
+from tb_gpudiag.report.views.markdown import document_markdown
+from tb_gpudiag.report.views.text import document_text, print_document
 
 FORMATS = ("text", "markdown", "html")
+
+
+def to_text(reports: Sequence[pb.Report]) -> str:
+    return document_text(compose(reports))
+
+
+def to_markdown(reports: Sequence[pb.Report]) -> str:
+    return document_markdown(compose(reports))
+
+
+def to_html(reports: Sequence[pb.Report]) -> str:
+    return document_html(compose(reports))
 
 
 class Page(HTMLParser):
@@ -51,7 +65,9 @@ def words_in(format: str, *reports: pb.Report) -> str:
     """Words of the reports in this format, as if no line was ever broken."""
     if format == "text":
         out = io.StringIO()
-        print_reports(reports, Console(file=out, width=10_000, color_system=None, force_terminal=False))
+        print_document(
+            compose(reports), Console(file=out, width=10_000, color_system=None, force_terminal=False)
+        )
         shown = out.getvalue()
     elif format == "markdown":
         shown = Page(rendered(to_markdown(reports))).words

@@ -9,12 +9,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import code, text, to_markdown
-from tb_gpudiag.report.views.text import to_text
+from tb_gpudiag.report.views.markdown import code, text
 from tests.builder import TraceBuilder
 from tests.report.reports import HOSTILE, hostile, report_of, slow_loader
-from tests.report.views.formats import FORMATS, Page, rendered
+from tests.report.views.formats import FORMATS, Page, rendered, to_html, to_markdown, to_text
 
 MB = 1 << 20
 

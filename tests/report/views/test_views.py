@@ -13,12 +13,12 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.markdown import document_markdown
-from tb_gpudiag.report.views.text import document_text, to_text
+from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.service.index.run_rows import row_with
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
 from tests.report.reports import report_of, slow_loader
-from tests.report.views.formats import FORMATS, one_space, words_in
+from tests.report.views.formats import FORMATS, one_space, to_text, words_in
 from tests.rules.memory_stage import job
 
 

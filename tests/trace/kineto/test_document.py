@@ -61,12 +61,10 @@ def test_metadata_before_and_after_the_events(first: bool) -> None:
     events = {"traceEvents": json.loads(EVENTS)}
     whole = {**top, **events} if first else {**events, **top}
     metadata = read_bytes(json.dumps(whole).encode()).metadata
-    assert metadata.schema_version == 1
     assert metadata.base_time_ns == 1767189312000000123  # not exact in float64
     assert metadata.device_properties == [{"id": 0, "name": ""}]
     assert metadata.distributed == {"rank": 3, "world_size": 8}
-    assert (metadata.record_shapes, metadata.profile_memory, metadata.with_stack) == (True, True, True)
-    assert (metadata.with_flops, metadata.with_modules, metadata.simulated) == (True, True, True)
+    assert (metadata.record_shapes, metadata.with_flops, metadata.simulated) == (True, True, True)
 
 
 def test_metadata_of_an_unexpected_type_is_skipped() -> None:
@@ -90,9 +88,9 @@ def test_metadata_that_is_not_json_is_noted() -> None:
 
 def test_the_last_of_equal_top_level_keys_wins() -> None:
     trace = read_bytes(
-        b'{"with_stack": 1, "traceEvents": [' + json.dumps(span()).encode() + b'], "with_stack": 0}'
+        b'{"record_shapes": 1, "traceEvents": [' + json.dumps(span()).encode() + b'], "record_shapes": 0}'
     )
-    assert trace.metadata.with_stack is False
+    assert trace.metadata.record_shapes is False
 
 
 def test_two_lists_of_events_are_both_read() -> None:

@@ -134,7 +134,7 @@ OTHERS = st.fixed_dictionaries({"ph": st.sampled_from("sfMC"), "name": st.text(m
 def test_any_events_cut_anywhere(
     events: list[dict[str, Any]], chunk_bytes: int, indent: int | None, ensure_ascii: bool, before: bool
 ) -> None:
-    other = {"with_stack": 1, "x": [{"ph": "X"}, {"ts": "]"}]}
+    other = {"record_shapes": 1, "x": [{"ph": "X"}, {"ts": "]"}]}
     whole = {**other, "traceEvents": events} if before else {"traceEvents": events, **other}
     text = json.dumps(whole, indent=indent, ensure_ascii=ensure_ascii)
     spans, memory, elements = slow_read(text)
@@ -143,4 +143,4 @@ def test_any_events_cut_anywhere(
         assert rows(trace) == spans
         assert memory_rows(trace) == memory
         assert (trace.events_read, trace.malformed_events, trace.status) == (elements, 0, "COMPLETE")
-        assert trace.metadata.with_stack
+        assert trace.metadata.record_shapes

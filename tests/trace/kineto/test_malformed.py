@@ -90,11 +90,11 @@ def test_a_broken_event_costs_only_itself(broken: str, place: str, chunk_bytes: 
         "last": [*good, broken],
         "twice": [*good[:3], broken, broken, *good[3:6], broken, *good[6:]],
     }[place]
-    content = document(*events, schemaVersion=1)[:-1] + b', "with_stack": 1, "traceName": "x"}'
+    content = document(*events, schemaVersion=1)[:-1] + b', "record_shapes": 1, "traceName": "x"}'
     trace = read_bytes(content, limits=Limits(chunk_bytes=chunk_bytes))
     assert names(trace) == [f"good{i}" for i in range(8)]
     assert (trace.events_read, trace.malformed_events) == (8, len(events) - 8)
-    assert (trace.status, trace.metadata.with_stack) == ("COMPLETE", True)
+    assert (trace.status, trace.metadata.record_shapes) == ("COMPLETE", True)
     assert f"{len(events) - 8} malformed event{'s' * (len(events) > 9)} skipped" in trace.notes
 
 
@@ -168,7 +168,7 @@ def test_any_bytes_are_read_or_refused(content: bytes, begin: bytes, chunk_bytes
 @settings(deadline=None)
 @given(st.data())
 def test_a_trace_with_any_change_is_read_or_refused(data: st.DataObject) -> None:
-    content = bytearray(document(*spans(4), with_stack=1))
+    content = bytearray(document(*spans(4), record_shapes=1))
     if data.draw(st.booleans()):
         content = bytearray(gzip.compress(bytes(content)))
     for _ in range(data.draw(st.integers(1, 4))):

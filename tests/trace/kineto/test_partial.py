@@ -28,7 +28,7 @@ EVENTS = [
     span("last", 5),
 ]
 NAMES = [str(event["name"]) for event in EVENTS]
-WHOLE = document(*EVENTS, schemaVersion=1)[:-1] + b', "traceName": "x", "with_stack": 1}'
+WHOLE = document(*EVENTS, schemaVersion=1)[:-1] + b', "traceName": "x", "record_shapes": 1}'
 INDENTED = json.dumps(json.loads(WHOLE), indent=2).encode()
 
 

@@ -29,7 +29,9 @@ def text_of(elements: list[str], separator: str = ",") -> bytes:
             element = f'{{"ph":"X","ts":{count},"dur":1,"name":"{count}"}}'
             count += 1
         texts.append(element)
-    return b'{"schemaVersion": 1, "traceEvents": [' + separator.join(texts).encode() + b'], "with_stack": 1}'
+    return (
+        b'{"schemaVersion": 1, "traceEvents": [' + separator.join(texts).encode() + b'], "record_shapes": 1}'
+    )
 
 
 @pytest.mark.slow
@@ -49,7 +51,7 @@ def test_all_events_between_other_values_are_read(
     good = elements.count(GOOD)
     assert names(trace) == [str(i) for i in range(good)]
     assert (trace.events_read, trace.malformed_events) == (good, len(elements) - good)
-    assert (trace.status, trace.metadata.with_stack) == ("COMPLETE", True)
+    assert (trace.status, trace.metadata.record_shapes) == ("COMPLETE", True)
 
 
 BROKEN = [
@@ -104,7 +106,7 @@ def test_a_value_over_the_limit_costs_only_itself(long: str, after: list[str], c
     trace = read_bytes(text_of([GOOD, GOOD, long, *after, GOOD, GOOD, long]), limits=limits)
     assert [name for name in names(trace) if len(name) == 1] == ["0", "1", "2", "3"]
     assert trace.events_read + trace.malformed_events == 6 + len(after)
-    assert (trace.status, trace.metadata.with_stack) == ("COMPLETE", True)
+    assert (trace.status, trace.metadata.record_shapes) == ("COMPLETE", True)
 
 
 @pytest.mark.parametrize("value", ["null", "[]", '"text"', "{}"])
