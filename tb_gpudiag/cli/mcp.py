@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag mcp",
-        description="AnswerData a coding assistant's questions about traces, over standard input and output "
+        description="Answer a coding assistant's questions about traces, over standard input and output "
         "(Model Context Protocol). It reads only what is below DIR, and changes nothing there. Needs the "
         "extra `mcp`.",
         epilog="Exit status: 0 the client has left, 2 invalid usage, or the SDK is not installed.",

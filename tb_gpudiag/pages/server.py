@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorboard.plugins import base_plugin
 from werkzeug.serving import WSGIRequestHandler, make_server
@@ -19,8 +19,10 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.pages.drop_box import DropBox
 from tb_gpudiag.pages.site import Site, is_this_machine_only, names_of
 from tb_gpudiag.plugin import GpudiagPlugin
-from tb_gpudiag.report.arrow.trace_tables import Tables, tables_at
 from tb_gpudiag.trace.files.source import is_remote
+
+if TYPE_CHECKING:
+    from tb_gpudiag.report.arrow.trace_tables import Tables
 
 
 class PageServer:
@@ -69,6 +71,10 @@ class PageServer:
         """Arrow tables of the traces at the path: see `tb_gpudiag.tables`."""
         if self._path is None:
             raise UsageError("this page has no path", remedy="name a file or a log directory")
+        from tb_gpudiag.report.arrow.trace_tables import (
+            tables_at,  # with the rules, which a page does without
+        )
+
         return tables_at(self._path)
 
     def run(self) -> None:

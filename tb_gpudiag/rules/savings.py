@@ -10,8 +10,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving
-from tb_gpudiag.rules.shared.slowed_recording import LEAST_SLOWED
-from tb_gpudiag.rules.shared.trusted_replay import trusted_replay, why_not_replayed
+from tb_gpudiag.rules.shared.slowed_recording import LEAST_SLOWED, trusted_replay, why_not_replayed
 
 # Even where the replay of the recording has no error, a replay with a fix may have one: simulated fixes save
 # up to 3% less than their replay says. The upper end removes all of the cost and needs no margin.

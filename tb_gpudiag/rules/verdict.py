@@ -16,12 +16,12 @@ from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
-from tb_gpudiag.rules.shared.lost_records import lost_sentences
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, unseen
 from tb_gpudiag.rules.shared.odd_recordings import (
     MOSTLY_LOADING,
     capture_sentence,
     loading_limits,
+    lost_sentences,
     no_gpu_sentence,
 )
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title

@@ -17,7 +17,7 @@ from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Finding, Fix, Removable, Saving
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import Predicted, plan_fixes, with_saving
-from tb_gpudiag.rules.shared.trusted_replay import trusted_replay
+from tb_gpudiag.rules.shared.slowed_recording import trusted_replay
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of

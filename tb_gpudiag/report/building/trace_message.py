@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.errors import without_url_secrets
 from tb_gpudiag.facts.core.intervals import Intervals, Window
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, RecorderCost
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import UINT32_MAX, us
 from tb_gpudiag.rules.recording.secrets_recorded import at_least
@@ -22,21 +21,7 @@ from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.wording.credential_words import left_out
 from tb_gpudiag.wording.format import one_line
 
-PATH_LIMIT = 4_000
-
-_HOST_AND_PID = re.compile(r"(.+)_\d+")
-
 NOTES_LIMIT = 50
-
-
-def name_file(message: pb.TraceInfo, file: TraceFile) -> None:
-    """Set what the file's path says of the trace."""
-    host = _HOST_AND_PID.fullmatch(file.worker)
-    message.run = one_line(file.run)
-    message.worker = one_line(file.worker)
-    message.span = one_line(file.span)
-    message.path = one_line(without_url_secrets(file.path), PATH_LIMIT)
-    message.host = one_line(host[1]) if host else ""
 
 
 def trace_message(

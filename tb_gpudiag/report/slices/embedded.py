@@ -51,7 +51,7 @@ _LESS_DETAIL: Final = "this HTML file has no room for the whole timeline: some s
 _ONLY_TRACE: Final = "trace"
 
 _MOST_ROWS: Final = 150
-"""WantedRows of each table of operators and kernels."""
+"""Rows of each table of operators and kernels."""
 
 
 def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns: int) -> Content:

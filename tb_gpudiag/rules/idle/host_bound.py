@@ -35,7 +35,7 @@ from tb_gpudiag.rules.shared.lost_time import (
     removing,
     unseen,
 )
-from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
+from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 

@@ -24,7 +24,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
+from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
 

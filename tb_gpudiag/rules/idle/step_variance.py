@@ -31,8 +31,8 @@ from tb_gpudiag.rules.answer import (
 )
 from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
-from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
+from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
 from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.wording.format import count, in_quotes, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio

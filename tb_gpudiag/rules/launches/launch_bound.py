@@ -21,7 +21,7 @@ from tb_gpudiag.rules.shared.launch_advice import (
     with_ddp_copies,
 )
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, lost_time, places, removing
-from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
+from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
 from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of
 

@@ -40,7 +40,7 @@ from tb_gpudiag.rules.shared.lost_time import (
     lost_time,
     places,
 )
-from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
+from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
 from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule
-from tb_gpudiag.rules.shared.lost_records import LEAST_LAUNCHES, SPOILS_SHARE, lost_ns, lost_share, lost_title
 from tb_gpudiag.rules.shared.lost_time import longest
+from tb_gpudiag.rules.shared.odd_recordings import (
+    LEAST_LAUNCHES,
+    SPOILS_SHARE,
+    lost_ns,
+    lost_share,
+    lost_title,
+)
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, share_of

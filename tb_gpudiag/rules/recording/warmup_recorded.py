@@ -10,9 +10,8 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Range, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule
-from tb_gpudiag.rules.shared.lost_records import steps_not_comparable
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time
-from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence
+from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence, steps_not_comparable
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 

@@ -1,16 +1,32 @@
-"""Recordings in which the recorder itself slows the host: then its time may promise nothing."""
+"""Recordings in which the recorder itself slows the host: whether a replay can be trusted to predict
+anything, what the recorded time promises, and what findings about the host cost without the recorder.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
-from tb_gpudiag.rules.answer import Finding
-from tb_gpudiag.rules.shared.trusted_replay import trusted_replay
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
+from tb_gpudiag.rules.answer import Evidence, Finding, Severity
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
+from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
-from tb_gpudiag.wording.format import share, time_ns
+from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.quantity import duration
+
+# How far the model may be off in parts of the recording that it was not fitted to (Replay.error). Public
+# traces of one rank's own work are off by 0.0 to 1.4%; those with waits for other ranks, or for something
+# else that the trace does not have, by 2.5 to 73%.
+WORST_ERROR = 0.02
+
+# How much of the work may start at another time than predicted: at most 1% in public traces that the model
+# explains. Random delays on all starts make it 20% and more.
+MOST_STARTS = 0.10
 
 ABOUT_HOST_SPEED = frozenset({"GD102", "GD201", "GD202"})
 """Rules about the host's own work between and in launches, which recording makes slower."""
@@ -20,9 +36,34 @@ MEASURE = (
     "recorded one, and then the host is not what limits the job."
 )
 
-
 # A smaller part of the recorded time than this is not worth a sentence: steps differ by as much.
 LEAST_SLOWED = 0.05
+
+# Less than this does not change what a finding says.
+LEAST_PART = 0.05
+
+
+def trusted_replay(facts: Facts) -> Replay | None:
+    """Return the replay if there is a GPU and the model explains its waits, else None."""
+    if facts.device is None or not facts.window.duration_ns or why_not_replayed(facts):
+        return None
+    return facts.replay
+
+
+def why_not_replayed(facts: Facts) -> str:
+    """Say why nothing can be predicted from this trace; "" if it can."""
+    if unknown := steps_not_comparable(facts):
+        return unknown.reason
+    replay = facts.replay
+    if replay.unexplained_share > WORST_ERROR:
+        waits = share(replay.unexplained_share)
+        return f"waits that this trace does not explain take {waits} of the step window"
+    if replay.unexplained_starts > MOST_STARTS:
+        starts = share(replay.unexplained_starts)
+        return f"{starts} of the GPU work starts at a time that this trace does not explain"
+    if replay.part_error > WORST_ERROR:
+        return f"one half of the recording predicts the other with an error of {share(replay.part_error)}"
+    return ""
 
 
 def unslowed(facts: Facts) -> Unslowed | None:
@@ -99,3 +140,58 @@ def without_promise(finding: Finding) -> Finding:
         removable=None,
         sure=False,
     )
+
+
+def with_recording_overhead(
+    found: Finding, facts: Facts, lost: Lost, chosen: Bool, error_share: float
+) -> Finding:
+    """Add the estimated overhead and the corrected share, if Python frames were recorded in the finding's
+    time.
+
+    The finding is an ERROR only if it would still be one after subtracting the largest estimate. chosen: mask
+    of the finding's time. error_share: from which share on its rule makes it an ERROR.
+    """
+    cost, stretches = facts.recorder_cost, lost.stretches(chosen)
+    frames = cost.frames(stretches)
+    if not cost.frame_starts_ns.size:
+        return found
+    least_ns = cost.spent_ns(stretches, LEAST)
+    # Without a GPU, the time is the main thread's own.
+    spent = cost.spent_ns if lost.device == NO_DEVICE else cost.delayed_ns
+    most_ns = max(least_ns, spent(stretches, MOST))
+    if lost.device != NO_DEVICE and trusted_replay(facts) is not None:
+        # The whole window is not shorter than the replay without the recorder.
+        most_ns = min(most_ns, max(0, lost.window_ns - facts.unslowed.least_ns))
+        least_ns = min(least_ns, most_ns)
+    if most_ns < LEAST_PART * found.cost_ns:
+        return found
+    low, high = _corrected(found.cost_ns, most_ns, lost), _corrected(found.cost_ns, least_ns, lost)
+    inflated = lost.share(found.cost_ns) >= error_share > low
+    return replace(
+        found,
+        summary=f"{found.summary} Recording frames and operators takes an estimated {time_ns(least_ns)} "
+        f"to {time_ns(most_ns)} of this: without it, the share is about {share(low)} to {share(high)}.",
+        evidence=[
+            *found.evidence,
+            Evidence(
+                "Recording overhead, estimated",
+                duration(least_ns, "at least"),
+                (
+                    duration(most_ns, f"at most ({share(most_ns, found.cost_ns)} of this time)"),
+                    f"for {_events(frames, cost.operators(stretches))}",
+                ),
+            ),
+        ],
+        severity=Severity.WARNING if inflated and found.severity is None else found.severity,
+    )
+
+
+def _events(frames: int, operators: int) -> str:
+    counted = ((frames, "Python frame"), (operators, "operator"))
+    return " and ".join(count(events, kind) for events, kind in counted if events or kind == "Python frame")
+
+
+def _corrected(cost_ns: int, overhead_ns: int, lost: Lost) -> float:
+    """Share of the step window without the overhead, which makes the window shorter as well."""
+    window_ns = lost.window_ns - overhead_ns
+    return (cost_ns - overhead_ns) / window_ns if window_ns > 0 else 0.0

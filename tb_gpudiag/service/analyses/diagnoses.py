@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.trace_message import name_file
+from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.analyses.task import DIGEST, EntryContent
 from tb_gpudiag.service.caches.cache_entry import Unpacked

@@ -16,7 +16,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.shared.trusted_replay import WORST_ERROR, trusted_replay, why_not_replayed
+from tb_gpudiag.rules.shared.slowed_recording import WORST_ERROR, trusted_replay, why_not_replayed
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import GpuSpan, TraceBuilder
 from tests.facts import facts_of

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
-from tb_gpudiag.rules.shared.trusted_replay import trusted_replay
+from tb_gpudiag.rules.shared.slowed_recording import trusted_replay
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of

@@ -8,7 +8,7 @@ from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.lost_kernels import RULE
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.shared.lost_records import LEAST_SHARE, SPOILS_SHARE
+from tb_gpudiag.rules.shared.odd_recordings import LEAST_SHARE, SPOILS_SHARE
 from tb_gpudiag.wording.quantity import duration
 from tests.builder import TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, one_gap, without_gpu

@@ -1,0 +1,24 @@
+"""What a trace is called, by its path."""
+
+from __future__ import annotations
+
+import re
+
+from tb_gpudiag.errors import without_url_secrets
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.wording.format import one_line
+
+PATH_LIMIT = 4_000
+
+_HOST_AND_PID = re.compile(r"(.+)_\d+")
+
+
+def name_file(message: pb.TraceInfo, file: TraceFile) -> None:
+    """Set what the file's path says of the trace."""
+    host = _HOST_AND_PID.fullmatch(file.worker)
+    message.run = one_line(file.run)
+    message.worker = one_line(file.worker)
+    message.span = one_line(file.span)
+    message.path = one_line(without_url_secrets(file.path), PATH_LIMIT)
+    message.host = one_line(host[1]) if host else ""
