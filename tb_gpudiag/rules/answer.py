@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Intervals
@@ -73,18 +73,18 @@ def place_at(frame: Frame | None, **more: Any) -> Place:
     return Place(frame.file, frame.line, frame.function, line_kind=frame.line_kind, **more)
 
 
+SavingBasis = Literal["at most", "at most; other findings count the same time", "estimate", "replayed"]
+"""At most: no fix can save more. Replayed: the trace without what the fix removes, see savings.py."""
+
+
 @dataclass(frozen=True)
 class Saving:
-    """The time that a fix saves over the step window.
-
-    basis: "at most" (a bound: no fix can save more), "estimate", or "replayed" (the trace replayed without
-    what the fix removes: see savings.py). beyond: which other time the fix frees, if it may save more than
-    the finding costs.
-    """
+    """The time that a fix saves over the step window. beyond: which other time it frees, if it may save more
+    than the finding costs."""
 
     low_ns: int
     high_ns: int
-    basis: str = "at most"
+    basis: SavingBasis = "at most"
     beyond: str = ""
 
 

@@ -29,8 +29,6 @@ LEAST_PLANNED = 0.001
 # Below this, the two figures read the same.
 MORE_THAN_COST = 1.01
 
-REPLAYED = "replayed"
-
 _REST_IS_FASTER = "the rest may get faster, too: caches stay warm, and threads do not sleep"
 
 
@@ -126,9 +124,9 @@ def _replayed(predicted: Predicted, removable: Removable, cost_ns: int) -> Savin
     what it saves beyond that, by letting the host get ahead, other fixes may save, too."""
     high_ns = predicted.most(removable.most)
     if removable.least is None:
-        return Saving(0, high_ns, REPLAYED)
+        return Saving(0, high_ns, "replayed")
     sure_ns = round(removable.least.share * cost_ns)
-    return Saving(min(predicted.least(removable.least), sure_ns, high_ns), high_ns, REPLAYED)
+    return Saving(min(predicted.least(removable.least), sure_ns, high_ns), high_ns, "replayed")
 
 
 def _bounded(replay: Replay, finding: Finding) -> Saving:

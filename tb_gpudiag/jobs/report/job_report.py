@@ -39,7 +39,7 @@ from tb_gpudiag.report.building.finding_messages import (
     unchecked_messages,
 )
 from tb_gpudiag.report.building.units import us
-from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, SavingBasis, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.recording_advice import for_recorders
@@ -176,7 +176,7 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
     # Ranks that share cores do not only wait for one another: the rule's bounds say so.
     low_ns = min(saved_ns, finding.saving.low_ns)
     high_ns = min(max(saved_ns, finding.saving.high_ns) + facts.slowed_ns, facts.job_ns)
-    basis = "replayed" if high_ns == saved_ns else "estimate"
+    basis: SavingBasis = "replayed" if high_ns == saved_ns else "estimate"
     return replace(finding, saving=Saving(low_ns, high_ns, basis))
 
 
