@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import dump
+from tb_gpudiag.trace.files.copying import whole_file
 
 FORMATS = ("text", "json", "markdown", "html")
 
@@ -85,16 +85,5 @@ def has_interactive_html() -> bool:
 
 def write_file(path: Path, content: bytes) -> None:
     """Write the whole file or nothing: nobody reads half a report, and after an error the old file stays."""
-    try:
-        path = path.resolve()  # replace the target of a link, not the link
-        if path.exists() and not path.is_file():  # /dev/null or a pipe cannot be replaced
-            path.write_bytes(content)
-            return
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise Unreadable(f"cannot be written: {error.strerror or error}", where=str(path)) from error
+    with whole_file(path) as file:
+        file.write(content)

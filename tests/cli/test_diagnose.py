@@ -307,7 +307,7 @@ def test_a_file_is_written_completely_or_not_at_all(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_bytes", full)
+        patched.setattr(Path, "replace", full)
         assert main(["diagnose", str(log), "--format", "html", "-o", str(out)]) == 2
     assert "No space left" in capsys.readouterr().err
     assert out.read_text() == "old"
