@@ -197,12 +197,21 @@ class Simulated:
 
     def bytes(self, generation: Generation = "C2", *, gzipped: bool = False) -> bytes:
         """Return the trace file's bytes, marked as simulated."""
-        return to_bytes(self.recording, generation, TopLevel(simulated=True), gzipped=gzipped)
+        return to_bytes(self.recording, generation, self._top(), gzipped=gzipped)
 
     def write(self, folder: Path, *, gzipped: bool = True) -> Path:
         """Write the trace into `folder`, named as the trace handler names it."""
-        top = TopLevel(simulated=True)
+        top = self._top()
         return write_file(self.recording, "C2", top, folder, worker="simulated_1", time=None, gzipped=gzipped)
+
+    def _top(self) -> TopLevel:
+        """A leak of the host is only sure with what NotingTensors notes: a tensor of each step comes and
+        stays."""
+        job = self.scenario.job
+        kept = {str(job.host_leak_bytes): job.steps}
+        sums = {"came_bytes": job.host_leak_bytes * job.steps, "went_bytes": 0, "steps": job.steps}
+        notes = {"gpudiag_tensors": {"came": kept, "held": kept, "went": {}, **sums}}
+        return TopLevel(simulated=True, extra=notes if job.host_leak_bytes else {})
 
 
 def simulate(
