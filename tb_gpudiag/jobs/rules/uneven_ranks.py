@@ -251,7 +251,7 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
     low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts)[slow].sum()))
     part, part_ns = _main_part(own, None if found.pattern == "varying" else members)
     part = _by_own_report(facts, members, part, part_ns)
-    work, slower = _work(facts, members, part)
+    work, slower = _work(facts, members, part, always=found.pattern == "persistent")
     return replace(
         found,
         low_ns=low_ns,
@@ -316,7 +316,11 @@ _HOST_SYNC = "GD301"
 _AFTER_A_SYNC = ("python", "host", "dispatch", "launch", "latency")
 
 
-def _work(facts: JobFacts, members: Int64, part: str) -> tuple[Literal["", "more", "slower"], float]:
+def _work(
+    facts: JobFacts, members: Int64, part: str, *, always: bool
+) -> tuple[Literal["", "more", "slower"], float]:
+    """Return whether these members have more work or are slower. always: they are late in every step. Large
+    batches of some steps hardly show in the work of all."""
     if part != "computing":
         return "", math.nan
     kernels = facts.kernels
@@ -324,7 +328,10 @@ def _work(facts: JobFacts, members: Int64, part: str) -> tuple[Literal["", "more
     if _mean(kernels.shaped[members]) >= SHAPED:
         if work >= MORE_WORK and work - 1 >= EXPLAINED * (time - 1):
             return "more", slower
-        return ("slower", slower) if slower >= SLOWER else ("", slower)
+        if slower >= SLOWER:
+            return "slower", slower
+        other = not always and _other_sizes(facts.own_time, members) >= OTHER_WORK
+        return ("more" if other else "", slower)
     grids = _other_sizes(facts.own_time, members)
     if grids >= OTHER_WORK:
         return "more", slower

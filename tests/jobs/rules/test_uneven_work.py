@@ -37,6 +37,25 @@ def test_grids_show_more_work_without_shapes() -> None:
     assert plain(answer.title).startswith("Rank 1 has more work")
 
 
+def test_a_rank_with_large_batches_in_some_steps() -> None:
+    """In two of six steps rank 1 has larger batches, which are 4% more work over all steps."""
+
+    def change(rank: int, number: int, row: dict[str, object]) -> None:
+        row["work_sizes"] = 8 if rank == 1 and number in (2, 8) else 7
+
+    digests = job(
+        4,
+        6,
+        own_ms=lambda r, s: 20.0 if r == 1 and s in (1, 4) else 10.0,
+        change=change,
+        later_ms=lambda r, s: 0.1,
+    )
+    answer = check(facts_of([with_kernels(d, 104 if d.about.rank == 1 else 100) for d in digests]))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title).startswith("Rank 1 has more work")
+    assert "in 2 of 6 steps" in plain(answer.summary)
+
+
 def test_another_rank_in_each_step() -> None:
     answer = check(facts_of(job(4, 6, own_ms=lambda rank, step: 15.0 if rank == step % 3 else 10.0)))
     assert isinstance(answer, Finding)
