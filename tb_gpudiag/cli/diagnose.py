@@ -95,14 +95,8 @@ def run(arguments: Sequence[str]) -> int:
         paths, result.errors = export_reports(paths)
     files, problems = find_files(paths, parsed.run)
     result.errors += problems
-    if parsed.torch_trace:
-        if not os.path.exists(parsed.torch_trace):
-            raise UsageError(
-                "there is no such log of torch.compile",
-                where=parsed.torch_trace,
-                remedy="name a file dedicated_log_torch_trace_*.log, or its folder",
-            )
-        files = [replace(file, torch_trace=parsed.torch_trace) for file in files]
+    torch_trace, capture = _beside(parsed)
+    files = [replace(file, torch_trace=torch_trace, capture=capture) for file in files]
     result.interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
     _diagnose(files, result, sidecars=parsed.write_sidecar, quiet=parsed.quiet)
     if len(result.digests) > 1:
@@ -127,6 +121,18 @@ def run(arguments: Sequence[str]) -> int:
     if not result.reports:
         return 2
     return 1 if is_met(result.findings(), conditions) else 0
+
+
+def _beside(parsed: argparse.Namespace) -> tuple[str, str]:
+    """Return the log of torch.compile and the capture that the user named, "" for none. Raises UsageError:
+    there is no such file."""
+    for path, what, remedy in (
+        (parsed.torch_trace, "log of torch.compile", "a file dedicated_log_torch_trace_*.log, or its folder"),
+        (parsed.capture, "recording of a capture", "the trace of a capture, or the folder of several"),
+    ):
+        if path and not os.path.exists(path):
+            raise UsageError(f"there is no such {what}", where=path, remedy=f"name {remedy}")
+    return parsed.torch_trace or "", parsed.capture or ""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -157,6 +163,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="LOG",
         help="a log of torch.compile (TORCH_TRACE), or the folder of it, if it is not beside the trace: it "
         "says why functions were compiled again",
+    )
+    made.add_argument(
+        "--capture",
+        metavar="TRACE",
+        help="the recording of the capture of the CUDA or HIP graphs that the trace replays, or a folder of "
+        "such recordings, if it is not the folder capture_traces beside the trace: it gives the kernels in "
+        "graphs their operators, shapes and modules",
     )
     made.add_argument(
         "--export",

@@ -46,11 +46,13 @@ from tb_gpudiag.facts.kernels.attention import unfused_attention
 from tb_gpudiag.facts.kernels.back_ends import on_cpu, under_way
 from tb_gpudiag.facts.kernels.collectives import on_device
 from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, exposure_on_cpu, exposure_on_device
+from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.mfu import Mfu, find_mfu
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import peaks_of
 from tb_gpudiag.facts.kernels.recomputation import recomputed
-from tb_gpudiag.facts.kernels.roofline import roofline
+from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
+from tb_gpudiag.facts.launching.captured_graphs import BatchSizes, CapturedGraphs, find_captured
 from tb_gpudiag.facts.launching.ddp_copies import ddp_copies
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls, allocator_calls
 from tb_gpudiag.facts.launching.graph_nodes import NodeGaps, node_gaps
@@ -171,7 +173,7 @@ class Facts:
     """When a thread started a loader."""
 
     batches = fact(lambda f: batches(f.host, f.loader_starts, f.host_window))
-    """Batches that a loader fetched for the step window."""
+    """BatchSizes that a loader fetched for the step window."""
 
     @property
     def only_first_batch(self) -> bool:
@@ -484,6 +486,28 @@ class Facts:
             steps = Steps([""], borders_ns[:1], borders_ns[1:])
         return Replay(self.work, self.communication, blocking, full_queue, steps, borders_ns)
 
+    # kernels of graphs
+
+    @cached_property
+    def captured(self) -> CapturedGraphs | None:
+        """What the captures of graphs say about their kernels; None without captures."""
+        engine, none = self.engine, np.zeros(0, np.int64)
+        batches = BatchSizes(none, none) if engine is None else BatchSizes(engine.steps.start_ns, engine.size)
+        return find_captured(self.work, self.host, self.trace.captures, batches)
+
+    def named(self, kernels: Kernels) -> tuple[Host, Int64]:
+        """All that is known about the origins of a device's kernels, shape (k,), and the host whose events
+        they are: kernels in graphs come from calls that were captured before."""
+        if self.captured is None:
+            return self.host, kernels.origin
+        return self.captured.host, self.captured.origin[np.searchsorted(self.work.event, kernels.event)]
+
+    @cached_property
+    def naming(self) -> tuple[Host, Kernels]:
+        """The same for the busiest device, as kernels with these origins."""
+        host, origin = self.named(self.gpu.kernels)
+        return host, self.gpu.kernels.with_origin(origin)
+
     # operators
 
     call_tree = fact(lambda f: CallTree(f.host, f.work))
@@ -505,17 +529,25 @@ class Facts:
     recomputed = fact(lambda f: recomputed(f.host))
     """Mask of the events in forward passes that ran again inside of backward, shape (n,)."""
 
-    roofline = fact(lambda f: roofline(f.gpu.kernels, f.host, f.peaks, f.recomputed))
-    """Operators of the busiest device against its peaks."""
+    @cached_property
+    def roofline(self) -> Roofline:
+        """Operators of the busiest device against its peaks."""
+        host, kernels = self.naming
+        return roofline(kernels, host, self.peaks, self._of_naming(self.recomputed))
+
+    def _of_naming(self, mask: Bool) -> Bool:
+        """Return a mask of events as one of the events of `naming`."""
+        return np.r_[mask, np.zeros(len(self.naming[0].events) - len(mask), np.bool_)]
 
     @cached_property
     def mfu(self) -> Mfu | None:
         """What the busiest device makes of its stated peak; None without a device."""
         if self.device is None:
             return None
-        kernels, time = self.device.kernels, self.device.time
-        events = self.communication, self.recomputed
-        return find_mfu(kernels, time, self.window, self.host, self.roofline, *events, self.steady.borders_ns)
+        host, kernels = self.naming
+        masks = self._of_naming(self.communication), self._of_naming(self.recomputed)
+        time, borders_ns = self.device.time, self.steady.borders_ns
+        return find_mfu(kernels, time, self.window, host, self.roofline, *masks, borders_ns)
 
     @property
     def exposure(self) -> CollectiveExposure:

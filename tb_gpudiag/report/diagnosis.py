@@ -10,6 +10,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.trace.compile_log.find_log import with_compile_log
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
+from tb_gpudiag.trace.graph_captures import with_captures
 from tb_gpudiag.trace.read import read_trace
 
 Progress = Callable[[float, str], None]
@@ -27,14 +28,14 @@ def diagnose_file(file: TraceFile, progress: Progress | None = None) -> pb.Repor
 
 def read_facts(file: TraceFile, progress: Progress | None = None) -> Facts:
     """Read a trace file and return its facts, which are computed when they are used. Raises TraceError:
-    the file, or the log of torch.compile that was named for it, cannot be read."""
+    the file, or a log of torch.compile or a capture that was named for it, cannot be read."""
 
     def reading(share: float, stage: str) -> None:
         if progress is not None:
             progress(share * _READING_SHARE, stage)
 
     trace = read_trace(file.path, progress=reading, folder=file.folder)
-    trace = with_compile_log(trace, file)
+    trace = with_captures(with_compile_log(trace, file), file)
     if progress is not None:
         progress(_READING_SHARE, "diagnosing")
     return Facts(trace)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "serving", "collectives")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "captured_graphs", "serving", "collectives")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Report(_message.Message):
     BETTER_RECORDING_FIELD_NUMBER: _ClassVar[int]
     MFU_FIELD_NUMBER: _ClassVar[int]
     COMPILE_LOG_FIELD_NUMBER: _ClassVar[int]
+    CAPTURED_GRAPHS_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
@@ -56,9 +57,42 @@ class Report(_message.Message):
     better_recording: BetterRecording
     mfu: Mfu
     compile_log: CompileLog
+    captured_graphs: CapturedGraphs
     serving: Serving
     collectives: _containers.RepeatedCompositeFieldContainer[ExposedCollectives]
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ...) -> None: ...
+
+class CapturedGraphs(_message.Message):
+    __slots__ = ("files", "kernels", "matched", "sentence", "nodes")
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    files: _containers.RepeatedScalarFieldContainer[str]
+    kernels: int
+    matched: int
+    sentence: str
+    nodes: _containers.RepeatedCompositeFieldContainer[GraphNode]
+    def __init__(self, files: _Optional[_Iterable[str]] = ..., kernels: _Optional[int] = ..., matched: _Optional[int] = ..., sentence: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping[str, object]]]] = ...) -> None: ...
+
+class GraphNode(_message.Message):
+    __slots__ = ("operator", "shapes", "module", "place", "kernel", "kernels", "us")
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    operator: str
+    shapes: str
+    module: str
+    place: Place
+    kernel: str
+    kernels: int
+    us: float
+    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., kernel: _Optional[str] = ..., kernels: _Optional[int] = ..., us: _Optional[float] = ...) -> None: ...
 
 class Serving(_message.Message):
     __slots__ = ("server", "marked", "sentence", "kinds", "functions", "steps", "waiting_us", "waits_for_engine")
@@ -81,7 +115,7 @@ class Serving(_message.Message):
     def __init__(self, server: _Optional[str] = ..., marked: bool = ..., sentence: _Optional[str] = ..., kinds: _Optional[_Iterable[_Union[EngineKind, _Mapping[str, object]]]] = ..., functions: _Optional[_Iterable[_Union[EngineFunction, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[EngineStep, _Mapping[str, object]]]] = ..., waiting_us: _Optional[float] = ..., waits_for_engine: bool = ...) -> None: ...
 
 class EngineKind(_message.Message):
-    __slots__ = ("kind", "steps", "median_us", "low_us", "high_us", "requests", "tokens", "tokens_per_s", "busy_share", "gap_us")
+    __slots__ = ("kind", "steps", "median_us", "low_us", "high_us", "requests", "tokens", "tokens_per_s", "busy_share", "gap_us", "gap_known")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         prefill: _ClassVar[EngineKind.Kind]
@@ -104,6 +138,7 @@ class EngineKind(_message.Message):
     TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
     BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
     GAP_US_FIELD_NUMBER: _ClassVar[int]
+    GAP_KNOWN_FIELD_NUMBER: _ClassVar[int]
     kind: EngineKind.Kind
     steps: int
     median_us: float
@@ -114,10 +149,11 @@ class EngineKind(_message.Message):
     tokens_per_s: float
     busy_share: float
     gap_us: float
-    def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., steps: _Optional[int] = ..., median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., busy_share: _Optional[float] = ..., gap_us: _Optional[float] = ...) -> None: ...
+    gap_known: bool
+    def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., steps: _Optional[int] = ..., median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., busy_share: _Optional[float] = ..., gap_us: _Optional[float] = ..., gap_known: bool = ...) -> None: ...
 
 class EngineStep(_message.Message):
-    __slots__ = ("kind", "name", "start_us", "duration_us", "requests", "tokens", "busy_us", "gap_us")
+    __slots__ = ("kind", "name", "start_us", "duration_us", "requests", "tokens", "busy_us", "gap_us", "gap_known")
     KIND_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     START_US_FIELD_NUMBER: _ClassVar[int]
@@ -126,6 +162,7 @@ class EngineStep(_message.Message):
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     BUSY_US_FIELD_NUMBER: _ClassVar[int]
     GAP_US_FIELD_NUMBER: _ClassVar[int]
+    GAP_KNOWN_FIELD_NUMBER: _ClassVar[int]
     kind: EngineKind.Kind
     name: str
     start_us: float
@@ -134,7 +171,8 @@ class EngineStep(_message.Message):
     tokens: float
     busy_us: float
     gap_us: float
-    def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., busy_us: _Optional[float] = ..., gap_us: _Optional[float] = ...) -> None: ...
+    gap_known: bool
+    def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., busy_us: _Optional[float] = ..., gap_us: _Optional[float] = ..., gap_known: bool = ...) -> None: ...
 
 class EngineFunction(_message.Message):
     __slots__ = ("name", "before_us", "inside_us", "share")

@@ -182,6 +182,7 @@ class Assembly:
             input_types=texts["types"],
             input_settings=texts["settings"],
             input_strides=texts["strides"],
+            launched_kernels=texts["launched"],
             messages=[_message(text) for text in texts["messages"]],
         )
 

@@ -71,7 +71,7 @@ class Events:
     python_id: Int64  # `Python id` of a Python frame
     python_parent: Int64  # `Python parent id`
     # `Sequence number` that autograd gives an operator. Of a synchronization event: the correlation of the
-    # call that recorded the awaited CUDA event.
+    # call that recorded the awaited CUDA event. Of a kernel: its `graph node id`.
     sequence: Int64
     # `Fwd thread id` of a backward operator; 0 or NONE elsewhere. Of a synchronization event: the awaited
     # stream.
@@ -87,6 +87,7 @@ class Events:
     types: Int32  # of an operator whose cost follows from its inputs: index into `input_types`, or NONE
     settings: Int32  # of convolutions and attention: index into `input_settings`, or NONE
     strides: Int32  # of elementwise operators, norms and reductions: index into `input_strides`, or NONE
+    launched: Int32  # of ROCm's launch calls: index into `launched_kernels`, or NONE
     message: Int32  # of `record_param_comms` and communication kernels: index into `messages`, or NONE
     names: list[str]
     threads: list[Thread]
@@ -95,6 +96,7 @@ class Events:
     input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
     input_settings: list[str]  # JSON of inputs that are not tensors, e.g. `["", "", "[1, 1]", "False"]`
     input_strides: list[str]  # JSON, in elements, e.g. `[[768, 1], [1, 768]]`
+    launched_kernels: list[str]
     messages: list[Message]
 
     @classmethod
@@ -226,6 +228,13 @@ class Metadata:
     recorder: Recorder = "torch"
 
 
+class CaptureTrace(NamedTuple):
+    """The recording of the capture of graphs that the trace replays: the name of its file, and its events."""
+
+    name: str
+    events: Events
+
+
 @dataclass(frozen=True)
 class Trace:
     """What was read from one trace file."""
@@ -244,6 +253,7 @@ class Trace:
     unsearched_bytes: int = 0  # text that was not searched for them
     counters: list[Counter] = field(default_factory=list)  # most samples first; bounded
     compile_log: CompileLog | None = None  # what torch.compile logged in the same process
+    captures: list[CaptureTrace] = field(default_factory=list)  # of the graphs that it replays
 
     @property
     def origin_ns(self) -> int:

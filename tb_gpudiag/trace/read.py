@@ -79,6 +79,7 @@ def read_trace(
         events.call_stacks,
         events.input_shapes,
         events.input_types,
+        events.launched_kernels,
         trace.memory.stacks,
     ):
         remove_credentials(texts)

@@ -46,7 +46,7 @@ FIGURES: Final[Mapping[str, tuple[Any, float]]] = {
 }
 """Other columns of numbers: the type of each, and what stands for a missing number."""
 
-TEXTS: Final = ("call_stack", "shapes", "types", "settings", "strides", "messages")
+TEXTS: Final = ("call_stack", "shapes", "types", "settings", "strides", "launched", "messages")
 """Columns of texts that most events do not have."""
 
 
@@ -75,6 +75,7 @@ class SpanColumns:
     types: pa.DictionaryArray
     settings: pa.DictionaryArray
     strides: pa.DictionaryArray
+    launched: pa.DictionaryArray
     messages: pa.DictionaryArray  # fields of events.Message in order, with MESSAGE_SEPARATOR between them
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
 
 # torch.profiler's schedule: one for each step().
@@ -14,6 +15,7 @@ STREAM_WAIT_EVENT = any_of(r"Stream Wait Event")
 
 # Inference servers mark the capture of a graph for each batch size, such as `capture_32_FULL`.
 CAPTURE = any_of(r"capture_\d+_[A-Z_]+")
+_CAPTURED_SIZE = re.compile(r"capture_(\d{1,9})_.*", re.S)
 
 MODULE_PREFIX = "nn.Module: "
 
@@ -64,6 +66,12 @@ NOT_OWN_RANGE = any_of(
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def captured_size(name: str) -> int:
+    """Return the batch size of a CAPTURE mark, or NONE."""
+    found = _CAPTURED_SIZE.fullmatch(name, 0, LONGEST_MATCHED)
+    return int(found[1]) if found else NONE
 
 
 def merged_name(name: str) -> str:

@@ -242,6 +242,12 @@ class HostThread:
             )
         return self.call(call, at=at, us=us, correlation=correlation)
 
+    def captured(self, kernel: str | None, *, at: float, us: float) -> HostThread:
+        """Add a launch of ROCm that goes into a graph. kernel: None for a recorder that does not name it."""
+        args = {"kernel": kernel} if kernel else {}
+        correlation = self.builder.next_correlation()
+        return self._span("runtime", "hipLaunchKernel", at, us, correlation=correlation, args=args)
+
     def copy(
         self,
         direction: Direction,

@@ -396,3 +396,20 @@ def test_a_log_of_torch_compile_is_read_from_anywhere(
         assert "“k == 1” did not hold" in plain(capsys.readouterr().out)
     assert main(["diagnose", path, "--torch-trace", str(tmp_path / "none")]) == 2
     assert "none" in capsys.readouterr().err
+
+
+def test_the_capture_of_a_graph_names_its_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replay, capture = TraceBuilder(), TraceBuilder()
+    replay.thread().graph_launch([("gemm", 30, 500)], at=0, us=20, call="hipGraphLaunch")
+    main_thread = capture.thread()
+    main_thread.call("hipStreamBeginCapture", at=0, us=5)
+    main_thread.op("aten::mm", at=10, us=40)
+    main_thread.captured("gemm", at=20, us=5)
+    main_thread.call("hipStreamEndCapture", at=60, us=5)
+    path, named = (str(one.write(tmp_path / name)) for one, name in ((replay, "log"), (capture, "elsewhere")))
+    assert main(["diagnose", path]) == 0
+    assert "Kernels in graphs" not in capsys.readouterr().out
+    assert main(["diagnose", path, "--capture", named]) == 0
+    assert "Kernels in graphs: 100% of 1 have their operators" in plain(capsys.readouterr().out)
+    assert main(["diagnose", path, "--capture", str(tmp_path / "none")]) == 2
+    assert "none" in capsys.readouterr().err

@@ -68,12 +68,43 @@ export interface Report {
   compile_log:
     | CompileLog
     | undefined;
+  /** absent without recordings of the captures of graphs, and without graphs */
+  captured_graphs:
+    | CapturedGraphs
+    | undefined;
   /** absent if the trace shows no engine step of an inference server, and without a GPU */
   serving:
     | Serving
     | undefined;
   /** most exposed first; bounded */
   collectives: ExposedCollectives[];
+}
+
+/** Kernels of CUDA and HIP graphs, with what the recordings of their captures say about them. */
+export interface CapturedGraphs {
+  /** names of these recordings; bounded */
+  files: string[];
+  /** and copies: of all graph launches of the recording */
+  kernels: number;
+  /** of these: launched by a call that was captured */
+  matched: number;
+  sentence: string;
+  /** of the busiest device in the step window, most time first; bounded */
+  nodes: GraphNode[];
+}
+
+/** Kernels of graphs of one name that an operator with the same inputs launched, in the same kind of module. */
+export interface GraphNode {
+  /** empty if a capture does not say, likewise the next three */
+  operator: string;
+  /** of its tensors, cut off if long */
+  shapes: string;
+  module: string;
+  /** nearest function of yours or of a library; place.us is the time of the kernels */
+  place: Place | undefined;
+  kernel: string;
+  kernels: number;
+  us: number;
 }
 
 /**
@@ -116,6 +147,8 @@ export interface EngineKind {
   busy_share: number;
   /** from the end of earlier work to the step's first work, median */
   gap_us: number;
+  /** false: the recording has no work before these steps */
+  gap_known: boolean;
 }
 
 export const EngineKind_Kind = {
@@ -139,8 +172,8 @@ export interface EngineStep {
   requests: number;
   tokens: number;
   busy_us: number;
-  /** -1 if the recording has no work before the step */
   gap_us: number;
+  gap_known: boolean;
 }
 
 /** Idle time of the device while the engine was in one of its functions. */

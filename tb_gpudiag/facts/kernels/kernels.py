@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -83,6 +84,12 @@ class Kernels:
     @property
     def duration_ns(self) -> Int64:
         return self.end_ns - self.start_ns
+
+    def with_origin(self, origin: Int64) -> Kernels:
+        """Return the same kernels with other origins, shape (k,)."""
+        found = copy(self)
+        found.origin = origin
+        return found
 
     def operators(self, host: Host) -> Int64:
         """Return the operator that launched each, or NONE, shape (k,)."""

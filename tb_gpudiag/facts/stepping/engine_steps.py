@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events
@@ -45,6 +45,12 @@ class EngineSteps:
     def tokens(self) -> Int64:
         """Tokens that the model computed in each, NONE where the mark does not say, shape (k,)."""
         return np.array([mark.tokens for mark in self.marks], np.int64)
+
+    @property
+    def size(self) -> Int64:
+        """Size of each batch as servers capture graphs for it, NONE where not known, shape (k,): its tokens,
+        or its requests."""
+        return np.where(self.tokens == NONE, self.requests, self.tokens)
 
 
 def find_engine_steps(events: Events) -> EngineSteps | None:

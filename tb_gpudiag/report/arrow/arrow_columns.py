@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.vocabulary.marks import module_name
 
 LONGEST = 2_000
@@ -60,9 +60,8 @@ def _plain(text: str) -> str:
 class Names:
     """The dictionaries of one trace, each made once, and columns that point into them."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._events, self._host = facts.events, facts.host
+    def __init__(self, host: Host) -> None:
+        self._events, self._host = host.events, host
 
     def of_events(self, event: Int64) -> pa.DictionaryArray:
         """Names of events, or of none."""
@@ -82,6 +81,12 @@ class Names:
         known, member = np.unique(index, return_inverse=True)
         words = [module_name(self._events.names[i]) if i != NONE else "" for i in known.tolist()]
         return coded(np.where(index == NONE, NONE, member), texts(words))
+
+    def shapes(self, event: Int64) -> pa.DictionaryArray:
+        """Shapes of the inputs of operators around host events."""
+        operator = self._around(event, self._host.operator)
+        known = np.r_[self._events.shapes, NONE]  # NONE stays NONE
+        return coded(known[operator], texts(self._events.input_shapes))
 
     def lines(self, event: Int64) -> pa.DictionaryArray:
         """Lines of the user's code around host events."""

@@ -184,6 +184,7 @@ TABLES: Final[dict[str, TableText]] = {
         ("step", SMALL, "number of the step in which it began"),
         ("launch", INT, "event of the call that launched it, else of its operator"),
         *_PLACES,
+        ("shapes", TEXT, "shapes of the operator's inputs, as JSON, where recorded"),
         ("blocks_per_sm", REAL, "blocks of its grid per multiprocessor"),
         ("warps_per_block", SMALL, ""),
         ("registers", SMALL, "per thread"),

@@ -201,6 +201,8 @@ def _kernels(facts: Facts, names: Names) -> list[Columns]:
     found: list[Columns] = []
     for device in facts.devices:
         kernels, events = device.kernels, facts.events
+        host, origin = facts.named(kernels)
+        named = names if host is facts.host else Names(host)
         count, warps, registers = len(kernels.event), kernels.warps_per_block, kernels.registers
         found.append(
             {
@@ -215,7 +217,8 @@ def _kernels(facts: Facts, names: Names) -> list[Columns]:
                 "duration_ns": pa.array(kernels.duration_ns),
                 "step": _step(facts, kernels.start_ns),
                 "launch": numbers(kernels.origin),
-                **names.places(kernels.origin),
+                **named.places(origin),
+                "shapes": named.shapes(origin),
                 "blocks_per_sm": numbers(kernels.blocks_per_sm, np.isnan(kernels.blocks_per_sm)),
                 "warps_per_block": numbers(warps.astype(np.int32), warps == 0),
                 "registers": numbers(registers.astype(np.int32), registers == 0),

@@ -106,7 +106,7 @@ class Tables:
 
 def _tables(names: Iterable[str], facts: Facts, file: TraceFile, number: int) -> dict[str, pa.Table]:
     """Make tables of one trace. number: in the column `trace`."""
-    dictionaries = Names(facts)
+    dictionaries = Names(facts.host)
     made = {}
     for name in names:
         if name == "traces":

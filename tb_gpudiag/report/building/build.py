@@ -3,11 +3,14 @@ names what it needs."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_costs import HOTSPOT_KINDS
 from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.captured_message import captured_message
 from tb_gpudiag.report.building.compile_messages import compile_log_message
 from tb_gpudiag.report.building.exposure_messages import exposure_messages
 from tb_gpudiag.report.building.finding_messages import (
@@ -76,6 +79,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         mfu=mfu_message(facts.mfu, facts.roofline, len(steps)) if facts.mfu is not None else None,
         compile_log=_compile_log(facts),
         serving=_serving(facts),
+        captured_graphs=_captured(facts),
         step_time=step_time_message(facts.step_time, len(steps), marked=facts.recorded.steps),
     )
 
@@ -104,6 +108,15 @@ def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | No
 def _compile_log(facts: Facts) -> pb.CompileLog | None:
     reasons = facts.compile_reasons
     return compile_log_message(reasons, facts.events, facts.all_steps) if reasons is not None else None
+
+
+def _captured(facts: Facts) -> pb.CapturedGraphs | None:
+    found = facts.captured
+    if found is None or facts.device is None:
+        return None
+    _, kernels = facts.naming
+    graphs = facts.work.in_graph[np.searchsorted(facts.work.event, kernels.event)]
+    return captured_message(found, kernels, graphs)
 
 
 def _serving(facts: Facts) -> pb.Serving | None:

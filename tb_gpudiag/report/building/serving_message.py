@@ -50,7 +50,8 @@ def _kind(found: KindTime) -> pb.EngineKind:
         tokens=found.tokens,
         tokens_per_s=found.tokens_per_s,
         busy_share=found.busy,
-        gap_us=_known_us(found.gap_ns),
+        gap_us=us(max(found.gap_ns, 0)),
+        gap_known=found.gap_ns != NONE,
     )
 
 
@@ -65,14 +66,11 @@ def _steps(found: Serving) -> list[pb.EngineStep]:
             requests=mark.requests,
             tokens=mark.tokens,
             busy_us=us(found.busy_ns[i]),
-            gap_us=_known_us(found.gap_ns[i]),
+            gap_us=us(max(found.gap_ns[i], 0)),
+            gap_known=bool(found.gap_ns[i] != NONE),
         )
         for i, mark in enumerate(found.marks[:STEPS_LIMIT])
     ]
-
-
-def _known_us(ns: float) -> float:
-    return float(NONE) if ns == NONE else us(ns)
 
 
 def _sentence(kinds: list[KindTime], server: Server) -> str:

@@ -21,7 +21,7 @@ from tb_gpudiag.report.views.sections.memory_sections import (
 )
 from tb_gpudiag.report.views.sections.mfu_sections import mfu_sections
 from tb_gpudiag.report.views.sections.rule_sections import better_recording, clear, defects, notes
-from tb_gpudiag.report.views.sections.serving_sections import engine_functions, engine_steps
+from tb_gpudiag.report.views.sections.serving_sections import engine_functions, engine_steps, graph_kernels
 from tb_gpudiag.report.views.sections.time_sections import (
     accounts,
     collectives,
@@ -55,8 +55,15 @@ def report_view(report: pb.Report) -> ReportView:
         limiter=limiter(report),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in _sections(report) if section),
-        figures=tuple(filter(None, (report.serving.sentence, report.mfu.sentence))),
+        figures=tuple(
+            filter(None, (report.serving.sentence, report.captured_graphs.sentence, report.mfu.sentence))
+        ),
     )
+
+
+def _figures(report: pb.Report) -> tuple[str, ...]:
+    said = report.serving.sentence, report.captured_graphs.sentence, report.mfu.sentence
+    return tuple(filter(None, said))
 
 
 def _sections(report: pb.Report) -> list[Section]:
@@ -65,6 +72,7 @@ def _sections(report: pb.Report) -> list[Section]:
         *accounts(report),
         engine_steps(report),
         engine_functions(report),
+        graph_kernels(report),
         *mfu_sections(report),
         inferred_steps(report),
         findings(report),

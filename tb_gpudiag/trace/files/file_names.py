@@ -50,6 +50,7 @@ class TraceFile:
     kind: FileKind = "trace"  # by its name; only reading it makes sure
     folder: str = ""  # see opening.open_local
     torch_trace: str = ""  # a log of torch.compile, or a folder of logs, that a user named for this trace
+    capture: str = ""  # the recording of the capture of its graphs, or a folder of them, likewise
 
 
 @dataclass

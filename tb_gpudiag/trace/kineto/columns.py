@@ -127,6 +127,8 @@ def _spans(
     syncs = category == Category.CUDA_SYNC
     for column, awaited in (("sequence", "awaited_record"), ("forward_thread", "awaited_stream")):
         numbers[column][syncs] = fields.numbers(awaited, rows[syncs])
+    kernels = category == Category.KERNEL
+    numbers["sequence"][kernels] = fields.numbers("graph_node", rows[kernels])
     blocks_per_sm = _decimals(fields, "blocks_per_sm", rows, category)
     shared_bytes = _small(fields.numbers("shared_bytes", rows))
     shared_bytes[category != Category.KERNEL] = NONE
@@ -152,6 +154,7 @@ def _spans(
         types=_texts_where(_has_types, fields, "input_types", rows, name),
         settings=_texts_where(_has_settings, fields, "settings", rows, name),
         strides=_texts_where(_has_strides, fields, "strides", rows, name),
+        launched=_launched(fields, rows, name),
         messages=_messages(fields, rows, name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~(begin | end)).sum())
@@ -201,6 +204,14 @@ def _texts_where(
     if not keeps.any():
         return all_empty(len(name))
     return fields.texts(field, rows, where=keeps[name.indices.to_numpy()], most=_LONGEST_SHAPES)
+
+
+def _launched(fields: Fields, rows: Int64, name: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Read the kernel that each of ROCm's launch calls names."""
+    calls = np.array([kineto.is_hip_launch(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
+    if not calls.any():
+        return all_empty(len(name))
+    return fields.texts("launched", rows, where=calls[name.indices.to_numpy()], cut=LONGEST_NAME)
 
 
 def _decimals(fields: Fields, name: str, rows: Int64, category: UInt8) -> Float32:

@@ -83,6 +83,8 @@ ARGUMENTS: Final = {
     "awaited_stream": ("wait_on_stream", Form.INTEGER),
     "awaited_record": ("wait_on_cuda_event_record_corr_id", Form.INTEGER),
     "settings": ("Concrete Inputs", Form.TEXT),
+    "launched": ("kernel", Form.TEXT),
+    "graph_node": ("graph node id", Form.INTEGER),
     "strides": ("Input Strides", Form.TEXT),
     **MESSAGE,
 }

@@ -21,6 +21,7 @@ from tb_gpudiag.report.arrow.trace_tables import Tables
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import read_facts
 from tb_gpudiag.wording.sql_questions import QUESTIONS
+from tests.builder import TraceBuilder
 from tests.report.reports import HOSTILE, slow_loader
 from tests.simulator import simulate
 
@@ -196,6 +197,26 @@ def test_findings_are_the_reports(job: tuple[pb.Report, Tables]) -> None:
     for row, finding in zip(found, report.findings, strict=True):
         saves = finding.HasField("saving")
         assert row["saving_high_ns"] == (ns(finding.saving.high_us) if saves else None)
+
+
+def test_engine_steps_are_the_reports(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for at, mark in ((0, "execute_context_1(900)_generation_0(0)"), (2_000, "step[TARGET_VERIFY bs=3]")):
+        main.annotation(mark, at=at, us=150)
+        main.launch("gemm", at=at + 100, us=20, runs_at=at + 150, runs_us=1_000)
+    trace.write(tmp_path)
+    tables = tb_gpudiag.tables(tmp_path)
+    (file,) = tables.files
+    said = build_report(read_facts(file), file).serving.steps
+    rows = tables.engine_steps.to_pylist()
+    assert [(row["name"], row["kind"], row["requests"], row["tokens"], row["gap_ns"]) for row in rows] == [
+        ("prefill 1", "prefill", 1, 900, None),
+        ("decode 2", "decode", 3, None, 1_000_000),
+    ]
+    assert [(row["duration_ns"], row["busy_ns"]) for row in rows] == [
+        (ns(step.duration_us), ns(step.busy_us)) for step in said
+    ]
 
 
 def test_a_folder_of_runs_is_one_table_with_their_names(tmp_path: Path) -> None:

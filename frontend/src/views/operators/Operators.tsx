@@ -9,6 +9,7 @@ import { Kernels } from "../kernels/Kernels";
 import type { ReportProps } from "../parts/reportProps";
 import { CallTables } from "./CallTables";
 import { FlameSection } from "./FlameSection";
+import { GraphKernels } from "../serving/GraphKernels";
 import { optionsOf } from "../recording/parts";
 import type { OpenRow } from "./openRow";
 import { Roofline } from "./Roofline";
@@ -18,6 +19,7 @@ export default function Operators({ entry, report }: ReportProps) {
   return (
     <>
       {!onlyMemory(report.trace?.kind) && <Calls entry={entry} report={report} />}
+      <GraphKernels graphs={report.captured_graphs} />
       <Kernels report={report} />
       <ExposedCollectives report={report} />
     </>

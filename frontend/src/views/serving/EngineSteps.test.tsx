@@ -10,11 +10,11 @@ afterEach(cleanup);
 const kinds = [
   {
     ...{ kind: "prefill", steps: 1, median_us: 87_000, low_us: 87_000, high_us: 87_000, requests: 2 },
-    ...{ tokens: 4096, tokens_per_s: 47_080, busy_share: 0.9, gap_us: -1 },
+    ...{ tokens: 4096, tokens_per_s: 47_080, busy_share: 0.9, gap_us: 0, gap_known: false },
   },
   {
     ...{ kind: "decode", steps: 8, median_us: 26_800, low_us: 26_600, high_us: 27_100, requests: 4 },
-    ...{ tokens: -1, tokens_per_s: -1, busy_share: 0.874, gap_us: 290 },
+    ...{ tokens: -1, tokens_per_s: -1, busy_share: 0.874, gap_us: 290, gap_known: true },
   },
 ] as EngineKind[];
 

@@ -70,7 +70,7 @@ function KindRow({ kind }: { kind: EngineKind }) {
       <td className="gd-number">{known(kind.tokens, count)}</td>
       <td className="gd-number">{known(kind.tokens_per_s, figures)}</td>
       <td className="gd-number">{percent(kind.busy_share)}</td>
-      <td className="gd-number">{known(kind.gap_us, time)}</td>
+      <td className="gd-number">{kind.gap_known ? time(kind.gap_us) : ""}</td>
     </tr>
   );
 }

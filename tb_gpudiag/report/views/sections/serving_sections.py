@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
+<<<<<<< HEAD
 from tb_gpudiag.report.views.document import Cell, Column, ColumnOf, Kind, Table, numbers, table_of
 from tb_gpudiag.wording.format import count
+=======
+from tb_gpudiag.report.views.tables import Cell, Column, ColumnOf, Kind, Table, numbers, table_of
+from tb_gpudiag.wording.format import count, cut_middle
+>>>>>>> 5f561cd0 (Name the kernels of replayed graphs from the recorded capture)
 from tb_gpudiag.wording.kinds import ENGINE_KINDS
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.term import term
 
 FUNCTIONS_SHOWN = 8
-"""Rows of the table. The Report has more."""
+NODES_SHOWN = 12
+"""Rows of the tables. The Report has more."""
 
 
 def engine_steps(report: pb.Report) -> Table:
@@ -25,7 +31,7 @@ def engine_steps(report: pb.Report) -> Table:
         (numbers("engine_tokens"), lambda kind: _known(kind.tokens)),
         (numbers("engine_rate"), lambda kind: _known(kind.tokens_per_s)),
         (numbers("engine_busy"), lambda kind: share_of(kind.busy_share, 1)),
-        (numbers("engine_gap"), lambda kind: duration(kind.gap_us * 1e3) if kind.gap_us >= 0 else ""),
+        (numbers("engine_gap"), lambda kind: duration(kind.gap_us * 1e3) if kind.gap_known else ""),
     ]
     return table_of("engine_steps", f"Engine steps of {found.server}{how}", found.kinds, columns)
 
@@ -33,6 +39,21 @@ def engine_steps(report: pb.Report) -> Table:
 def _known(value: float) -> Cell:
     """A number that the server states, "" for others."""
     return number(round(value)) if value >= 0 else ""
+
+
+def graph_kernels(report: pb.Report) -> Table:
+    """Kernels of graphs by the operators that were captured. Empty without captures."""
+    found = report.captured_graphs
+    columns: list[ColumnOf[pb.GraphNode]] = [
+        (Column("Operator", Kind.CODE), lambda node: node.operator),
+        (Column("Shapes", Kind.CODE), lambda node: node.shapes),
+        (Column("Module", Kind.CODE), lambda node: node.module),
+        (Column("Kernel", Kind.CODE), lambda node: cut_middle(node.kernel, 40)),
+        (numbers("kernels"), lambda node: number(node.kernels)),
+        (numbers("kernel_time"), lambda node: duration(node.us * 1e3)),
+    ]
+    shown = found.nodes[:NODES_SHOWN] if found.matched else []
+    return table_of("graph_kernels", "Kernels in graphs, by the captured operator", shown, columns)
 
 
 def engine_functions(report: pb.Report) -> Table:
