@@ -451,6 +451,8 @@ class Facts:
         """The host's lead as the recording began, if it lost it and the GPU starved from then on."""
         if self.step_times is None or not self.gpu_times:
             return None
+        if self.engine is not None and len(set(self.engine.kind.tolist())) > 1:
+            return None  # while the GPU is at prompts, any host gets ahead
         return find_lost_lead(self.step_times.on_host, self.work, self.gpu_times[0])
 
     recorder_cost = fact(

@@ -33,6 +33,7 @@ from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
 from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
+from tb_gpudiag.rules.shared.server_recording import not_alike
 from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.wording.format import count, in_quotes, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
@@ -115,9 +116,7 @@ class _Uneven:
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find steps that take longer than the median, and compare them part by part with the others."""
-    if facts.engine is not None and len({mark[:3] for mark in facts.engine.marks}) > 1:
-        return Clear("engine steps have batches of different sizes: the report compares them by kind")
-    return _check(facts)
+    return not_alike(facts) or _check(facts)
 
 
 def _check(facts: Facts) -> RuleAnswer:

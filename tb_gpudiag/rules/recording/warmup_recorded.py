@@ -13,6 +13,7 @@ from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence, steps_not_comparable
 from tb_gpudiag.rules.shared.recording_advice import record_again
+from tb_gpudiag.rules.shared.server_recording import not_alike
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 
 # From here on the warm-up takes so much of the window that the figures describe it instead of training.
@@ -37,6 +38,10 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return _mostly_first_run(facts.gpu)
     if facts.on_cpu and (once := _first_run_on_cpu(facts)) is not None:
         return once
+    return not_alike(facts) or _first_steps(facts)
+
+
+def _first_steps(facts: Facts) -> RuleAnswer:
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.rules.answer import CannotTell, Finding, Fix, RuleAnswer
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import sentences
@@ -37,6 +37,11 @@ _RECIPES = {
 #     -d '{"num_steps": 10, "with_stack": true, "record_shapes": true}'""",
 }
 
+_BENCHMARKS = {
+    Server.VLLM: "vllm bench serve --model MODEL",
+    Server.SGLANG: "python -m sglang.bench_serving --backend sglang",
+}
+
 _RECIPE = "# Start the server's profiler once it is warm, and stop it after several steps."
 
 _URLS = {
@@ -53,6 +58,14 @@ def one_replayed_step(facts: Facts) -> bool:
         and len(facts.engine) == 1
         and modes.graph_work >= MOSTLY_REPLAYED * max(1, modes.work)
     )
+
+
+def not_alike(facts: Facts) -> Clear | None:
+    """Return why a server's steps say nothing about one another; None if they do."""
+    engine = facts.engine
+    if engine is None or len({mark[:3] for mark in engine.marks}) < 2:
+        return None
+    return Clear("engine steps have batches of different kinds and sizes: the report has them by kind")
 
 
 def one_step_sentence(server: Server) -> str:
@@ -103,6 +116,15 @@ def _fix(fix: Fix, server: Server) -> Fix:
         code = recipe
     else:
         paragraphs = fix.code.split("\n\n")
-        code = "\n\n".join(dict.fromkeys(recipe if "torch.profiler" in one else one for one in paragraphs))
+        code = "\n\n".join(dict.fromkeys(_of_server(one, recipe, server) for one in paragraphs))
     url = _URLS.get(server, fix.url) if fix.url == PROFILER_URL else fix.url
     return Fix(_text(fix.text), code, url)
+
+
+def _of_server(code: str, recipe: str, server: Server) -> str:
+    """Return what replaces a paragraph of code that records or measures a training loop."""
+    if "torch.profiler" in code:
+        return recipe
+    if "train_step(" in code:
+        return f"# Without the profiler: {_BENCHMARKS.get(server, 'the benchmark of the server')}"
+    return code

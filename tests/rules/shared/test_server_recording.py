@@ -78,3 +78,36 @@ def test_one_step_of_a_server_does_not_show_what_its_host_costs(tmp_path: Path) 
 
 def test_a_server_without_marked_steps_has_no_finding(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_served("vllm::moe_forward"), tmp_path)))
+
+
+def test_a_host_that_gets_ahead_during_a_prefill_was_not_slowed(tmp_path: Path) -> None:
+    """In steps of one kind, a host that falls behind at once was slowed by the recorder."""
+    marks = {"prefill": "step[EXTEND bs=4 toks=4096]", "decode": "step[DECODE bs=4]"}
+    verdicts = {}
+    for first in marks:
+        trace = TraceBuilder()
+        main, free = trace.thread(), 0.0
+        for step in range(8):
+            at = 1_000.0 * step + (4_000 if step else 0)
+            main.annotation(marks[first if step == 0 else "decode"], at=at, us=700)
+            for i in range(10):
+                runs_at = max(free, at + 60 + 65 * i) + (900 if step == 0 and i == 0 else 0)
+                main.launch("gemm", at=at + 50 + 65 * i, us=5, runs_at=runs_at, runs_us=30 if step else 400)
+                free = runs_at + (30 if step else 400)
+        verdicts[first] = "GD908" in {
+            f.rule.id for f in run_rules(facts_of(trace, tmp_path / first), RULES).findings
+        }
+    assert verdicts == {"prefill": False, "decode": True}
+
+
+def test_a_prefill_is_no_warm_up_and_no_slow_step(tmp_path: Path) -> None:
+    """Of steps with one batch, a slow first one is a warm-up."""
+    for first, found in (("step[EXTEND bs=4 toks=4096]", set()), ("step[DECODE bs=4]", {"GD902"})):
+        trace = TraceBuilder()
+        main = trace.thread()
+        for step in range(8):
+            at = 1_000.0 * step + (9_000 if step else 0)
+            main.annotation("step[DECODE bs=4]" if step else first, at=at, us=200)
+            main.launch("gemm", at=at + 50, us=5, runs_at=at + 60, runs_us=900 if step else 9_900)
+        fired = {f.rule.id for f in run_rules(facts_of(trace, tmp_path / first[5:9]), RULES).findings}
+        assert fired & {"GD106", "GD902"} == found

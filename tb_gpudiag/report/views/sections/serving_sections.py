@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
-<<<<<<< HEAD
 from tb_gpudiag.report.views.document import Cell, Column, ColumnOf, Kind, Table, numbers, table_of
-from tb_gpudiag.wording.format import count
-=======
-from tb_gpudiag.report.views.tables import Cell, Column, ColumnOf, Kind, Table, numbers, table_of
 from tb_gpudiag.wording.format import count, cut_middle
->>>>>>> 5f561cd0 (Name the kernels of replayed graphs from the recorded capture)
 from tb_gpudiag.wording.kinds import ENGINE_KINDS
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.term import term
