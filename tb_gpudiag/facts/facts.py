@@ -120,7 +120,7 @@ class Facts:
             return self.engine.steps
         return find_steps(self.events)
 
-    recorded = fact(lambda f: find_recorded(f.trace, f.recorded_steps))
+    recorded = fact(lambda f: find_recorded(f.trace, steps=len(f.recorded_steps) > 0 or f.engine is not None))
     work = fact(lambda f: join_launches(f.events))
 
     @cached_property

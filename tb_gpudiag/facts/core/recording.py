@@ -91,8 +91,8 @@ class Recorded:
     unread_accelerator: str = ""  # the kind of accelerator whose activity is in the trace and is not read
 
 
-def find_recorded(trace: Trace, steps: Steps) -> Recorded:
-    """Find out which kinds of data the trace contains."""
+def find_recorded(trace: Trace, *, steps: bool) -> Recorded:
+    """Find out which kinds of data the trace contains. steps: whether it has some, such as a server's."""
     events, metadata = trace.events, trace.metadata
     stacks = (
         bool((events.category == Category.PYTHON_FUNCTION).any())
@@ -100,7 +100,7 @@ def find_recorded(trace: Trace, steps: Steps) -> Recorded:
         or bool(trace.memory.stacks)
     )
     return Recorded(
-        steps=len(steps) > 0,
+        steps=steps,
         operators=bool((events.category == Category.CPU_OP).any()),
         stacks=stacks,
         shapes=metadata.record_shapes,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
-from tb_gpudiag.report.views.text import to_text
 from tests.builder import TraceBuilder
+from tests.report.views.formats import to_text
 
 SCHEDULE = "/venv/site-packages/vllm/v1/core/sched/scheduler.py(200): schedule"
 

@@ -77,7 +77,7 @@ function KindRow({ kind }: { kind: EngineKind }) {
 
 function Functions({ rows }: { rows: readonly EngineFunction[] }) {
   return (
-    <>
+    <div className="gd-queues">
       <h3>What the engine did while the GPU was idle</h3>
       <More items={rows} first={FIRST}>
         {(shown) => (
@@ -103,6 +103,6 @@ function Functions({ rows }: { rows: readonly EngineFunction[] }) {
           </table>
         )}
       </More>
-    </>
+    </div>
   );
 }

@@ -1,5 +1,6 @@
 import { codePlace, count, time } from "../../base/format";
 import type { CapturedGraphs } from "../../wire/report";
+import { shapesText } from "../operators/names";
 import { More } from "../parts/More";
 import { NumberTitle } from "../parts/NumberTitle";
 import { Section } from "../parts/Section";
@@ -20,7 +21,6 @@ export function GraphKernels({ graphs }: { graphs: CapturedGraphs | undefined })
                 <thead>
                   <tr>
                     <th scope="col">Operator</th>
-                    <th scope="col">Shapes</th>
                     <th scope="col">Module</th>
                     <th scope="col">Kernel</th>
                     <NumberTitle column="kernels" />
@@ -30,10 +30,12 @@ export function GraphKernels({ graphs }: { graphs: CapturedGraphs | undefined })
                 <tbody>
                   {shown.map((node, at) => (
                     <tr key={at}>
-                      <td className="gd-name gd-mono" title={node.place && codePlace(node.place)}>
-                        {node.operator}
+                      <td className="gd-name" title={node.place && codePlace(node.place)}>
+                        <span className="gd-two">
+                          <b>{node.operator}</b>
+                          <span>{shapesText(node.shapes)}</span>
+                        </span>
                       </td>
-                      <td className="gd-name gd-mono">{node.shapes}</td>
                       <td className="gd-name gd-mono">{node.module}</td>
                       <td className="gd-name gd-mono" title={node.kernel}>
                         {node.kernel}

@@ -11,7 +11,7 @@ export function Steps({ report, device }: { report: Report; device: Device }) {
   const { accounts, inferred } = stepsOf(report, device);
   if (accounts.length < 2) return null;
   return (
-    <Section title="Time per step by cause" about="account">
+    <Section title={`Time per ${report.serving ? "engine step" : "step"} by cause`} about="account">
       <StepBars accounts={accounts} inferred={inferred} mfu={mfuOf(report, device, accounts.length)} />
     </Section>
   );
