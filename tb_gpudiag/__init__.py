@@ -20,13 +20,21 @@ if TYPE_CHECKING:
 
     from tb_gpudiag.pages.server import PageServer
     from tb_gpudiag.report.arrow.trace_tables import Tables
-    from tb_gpudiag.report.report_pb2 import Comparison, History, JobReport, Report, Verification
+    from tb_gpudiag.report.report_pb2 import (
+        Comparison,
+        HangReport,
+        History,
+        JobReport,
+        Report,
+        Verification,
+    )
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
     from tb_gpudiag.training.noting_tensors import NotingTensors
 
 __all__ = [
     "Comparison",
     "DiagnosisHandler",
+    "HangReport",
     "History",
     "JobReport",
     "NotingTensors",
@@ -36,6 +44,7 @@ __all__ = [
     "compare",
     "diagnose",
     "errors",
+    "hang",
     "history",
     "job",
     "open",
@@ -55,7 +64,7 @@ def __getattr__(name: str) -> Any:
         from tb_gpudiag.training.noting_tensors import NotingTensors
 
         return NotingTensors
-    if name in ("Comparison", "History", "JobReport", "Report", "Verification"):
+    if name in ("Comparison", "HangReport", "History", "JobReport", "Report", "Verification"):
         from tb_gpudiag.report import report_pb2
 
         return getattr(report_pb2, name)
@@ -133,6 +142,22 @@ def job(path: str | PathLike[str]) -> JobReport:
             remedy="name the directory of one job",
         )
     return found.reports[0]
+
+
+def hang(path: str | PathLike[str]) -> HangReport:
+    """Say which ranks hold up a job that hangs: a folder with a dump of each rank's flight recorder.
+
+    Returns the HangReport. Raises errors of `tb_gpudiag.errors`: NothingToRead if there is no dump,
+    UsageError if two are of one rank, and a TraceError if a file cannot be read.
+    """
+    from tb_gpudiag import notebook
+    from tb_gpudiag.report.building.hang_report import diagnose_hang
+
+    notebook.set_up()
+    found, problems = diagnose_hang([fspath(path)])
+    if found is None or problems:
+        raise problems[0]
+    return found
 
 
 def history(path: str | PathLike[str]) -> list[History]:

@@ -43,6 +43,12 @@ def _verification(found: pb.Verification) -> Document:
     return verification_document(found)
 
 
+def _hang(found: pb.HangReport) -> Document:
+    from tb_gpudiag.report.views.hang_view import hang_document
+
+    return hang_document(found, "")
+
+
 def _history(history: pb.History) -> Document:
     from tb_gpudiag.jobs.history.history_view import history_document
 
@@ -53,6 +59,7 @@ _DOCUMENTS: Final[dict[type, Callable[[Any], Document]]] = {
     pb.Report: _report,
     pb.JobReport: _job,
     pb.Comparison: _comparison,
+    pb.HangReport: _hang,
     pb.History: _history,
     pb.Verification: _verification,
 }

@@ -140,6 +140,10 @@ REACHES_THROUGH = {
     ("report.diagnosis", "trace.read"): "the way from a file to its report starts here",
     ("report.diagnosis", "trace.compile_log"): "so does the way from its log of torch.compile",
     ("report.diagnosis", "trace.graph_captures"): "and from the captures of its graphs",
+    (
+        "report.building.hang_report",
+        "trace.flight_recorder",
+    ): "so does the way from a job's dumps to their report",
     ("report.annotate", "trace"): "an annotated trace is a copy of the trace",
     ("report.dispute", "trace"): "so is an excerpt, of a part of it",
     ("report.slices", "trace.events"): "the timeline and the map of segments draw what was recorded",

@@ -30,6 +30,7 @@ COMMANDS = {
     "digest": "write what job, history and compare need of each trace, for clusters",
     "dispute": "make a small file for a report that a diagnosis is wrong",
     "explain": "show what a rule checks, and how to fix what it finds",
+    "hang": "say which ranks hold up a job that hangs, by the dumps of its flight recorder",
     "history": "show what changed over the recordings of a run, and memory that grows",
     "job": "show the ranks of a job together: which one the others wait for, and why",
     "mcp": "answer a coding assistant's questions about traces (Model Context Protocol)",

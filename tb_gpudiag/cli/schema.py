@@ -38,6 +38,7 @@ _PRINTED: dict[str, dict[str, Any]] = {
     "diagnose": {"reports": [pb.Report], "jobs": [pb.JobReport], "errors": [pb.Problem]},
     "compare": {"comparison": pb.Comparison},
     "verify": {"verification": pb.Verification},
+    "hang": {"hang": pb.HangReport, "errors": [pb.Problem]},
     "history": {"histories": [pb.History], "ledger": pb.Ledger},
 }
 """The messages of each command, by key; in a list, if there are several."""

@@ -2525,6 +2525,68 @@ class Verified(_message.Message):
     severity: Finding.Severity
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., place: _Optional[str] = ..., became: _Optional[_Union[Verified.Became, str]] = ..., cost_us: _Optional[float] = ..., left_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ..., real_low_us: _Optional[float] = ..., real_high_us: _Optional[float] = ..., others_us: _Optional[float] = ..., promise: _Optional[_Union[Verified.Promise, str]] = ..., sentence: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ...) -> None: ...
 
+class HangReport(_message.Message):
+    __slots__ = ("why", "sentence", "advice", "culprits", "ranks", "notes")
+    class Why(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CANNOT_TELL: _ClassVar[HangReport.Why]
+        NO_HANG: _ClassVar[HangReport.Why]
+        NOT_CALLED: _ClassVar[HangReport.Why]
+        MISMATCH: _ClassVar[HangReport.Why]
+        CYCLE: _ClassVar[HangReport.Why]
+        NOT_BEGUN: _ClassVar[HangReport.Why]
+        TRANSFER: _ClassVar[HangReport.Why]
+        NO_DUMP: _ClassVar[HangReport.Why]
+    CANNOT_TELL: HangReport.Why
+    NO_HANG: HangReport.Why
+    NOT_CALLED: HangReport.Why
+    MISMATCH: HangReport.Why
+    CYCLE: HangReport.Why
+    NOT_BEGUN: HangReport.Why
+    TRANSFER: HangReport.Why
+    NO_DUMP: HangReport.Why
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    ADVICE_FIELD_NUMBER: _ClassVar[int]
+    CULPRITS_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    why: HangReport.Why
+    sentence: str
+    advice: str
+    culprits: _containers.RepeatedScalarFieldContainer[int]
+    ranks: _containers.RepeatedCompositeFieldContainer[HangingRanks]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, why: _Optional[_Union[HangReport.Why, str]] = ..., sentence: _Optional[str] = ..., advice: _Optional[str] = ..., culprits: _Optional[_Iterable[int]] = ..., ranks: _Optional[_Iterable[_Union[HangingRanks, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HangingRanks(_message.Message):
+    __slots__ = ("ranks", "state", "operation", "sequence", "group", "place", "waits_for")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ENDED: _ClassVar[HangingRanks.State]
+        WAITS: _ClassVar[HangingRanks.State]
+        RUNS: _ClassVar[HangingRanks.State]
+        NO_DUMP: _ClassVar[HangingRanks.State]
+    ENDED: HangingRanks.State
+    WAITS: HangingRanks.State
+    RUNS: HangingRanks.State
+    NO_DUMP: HangingRanks.State
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    state: HangingRanks.State
+    operation: str
+    sequence: int
+    group: str
+    place: Place
+    waits_for: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ranks: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[HangingRanks.State, str]] = ..., operation: _Optional[str] = ..., sequence: _Optional[int] = ..., group: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., waits_for: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Verification(_message.Message):
     __slots__ = ("base", "candidate", "rule", "made", "sentence", "findings", "verdict", "step", "mean_step_us", "causes", "new_findings", "notes", "how_to_tell", "past", "past_low_us", "past_high_us")
     class Made(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

@@ -54,8 +54,9 @@ with tb_gpudiag.open("log") as page:
 
 _JSON_INTRODUCTION = """
 `gpudiag diagnose --format json` prints `{"reports": [Report, …]}`, and `"errors"` if files could not be read.
-`gpudiag compare` prints `{"comparison": Comparison}`, `gpudiag verify` `{"verification": Verification}`, and
-`gpudiag history` `{"histories": [History, …]}`, with `--ledger` also `"ledger": Ledger`.
+`gpudiag compare` prints `{"comparison": Comparison}`, `gpudiag verify` `{"verification": Verification}`,
+`gpudiag hang` `{"hang": HangReport}`, and `gpudiag history` `{"histories": [History, …]}`, with `--ledger`
+also `"ledger": Ledger`.
 `gpudiag schema COMMAND` prints the JSON Schema of each.
 The [HTTP routes](http.md) answer with the other messages. Names of fields do not change.
 """
@@ -88,6 +89,7 @@ def api_page() -> str:
         tb_gpudiag.compare,
         tb_gpudiag.verify,
         tb_gpudiag.job,
+        tb_gpudiag.hang,
         tb_gpudiag.history,
         tb_gpudiag.open,
         tb_gpudiag.tables,
@@ -102,8 +104,8 @@ def api_page() -> str:
                 *(part for function in functions for part in _function(function)),
                 *_class(tb_gpudiag.DiagnosisHandler, "See [Diagnose while you train](training.md)."),
                 *_class(tb_gpudiag.NotingTensors, "See [Record a good trace](recording.md)."),
-                "[JSON](json.md) describes the fields of `Report`, `Comparison`, `Verification`, `JobReport` "
-                "and `History`.",
+                "[JSON](json.md) describes the fields of `Report`, `Comparison`, `Verification`, "
+                "`JobReport`, `HangReport` and `History`.",
                 "## `tb_gpudiag.errors`",
                 _fenced(_doc(errors)),
             ]

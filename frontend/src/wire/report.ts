@@ -2047,6 +2047,65 @@ export const Verified_Promise = {
 
 export type Verified_Promise = typeof Verified_Promise[keyof typeof Verified_Promise];
 
+/** What `gpudiag hang` says: which ranks hold up a job that hangs, by the dumps of its flight recorder. */
+export interface HangReport {
+  why: HangReport_Why;
+  sentence: string;
+  advice: string;
+  /** ranks that hold up the job */
+  culprits: number[];
+  /** those that hold it up first; ranks that do the same are together */
+  ranks: HangingRanks[];
+  notes: string[];
+}
+
+export const HangReport_Why = {
+  CANNOT_TELL: "CANNOT_TELL",
+  /** NO_HANG - every operation of every dump has ended */
+  NO_HANG: "NO_HANG",
+  /** NOT_CALLED - ranks have not called what others wait in */
+  NOT_CALLED: "NOT_CALLED",
+  /** MISMATCH - ranks called different operations in the same place of the order */
+  MISMATCH: "MISMATCH",
+  /** CYCLE - ranks wait for each other in different groups */
+  CYCLE: "CYCLE",
+  /** NOT_BEGUN - all have called it, and on some ranks it has not begun on the GPU */
+  NOT_BEGUN: "NOT_BEGUN",
+  /** TRANSFER - all ranks are in it */
+  TRANSFER: "TRANSFER",
+  /** NO_DUMP - ranks without a dump are waited for */
+  NO_DUMP: "NO_DUMP",
+} as const;
+
+export type HangReport_Why = typeof HangReport_Why[keyof typeof HangReport_Why];
+
+/** Ranks that are at the same operation. */
+export interface HangingRanks {
+  ranks: number[];
+  state: HangingRanks_State;
+  operation: string;
+  /** counts the collectives of the group */
+  sequence: number;
+  group: string;
+  place:
+    | Place
+    | undefined;
+  /** ranks that have not called it */
+  waits_for: number[];
+}
+
+export const HangingRanks_State = {
+  /** ENDED - their last operation: they are in code of their own after it */
+  ENDED: "ENDED",
+  /** WAITS - called, and not ended */
+  WAITS: "WAITS",
+  /** RUNS - begun on the GPU, and not ended */
+  RUNS: "RUNS",
+  NO_DUMP: "NO_DUMP",
+} as const;
+
+export type HangingRanks_State = typeof HangingRanks_State[keyof typeof HangingRanks_State];
+
 /** What `gpudiag verify` says: was a fix made, what did it give, and was that promised? */
 export interface Verification {
   /** name for readers */

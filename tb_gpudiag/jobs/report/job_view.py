@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tb_gpudiag.jobs.part_words import part_noun
-from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, numbers_text
+from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import urgency
 from tb_gpudiag.report.views.compose import any_rule, report_view
@@ -34,6 +34,7 @@ from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.kinds import EXPOSURE_REASONS
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
+from tb_gpudiag.wording.rank_numbers import numbers_text
 from tb_gpudiag.wording.vocabulary import limiter_word
 
 RANKS_SHOWN: Final = 32

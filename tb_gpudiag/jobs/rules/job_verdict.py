@@ -10,13 +10,14 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
-from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
+from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized
 from tb_gpudiag.jobs.rules.rank_findings import SharedFinding
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_shown
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
 from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.rank_numbers import numbers_text
 from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 
 # As in the verdict on one trace: removing less would hardly be noticed.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.rules.answer import CannotTell, Evidence, Place
 from tb_gpudiag.wording.format import in_quotes, one_line
+from tb_gpudiag.wording.rank_numbers import numbers_text, ranks_text
 from tb_gpudiag.wording.term import term
 from tb_gpudiag.wording.vocabulary import CAUSES
 
@@ -28,9 +27,6 @@ GROUPS_UNKNOWN = (
     "the one cannot be matched with those of the other"
 )
 
-RUNS_SHOWN = 6
-"""Ranks, or runs of consecutive ranks, that a sentence lists."""
-
 
 def not_matched(facts: JobFacts) -> CannotTell:
     """Return the answer of rules that compare arrivals, if no collective was matched."""
@@ -45,27 +41,6 @@ def ranks_absent() -> CannotTell:
         "every group has ranks without a trace, and waiting for one looks like transfer",
         "Record all ranks in the same steps.",
     )
-
-
-def numbers_text(ranks: Sequence[int]) -> str:
-    """`3`, `1 and 5`, `8–15`, `0, 2, 4 and 12 more`."""
-    runs = []
-    for _, run in groupby(enumerate(sorted(ranks)), lambda pair: pair[1] - pair[0]):
-        members = [rank for _, rank in run]
-        if len(members) > 2:
-            runs.append((f"{members[0]}–{members[-1]}", len(members)))
-        else:
-            runs += [(str(rank), 1) for rank in members]
-    shown = [text for text, _ in runs[:RUNS_SHOWN]]
-    more = sum(count for _, count in runs[RUNS_SHOWN:])
-    if more:
-        return f"{', '.join(shown)} and {more:,} more"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 1 and 5`."""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers_text(ranks)}"
 
 
 def ranks_evidence(facts: JobFacts, members: Int64) -> Evidence:

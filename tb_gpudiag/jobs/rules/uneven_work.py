@@ -15,7 +15,6 @@ from tb_gpudiag.jobs.rules.job_words import (
     not_matched,
     part_text,
     ranks_evidence,
-    ranks_text,
 )
 from tb_gpudiag.jobs.rules.rank_findings import (
     finding_of_late,
@@ -38,6 +37,7 @@ from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.collective_kinds import EXPERT, PIPELINE
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
+from tb_gpudiag.wording.rank_numbers import ranks_text
 
 CODE = fix_code(__name__)
 

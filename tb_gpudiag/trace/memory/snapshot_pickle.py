@@ -70,8 +70,9 @@ _STOP: Final = b"."
 _LONG_TEXT: Final = b"X"  # its length follows: four bytes
 _LONG_TEXT_HEAD: Final = 5
 
-# Instructions that fetch a class or a function, call it, or give an object its state.
-_BUILDS_OBJECTS: Final = frozenset(b"ci\x93Rob\x81\x92\x82\x83\x84PQ")
+BUILDS_OBJECTS: Final = frozenset(b"ci\x93Rob\x81\x92\x82\x83\x84PQ")
+"""Instructions that fetch a class or a function, call it, or give an object its state."""
+
 _NAME_IN_LINES: Final = re.compile(rb"[ci]([\w.]{1,100})\n([\w.]{1,100})\n")
 _NAME_ON_STACK: Final = re.compile(
     rb"\x8c.([\w.]{1,100})(?:\x94|q.)?\x8c.([\w.]{1,100})(?:\x94|q.)?\Z", re.DOTALL
@@ -180,7 +181,7 @@ def _check_instructions(data: bytes, path: str) -> None:
 
 
 def _refused(data: bytes, at: int, path: str) -> TraceError:
-    if data[at] in _BUILDS_OBJECTS:
+    if data[at] in BUILDS_OBJECTS:
         named = _NAME_IN_LINES.match(data, at) or _NAME_ON_STACK.search(data[max(0, at - 300) : at])
         return _unsafe(".".join(part.decode() for part in named.groups()) if named else "", path)
     # The instruction would pass if the file had the rest of it.

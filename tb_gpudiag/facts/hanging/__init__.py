@@ -1,0 +1,1 @@
+"""Why a job hangs, by the dumps of its ranks."""

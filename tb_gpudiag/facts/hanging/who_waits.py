@@ -1,0 +1,263 @@
+"""Who waits for whom in a job that hangs.
+
+An operation ends when all ranks that it needs have called it. So a rank waits in the first operation that
+others have not called, and it waits for them. A rank that others wait for and
+that does not wait itself is what holds up the job. If there is none, ranks wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, Progress, Signature
+
+
+class HangReason(IntEnum):
+    """Why a job hangs. Numbered as in report.proto."""
+
+    CANNOT_TELL = 0
+    NO_HANG = 1  # every operation of every dump has ended
+    NOT_CALLED = 2  # ranks have not called what others wait in
+    MISMATCH = 3  # ranks called different operations in the same place of the order
+    CYCLE = 4  # ranks wait for each other in different groups
+    NOT_BEGUN = 5  # all have called it, and on some ranks it has not begun on the GPU
+    TRANSFER = 6  # all ranks are in it
+    NO_DUMP = 7  # ranks without a dump are waited for
+
+
+@dataclass(frozen=True)
+class GroupMembers:
+    """A process group, as all dumps together know it. ranks: its members, or those that used it if no dump
+    says. is_known: a dump says which ranks are its members."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+    is_known: bool
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An operation that has not ended on a rank. waits_for: ranks that have not called it."""
+
+    rank: int
+    group: GroupMembers
+    operation: Operation
+    waits_for: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CalledDifferently:
+    """The first operation of a group that ranks do not agree on. called: by rank."""
+
+    group: GroupMembers
+    sequence: int
+    called: dict[int, Operation]
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Why the ranks of a job hang.
+
+    culprits: ranks that hold up the job; of a cycle, the ranks in it. waiting: of each rank that waits. last:
+    the last operation of each rank with a dump, if it has one. ranks: of the job, as far as is known.
+    """
+
+    why: HangReason
+    culprits: tuple[int, ...]
+    waiting: dict[int, Waiting]
+    last: dict[int, Operation]
+    mismatch: CalledDifferently | None
+    ranks: tuple[int, ...]
+    groups: dict[tuple[int, str], GroupMembers] = field(repr=False)
+
+    def group_of(self, rank: int, operation: Operation) -> GroupMembers:
+        return self.groups[rank, operation.group]
+
+
+def find_hang(dumps: Sequence[FlightDump]) -> Hang:
+    """Find out who waits for whom. dumps: one of each rank, from the same moment."""
+    groups = _groups(dumps)
+    called = {group: _Calls(group) for group in groups.values()}
+    for dump in dumps:
+        for operation in dump.operations:
+            called[groups[dump.rank, operation.group]].add(dump.rank, operation)
+    with_dump = {dump.rank for dump in dumps}
+    waiting = {}
+    for dump in dumps:
+        found = _first_waiting(dump, groups, called, with_dump)
+        if found is not None:
+            waiting[dump.rank] = found
+    why, culprits = _why(waiting, with_dump)
+    mismatch = next(filter(None, (_mismatch(calls, waiting.values()) for calls in called.values())), None)
+    if mismatch is not None:
+        why, culprits = HangReason.MISMATCH, _minority(mismatch)
+    return Hang(
+        why,
+        culprits,
+        waiting,
+        {dump.rank: dump.operations[-1] for dump in dumps if dump.operations},
+        mismatch,
+        tuple(sorted(with_dump.union(*(group.ranks for group in called)))),
+        groups,
+    )
+
+
+class _Calls:
+    """What the ranks of a group called."""
+
+    def __init__(self, group: GroupMembers) -> None:
+        self.group = group
+        self.by_sequence: dict[int, dict[int, Operation]] = {}  # collectives, by rank
+        self._latest = dict.fromkeys(group.ranks, -1)
+        self._numbers: dict[
+            tuple[int, int, bool], list[int]
+        ] = {}  # by rank and peer, of what it sends or not
+
+    def add(self, rank: int, operation: Operation) -> None:
+        if operation.is_collective:
+            self.by_sequence.setdefault(operation.sequence, {}).setdefault(rank, operation)
+            self._latest[rank] = max(self._latest.get(rank, -1), operation.sequence)
+        else:
+            sends = operation.sends_to >= 0
+            peer = operation.sends_to if sends else operation.receives_from
+            self._numbers.setdefault((rank, peer, sends), []).append(operation.number)
+
+    @cached_property
+    def called_by_all(self) -> int:
+        """The last collective that all members have called."""
+        return min(self._latest.values())
+
+    def missing(self, rank: int, operation: Operation) -> tuple[int, ...]:
+        """Return the ranks of the group that have not called this operation of a rank."""
+        if operation.is_collective:
+            return tuple(r for r in self.group.ranks if self._latest[r] < operation.sequence)
+        sends = operation.sends_to >= 0
+        peer = operation.sends_to if sends else operation.receives_from
+        if not self.group.is_known or peer >= len(self.group.ranks):
+            return ()
+        other = self.group.ranks[peer]
+        theirs = self._numbers.get((other, self.group.ranks.index(rank), not sends), [])
+        place = self._numbers[rank, peer, sends].index(operation.number)
+        return () if place < len(theirs) else (other,)
+
+
+def _first_waiting(
+    dump: FlightDump,
+    groups: Mapping[tuple[int, str], GroupMembers],
+    called: Mapping[GroupMembers, _Calls],
+    with_dump: set[int],
+) -> Waiting | None:
+    """Find the first operation of a rank that others have not called; if there is none, the first that has
+    not ended: at the moment of a dump, operations that all have called may be under way."""
+    under_way = None
+    for operation in dump.operations:
+        group = groups[dump.rank, operation.group]
+        done = operation.progress is Progress.DONE
+        if done and (
+            not operation.is_collective
+            or operation.signature.kind in _ONE_WAY
+            or operation.sequence <= called[group].called_by_all
+        ):
+            continue
+        missing = called[group].missing(dump.rank, operation)
+        # Gloo calls an operation retired that has failed.
+        if not done or with_dump.intersection(missing):
+            found = Waiting(dump.rank, group, operation, missing)
+            if missing:
+                return found
+            under_way = under_way or found
+    return under_way
+
+
+def _groups(dumps: Sequence[FlightDump]) -> dict[tuple[int, str], GroupMembers]:
+    """Return the group that each rank means by each name. Groups of different ranks may have one name."""
+    named = _named_members(dumps)
+    used: dict[str, set[int]] = {}
+    for dump in dumps:
+        for name in dump.groups:
+            used.setdefault(name, set()).add(dump.rank)
+    groups = {}
+    for dump in dumps:
+        for name, group in dump.groups.items():
+            ranks = named.get((dump.rank, name), ())
+            members = ranks or tuple(sorted(used[name]))
+            groups[dump.rank, name] = GroupMembers(name, group.description, members, bool(ranks))
+    return groups
+
+
+def _named_members(dumps: Sequence[FlightDump]) -> dict[tuple[int, str], tuple[int, ...]]:
+    """Return the members of each rank's groups, as its own dump or that of another member names them."""
+    named: dict[tuple[int, str], tuple[int, ...]] = {}
+    for dump in dumps:
+        for name, group in dump.groups.items():
+            named.update({(rank, name): group.ranks for rank in group.ranks if (rank, name) not in named})
+    for dump in dumps:  # its own dump knows best
+        named.update({(dump.rank, name): group.ranks for name, group in dump.groups.items() if group.ranks})
+    return named
+
+
+def _mismatch(calls: _Calls, waiting: Iterable[Waiting]) -> CalledDifferently | None:
+    """Find the first collective that the ranks of a group do not agree on, if ranks wait in it, or in a later
+    one of the group."""
+    last = max((w.operation.sequence for w in waiting if w.group == calls.group), default=-1)
+    for sequence in sorted(calls.by_sequence):
+        by_rank = calls.by_sequence[sequence]
+        if sequence <= last and len({operation.signature for operation in by_rank.values()}) > 1:
+            return CalledDifferently(calls.group, sequence, by_rank)
+    return None
+
+
+# The root of these ends without waiting for the others.
+_ONE_WAY = frozenset({"broadcast", "reduce", "scatter", "gather", "coalesced"})
+
+
+def _why(waiting: Mapping[int, Waiting], with_dump: set[int]) -> tuple[HangReason, tuple[int, ...]]:
+    """Follow who waits for whom to those who wait for nobody."""
+    if not waiting:
+        return HangReason.NO_HANG, ()
+    awaited = {rank for found in waiting.values() for rank in found.waits_for}
+    if not awaited:
+        return _all_have_called(waiting)
+    without_dump = sorted(awaited - with_dump)
+    free = sorted((awaited & with_dump) - set(waiting))
+    if free:
+        return HangReason.NOT_CALLED, tuple(free)
+    if without_dump:
+        return HangReason.NO_DUMP, tuple(without_dump)
+    stuck = sorted(rank for rank in awaited if not waiting[rank].waits_for)
+    if stuck:  # in an operation whose other ranks are not known, or that all have called
+        return _all_have_called({rank: waiting[rank] for rank in stuck})
+    return HangReason.CYCLE, _cycle(waiting)
+
+
+def _all_have_called(waiting: Mapping[int, Waiting]) -> tuple[HangReason, tuple[int, ...]]:
+    if not all(found.group.is_known for found in waiting.values()):
+        return HangReason.CANNOT_TELL, ()
+    called = sorted(r for r, found in waiting.items() if found.operation.progress is Progress.CALLED)
+    if called and len(called) < len(waiting):
+        return HangReason.NOT_BEGUN, tuple(called)
+    return HangReason.TRANSFER, tuple(sorted(waiting))
+
+
+def _cycle(waiting: Mapping[int, Waiting]) -> tuple[int, ...]:
+    """Return ranks that wait for each other in a circle."""
+    rank, seen = min(waiting), list[int]()
+    while rank not in seen:
+        seen.append(rank)
+        rank = waiting[rank].waits_for[0]
+    return tuple(sorted(seen[seen.index(rank) :]))
+
+
+def _minority(mismatch: CalledDifferently) -> tuple[int, ...]:
+    """Return the ranks that did not call what most others called; all of them if there is no majority."""
+    by_signature: dict[Signature, list[int]] = {}
+    for rank, operation in sorted(mismatch.called.items()):
+        by_signature.setdefault(operation.signature, []).append(rank)
+    most = max(by_signature.values(), key=len)
+    if 2 * len(most) <= len(mismatch.called):
+        return tuple(sorted(mismatch.called))
+    return tuple(rank for rank in sorted(mismatch.called) if rank not in most)

@@ -1,0 +1,211 @@
+"""Say why a job hangs, by what its ranks' flight recorders have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, Progress
+from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
+from tb_gpudiag.vocabulary.collective_kinds import operation as operation_of
+from tb_gpudiag.wording.format import count, in_quotes, one_line
+from tb_gpudiag.wording.kinds import collective
+from tb_gpudiag.wording.rank_numbers import ranks_text
+
+_ADVICE: Final = {
+    HangReason.CANNOT_TELL: "Write a dump of every rank at the same moment.",
+    HangReason.NO_HANG: (
+        "If the job stands still, the reason is no collective: see where each rank is, with `py-spy "
+        "dump --pid PID`."
+    ),
+    HangReason.NOT_CALLED: (
+        "See where they are now, with `py-spy dump --pid PID`, and read their logs: a rank that waits "
+        "for data, evaluates, saves or has failed never comes to the call."
+    ),
+    HangReason.MISMATCH: (
+        "All ranks of a group have to call the same collectives in the same order and with the same "
+        "sizes. Look for a condition that differs between ranks: a rank number, a batch that is "
+        "missing, a model that is built from data."
+    ),
+    HangReason.CYCLE: "Call the collectives of these groups in the same order on all of their ranks.",
+    HangReason.NOT_BEGUN: (
+        "Their GPU is still busy with earlier work, or waits in another stream: look for a kernel "
+        "that does not end, and for a collective of another group before it."
+    ),
+    HangReason.TRANSFER: (
+        "Look at the network and the links: NCCL_DEBUG=INFO, `nvidia-smi topo -m`, and the health of "
+        "the hosts."
+    ),
+    HangReason.NO_DUMP: "Read the logs of these ranks: a process that was killed writes no dump.",
+}
+
+
+def diagnose_hang(paths: Sequence[str]) -> tuple[pb.HangReport | None, list[GpudiagError]]:
+    """Read the dumps at these paths and report on them, if one can be read. Also return what went wrong.
+
+    Raises NothingToRead and UsageError: see read_dumps.
+    """
+    dumps, errors = read_dumps(paths)
+    return build_hang_report(dumps) if dumps else None, errors
+
+
+def build_hang_report(dumps: Sequence[FlightDump]) -> pb.HangReport:
+    """Build the report about the dumps of a job, one of each rank."""
+    hang = find_hang(dumps)
+    report = pb.HangReport(
+        why=hang.why.name,
+        sentence=_SENTENCES[hang.why](hang),
+        advice=_ADVICE[hang.why],
+        culprits=hang.culprits,
+        notes=_notes(hang, dumps),
+    )
+    rows: dict[bytes, pb.HangingRanks] = {}
+    for rank in sorted(hang.ranks, key=lambda rank: (rank not in hang.culprits, rank)):
+        row = _row(hang, rank)
+        rows.setdefault(row.SerializeToString(deterministic=True), row).ranks.append(rank)
+    report.ranks.extend(rows.values())
+    return report
+
+
+def _row(hang: Hang, rank: int) -> pb.HangingRanks:
+    """Where a rank is, without its number."""
+    waiting = hang.waiting.get(rank)
+    operation = waiting.operation if waiting else hang.last.get(rank)
+    if operation is None:
+        return pb.HangingRanks(state="NO_DUMP")
+    if waiting is None:
+        state = "ENDED"
+    else:
+        state = "RUNS" if operation.progress is Progress.BEGUN else "WAITS"
+    frame = operation.frame
+    return pb.HangingRanks(
+        state=state,
+        operation=_kind(operation),
+        sequence=max(operation.sequence, 0),
+        group=one_line(hang.group_of(rank, operation).description),
+        place=frame
+        and pb.Place(
+            file=one_line(frame.file), line=frame.line, line_kind="RUNNING", function=one_line(frame.function)
+        ),
+        waits_for=waiting.waits_for if waiting else (),
+    )
+
+
+def _kind(operation: Operation) -> str:
+    name = operation.signature.kind
+    return collective(operation_of(name) or name).noun
+
+
+def _called(operation: Operation) -> str:
+    """`all-reduce 11`, which counts the collectives of its group."""
+    number = f" {operation.sequence:,}" if operation.is_collective else ""
+    return f"{_kind(operation)}{number}"
+
+
+def _at(operation: Operation) -> str:
+    return f", called at {one_line(str(operation.frame))}" if operation.frame else ""
+
+
+def _waited_in(hang: Hang) -> str:
+    """Who waits in what, of the operation that most ranks wait in."""
+    by_operation: dict[tuple[str, int], list[int]] = {}
+    for rank, found in hang.waiting.items():
+        if set(found.waits_for) & set(hang.culprits):
+            by_operation.setdefault((found.group.name, found.operation.sequence), []).append(rank)
+    ranks = max(by_operation.values(), key=len)
+    found = hang.waiting[min(ranks)]
+    verb = "waits" if len(ranks) == 1 else "wait"
+    return (
+        f"{ranks_text(ranks).capitalize()} {verb} in {_called(found.operation)} of "
+        f"{in_quotes(found.group.description)}{_at(found.operation)}"
+    )
+
+
+def _not_called(hang: Hang) -> str:
+    one = len(hang.culprits) == 1
+    said = f"{_waited_in(hang)}, which {ranks_text(hang.culprits)} {'has' if one else 'have'} not called."
+    last = hang.last.get(hang.culprits[0])
+    if last is None:
+        return said
+    whose = "Its" if one else f"Rank {hang.culprits[0]}'s"
+    return (
+        f"{said} {whose} last operation was {_called(last)}{_at(last)}; it has ended, so the rank is in code "
+        "of its own after it."
+    )
+
+
+def _mismatch(hang: Hang) -> str:
+    assert hang.mismatch is not None
+    parts: dict[str, list[int]] = {}
+    for rank, operation in sorted(hang.mismatch.called.items()):
+        signature = operation.signature
+        size = f" of {count(signature.elements, 'value')}" if signature.elements >= 0 else ""
+        parts.setdefault(f"{_kind(operation)}{size} ({signature.data_type}){_at(operation)}", []).append(rank)
+    said = "; ".join(f"{what} on {ranks_text(ranks)}" for what, ranks in parts.items())
+    group = in_quotes(hang.mismatch.group.description)
+    return f"Ranks disagree on collective {hang.mismatch.sequence:,} of {group}: {said}."
+
+
+def _cycle(hang: Hang) -> str:
+    each = [
+        f"rank {rank} waits for {ranks_text(found.waits_for)} in {_called(found.operation)} of "
+        f"{in_quotes(found.group.description)}{_at(found.operation)}"
+        for rank in hang.culprits
+        if (found := hang.waiting[rank])
+    ]
+    return f"Ranks wait for each other: {'; '.join(each)}."
+
+
+def _not_begun(hang: Hang) -> str:
+    found = hang.waiting[hang.culprits[0]]
+    return (
+        f"All ranks have called {_called(found.operation)} of {in_quotes(found.group.description)}"
+        f"{_at(found.operation)}, but on {ranks_text(hang.culprits)} it has not begun on the GPU."
+    )
+
+
+def _transfer(hang: Hang) -> str:
+    found = hang.waiting[hang.culprits[0]]
+    return (
+        f"All ranks have called {_called(found.operation)} of {in_quotes(found.group.description)}"
+        f"{_at(found.operation)}, and it does not end."
+    )
+
+
+def _no_dump(hang: Hang) -> str:
+    one = len(hang.culprits) == 1
+    return (
+        f"{_waited_in(hang)}. There is no dump of {ranks_text(hang.culprits)}, which "
+        f"{'belongs' if one else 'belong'} to the group."
+    )
+
+
+_SENTENCES: Final = {
+    HangReason.CANNOT_TELL: lambda _: (
+        "Ranks wait in process groups whose other members no dump names, so it is unknown "
+        "which rank they wait for."
+    ),
+    HangReason.NO_HANG: lambda _: "No rank waits in a collective: each operation of each dump has ended.",
+    HangReason.NOT_CALLED: _not_called,
+    HangReason.MISMATCH: _mismatch,
+    HangReason.CYCLE: _cycle,
+    HangReason.NOT_BEGUN: _not_begun,
+    HangReason.TRANSFER: _transfer,
+    HangReason.NO_DUMP: _no_dump,
+}
+
+
+def _notes(hang: Hang, dumps: Sequence[FlightDump]) -> list[str]:
+    notes = []
+    absent = sorted(set(hang.ranks) - {dump.rank for dump in dumps})
+    if absent:
+        notes.append(f"No dump: {ranks_text(absent)}.")
+    without_stacks = [
+        dump.rank for dump in dumps if dump.operations and all(o.frame is None for o in dump.operations)
+    ]
+    if without_stacks:
+        notes.append(f"Stacks are missing on {ranks_text(without_stacks)}: dumps in JSON have none.")
+    return notes

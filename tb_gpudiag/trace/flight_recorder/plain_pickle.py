@@ -1,0 +1,133 @@
+"""Read the plain data of a small pickle without running it.
+
+A pickle is a program that builds objects and can run anything. `snapshot_pickle.py` reads large ones with
+Python's unpickler after a check. A dump of the flight recorder is small, and has tuples of text, which that
+check refuses. So this is an interpreter of the few instructions that torch writes for plain data. It has no
+classes and no functions, makes a list of each tuple, and takes nothing but text as a key.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from tb_gpudiag.errors import NotATrace, Unsafe
+from tb_gpudiag.trace.memory.snapshot_pickle import BUILDS_OBJECTS
+
+_MARK: Final = object()
+_STOP: Final = ord(".")
+
+
+class _Reader:
+    """Position in the pickle, the stack and the memo."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def take(self, size: int) -> bytes:
+        taken = self.data[self.at : self.at + size]
+        if len(taken) < size:
+            raise ValueError("cut off")
+        self.at += size
+        return taken
+
+    def number(self, layout: str) -> Any:
+        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+
+    def text(self, size: int) -> str:
+        return self.take(size).decode("utf-8", "replace")
+
+    def since_mark(self) -> list[Any]:
+        start = len(self.stack) - 1
+        while self.stack[start] is not _MARK:
+            start -= 1
+        taken = self.stack[start + 1 :]
+        del self.stack[start:]
+        return taken
+
+    def last(self, count: int) -> list[Any]:
+        if len(self.stack) < count:
+            raise ValueError("empty stack")
+        taken = self.stack[len(self.stack) - count :]
+        del self.stack[len(self.stack) - count :]
+        return taken
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if type(target) is not dict or type(key) is not str:
+                raise ValueError("key")
+            target[key] = value
+
+    def append(self, items: list[Any]) -> None:
+        if type(self.stack[-1]) is not list:
+            raise ValueError("no list")
+        self.stack[-1].extend(items)
+
+
+def _long(reader: _Reader) -> int:
+    return int.from_bytes(reader.take(reader.number("<B")), "little", signed=True)
+
+
+_PUSHES: Final[dict[int, Callable[[_Reader], Any]]] = {
+    ord("}"): lambda _: {},
+    ord("]"): lambda _: [],
+    ord(")"): lambda _: [],
+    ord("("): lambda _: _MARK,
+    ord("N"): lambda _: None,
+    0x88: lambda _: True,
+    0x89: lambda _: False,
+    ord("K"): lambda reader: reader.number("<B"),
+    ord("M"): lambda reader: reader.number("<H"),
+    ord("J"): lambda reader: reader.number("<i"),
+    0x8A: _long,
+    ord("G"): lambda reader: reader.number(">d"),
+    ord("X"): lambda reader: reader.text(reader.number("<I")),
+    0x8C: lambda reader: reader.text(reader.number("<B")),
+    ord("h"): lambda reader: reader.memo[reader.number("<B")],
+    ord("j"): lambda reader: reader.memo[reader.number("<I")],
+    0x85: lambda reader: reader.last(1),
+    0x86: lambda reader: reader.last(2),
+    0x87: lambda reader: reader.last(3),
+    ord("t"): lambda reader: reader.since_mark(),
+}
+_CHANGES: Final[dict[int, Callable[[_Reader], object]]] = {
+    0x80: lambda reader: reader.take(1),  # protocol
+    0x95: lambda reader: reader.take(8),  # frame
+    ord("q"): lambda reader: reader.memo.__setitem__(reader.number("<B"), reader.stack[-1]),
+    ord("r"): lambda reader: reader.memo.__setitem__(reader.number("<I"), reader.stack[-1]),
+    0x94: lambda reader: reader.memo.__setitem__(len(reader.memo), reader.stack[-1]),
+    ord("s"): lambda reader: reader.set_items(reader.last(2)),
+    ord("u"): lambda reader: reader.set_items(reader.since_mark()),
+    ord("a"): lambda reader: reader.append(reader.last(1)),
+    ord("e"): lambda reader: reader.append(reader.since_mark()),
+}
+
+
+def plain_data(data: bytes, path: str) -> Any:
+    """Return the numbers, text, lists and dicts of a pickle. Tuples become lists.
+
+    Raises Unsafe if it would build anything else, and NotATrace if it is damaged.
+    """
+    reader = _Reader(data)
+    try:
+        while True:
+            instruction = reader.number("<B")
+            if instruction == _STOP:
+                return reader.stack[-1]
+            if (push := _PUSHES.get(instruction)) is not None:
+                reader.stack.append(push(reader))
+            elif (change := _CHANGES.get(instruction)) is not None:
+                change(reader)
+            elif instruction in BUILDS_OBJECTS:
+                raise Unsafe(
+                    "the pickle builds more than plain data", where=path, remedy="it was not read: delete it"
+                )
+            else:
+                raise ValueError("instruction")
+    except (ValueError, LookupError, struct.error) as error:
+        raise NotATrace("the pickle is damaged", where=path, remedy="dump it again") from error

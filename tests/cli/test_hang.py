@@ -1,0 +1,109 @@
+"""`gpudiag hang`: what it says of built dumps, and of a real gloo job that hangs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import tb_gpudiag
+from tb_gpudiag.cli.main import main
+from tb_gpudiag.cli.schema import schema
+from tests.cli.test_annotations import closed
+from tests.trace.flight_recorder.dumps import WORLD, entry, write
+
+HANGING_JOB = """
+import os, sys, threading, time
+import torch, torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=2)
+values = torch.ones(1_000)
+for _ in range(3):
+    dist.all_reduce(values)
+
+def train():
+    dist.all_reduce(values)
+
+def wait_until(holds):
+    while not holds():
+        time.sleep(0.01)
+
+if rank == 0:
+    threading.Thread(target=train).start()
+    wait_until(lambda: b'"collective_seq_id":4' in c10d._dump_fr_trace_json())
+dump = c10d._dump_fr_trace()
+with open(f"{folder}/part", "wb") if rank else open(f"{folder}/other_part", "wb") as file:
+    file.write(dump)
+os.rename(file.name, f"{folder}/fr_trace_rank_{rank}")
+wait_until(lambda: os.path.exists(f"{folder}/fr_trace_rank_{1 - rank}"))
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> str:
+    waits = [entry("all_reduce", 1), entry("all_reduce", 2, state="started", line=7)]
+    for rank in (0, 2):
+        write(tmp_path, rank, waits, {WORLD: (0, 1, 2)})
+    write(tmp_path, 1, [entry("all_reduce", 1, line=6)], {WORLD: (0, 1, 2)})
+    return str(tmp_path)
+
+
+def test_json_is_one_report(hanging: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hang", hanging, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(closed(schema("hang"))).validate(document)
+    found = document["hang"]
+    assert (found["why"], found["culprits"]) == ("NOT_CALLED", [1])
+    assert [row["ranks"] for row in found["ranks"]] == [[1], [0, 2]]
+    assert tb_gpudiag.to_dict(tb_gpudiag.hang(hanging)) == found
+
+
+@pytest.mark.parametrize("format", ["text", "markdown", "html"])
+def test_other_formats_name_the_rank_and_the_lines(hanging: str, format: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["hang", hanging, "--format", format, "-o", str(out)]) == 0
+    said = " ".join(out.read_text().split())
+    assert "which rank 1 has not called" in said
+    assert "/job/train.py:7 in step" in said
+    assert "/job/train.py:6 in step" in said
+
+
+def test_a_file_that_cannot_be_read_is_said_and_the_rest_is_read(
+    hanging: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = Path(hanging) / "nccl_trace_rank_3"
+    broken.write_bytes(b"\x80\x02}version")
+    assert main(["hang", hanging]) == 0
+    assert "nccl_trace_rank_3: the pickle is damaged" in capsys.readouterr().err
+    assert main(["hang", str(broken)]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("gloo")
+def test_a_real_job_that_hangs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rank 0 waits in train(), and rank 1 never comes."""
+    program = tmp_path / "job.py"
+    program.write_text(HANGING_JOB)
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(program), str(rank), str(folder)],
+            env={"PATH": "/usr/bin:/bin", "TORCH_FR_BUFFER_SIZE": "100"},
+        )
+        for rank in range(2)
+    ]
+    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
+    assert main(["hang", str(folder), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["hang"]
+    assert (found["why"], found["culprits"]) == ("NOT_CALLED", [1])
+    waiting = found["ranks"][1]
+    assert (waiting["ranks"], waiting["operation"], waiting["sequence"]) == ([0], "all-reduce", 4)
+    assert waiting["place"]["function"] == "train"

@@ -1,0 +1,115 @@
+"""Dumps are read without unpickling, and whatever else a file is gets a clear error."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.errors import NotATrace, NothingToRead, TraceError, Unsafe, UsageError
+from tb_gpudiag.trace.flight_recorder.dump import Progress
+from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
+from tb_gpudiag.trace.flight_recorder.read_dump import read_dump, read_dumps
+from tests.trace.flight_recorder.dumps import WORLD, entry, write
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_dump_is_read(as_json: bool, tmp_path: Path) -> None:
+    entries = [
+        entry("all_reduce", 1),
+        entry("_all_gather_base", 2, state="started"),
+        entry("send 0->1", 0, state="scheduled"),
+    ]
+    dump = read_dump(str(write(tmp_path, 3, entries, {WORLD: (0, 1, 3)}, as_json=as_json)), 3)
+    reduce, gather, send = dump.operations
+    assert dump.groups[WORLD].ranks == (0, 1, 3)
+    assert (reduce.signature.kind, reduce.signature.elements) == ("all_reduce", 1_000)
+    assert [o.progress for o in dump.operations] == [Progress.DONE, Progress.BEGUN, Progress.CALLED]
+    assert gather.is_collective
+    assert (send.sends_to, send.receives_from) == (1, -1)
+    assert str(reduce.frame) == "/job/train.py:10 in step"
+
+
+def test_a_folder_has_a_dump_for_each_rank_and_other_files(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        write(tmp_path, rank, [entry("all_reduce", 1)], {WORLD: (0, 1)})
+    (tmp_path / "notes.txt").write_text("nothing")
+    (tmp_path / "epoch_1").write_bytes(b"\x80\x02weights")
+    dumps, errors = read_dumps([str(tmp_path)])
+    assert [dump.rank for dump in dumps] == [0, 1]
+    assert not errors
+
+
+def test_two_dumps_of_a_rank_are_not_mixed(tmp_path: Path) -> None:
+    paths = [str(write(tmp_path / name, 0, [], {WORLD: (0,)})) for name in ("first", "second")]
+    with pytest.raises(UsageError, match="two dumps of rank 0"):
+        read_dumps(paths)
+
+
+def test_without_a_dump_it_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(NothingToRead, match="TORCH_FR_BUFFER_SIZE"):
+        read_dumps([str(tmp_path)])
+
+
+class Runs:
+    """What an attack pickles."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, ("it_ran",)
+
+
+def test_a_pickle_that_builds_objects_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "nccl_trace_rank_0"
+    path.write_bytes(pickle.dumps({"version": "2.10", "pg_config": {}, "entries": Runs()}, protocol=2))
+    with pytest.raises(Unsafe):
+        read_dump(str(path), 0)
+    assert not (tmp_path / "it_ran").exists()
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_data_is_the_same_as_unpickled(protocol: int) -> None:
+    data = {
+        "numbers": [0, 255, 65_536, -1, 1 << 62, 1.5, None, True, False],
+        "texts": ["", "ä" * 300, "line\n"],
+        "nested": [{"a": [{}, []]}] * 3,
+    }
+    assert plain_data(pickle.dumps(data, protocol=protocol), "") == data
+    assert plain_data(pickle.dumps(("a", ("b",)), protocol=protocol), "") == ["a", ["b"]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x80\x02}",
+        b"\x80\x02e.",
+        b"\x80\x02h\x05.",
+        b"\x80\x02]}K\x01K\x02s.",
+        b"\x80\x02X\xff\xff\xff\xffa.",
+        b"\x80\x02}(K\x01u.",
+    ],
+)
+def test_a_damaged_pickle_is_an_error(content: bytes) -> None:
+    with pytest.raises(NotATrace):
+        plain_data(content, "")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b"{",
+        b"{}",
+        b'{"entries": 1, "pg_config": {}}',
+        b'{"entries": [{}], "pg_config": {}}',
+        b"[" * 99_999,
+    ],
+)
+def test_other_files_are_no_dumps(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "trace_0.json"
+    path.write_bytes(content)
+    with pytest.raises(TraceError):
+        read_dump(str(path), 0)
