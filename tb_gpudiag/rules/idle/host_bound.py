@@ -52,6 +52,10 @@ ERROR_SHARE = 0.30
 # torch runs as 7,000 small operators, 25%.
 LEAST_CPU_SHARE = 0.25
 
+# A single call is slower than those after it. In public recordings of one call that takes less than this, the
+# first advice of experts was to record more of them.
+SHORTEST_CALL_NS = 20_000_000
+
 # Host tasks that need not run in every step are reported as soon as their fix is measurable: step times vary
 # by 1 to 2% from run to run.
 LEAST_TASK_SHARE = 0.02
@@ -124,6 +128,11 @@ def _least_share(kind: HostTask) -> float:
 def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     """The main thread's time in host tasks, in Python between operators, and in operators that are mostly
     overhead."""
+    if not len(facts.steps) and lost.window_ns < SHORTEST_CALL_NS:
+        return CannotTell(
+            f"the recording is one call of {time_ns(lost.window_ns)}, and first calls are slower",
+            "Record several iterations, after a few that are not recorded.",
+        )
     free = lost.of(*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR)
     found = []
     for kind, own in _tasks(facts, lost, free):

@@ -23,7 +23,13 @@ from tb_gpudiag.facts.kernels.exposure import UnitExposure
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.exposure_advice import ExposedUnit, fix_of, most_exposed, reasons_evidence
+from tb_gpudiag.rules.shared.exposure_advice import (
+    ExposedUnit,
+    fix_of,
+    most_exposed,
+    reasons_evidence,
+    waits_for_a_rank,
+)
 from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
@@ -166,7 +172,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         fix = _DATA_PARALLEL
     elif _waiting_for_host_ns(device) >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
         fix = LATE_HOSTS
-    elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns:
+    elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns or waits_for_a_rank(units):
         fix = LATE_RANK
     else:
         fix = _fix(launched, own_ns[chosen], facts.job, fix_of(units))

@@ -97,6 +97,12 @@ def fix_of(units: Sequence[ExposedUnit]) -> Fix | None:
     return _FIXES.get(why)
 
 
+def waits_for_a_rank(units: Sequence[ExposedUnit]) -> bool:
+    """Whether most of the exposed time is in collectives that wait for another rank."""
+    waits_ns = sum(one.exposed_ns for one in units if one.why == "other_rank")
+    return 0 < waits_ns >= MOST * sum(one.exposed_ns for one in units)
+
+
 def by_reason(units: Sequence[ExposedUnit]) -> list[tuple[str, int]]:
     """Return the exposed time of each reason, most first."""
     total: dict[str, int] = {}

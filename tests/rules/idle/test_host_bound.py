@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
 from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.rules.verdict import find_verdict
@@ -401,3 +401,15 @@ def test_unrecorded_time_before_a_first_call_of_compiled_code_may_be_its_compila
     assert "was not recorded" in found.title
     assert ("torch.compile" in found.summary) is (calls == 1)
     assert ("before the recording" in found.fix.text) is (calls == 1)
+
+
+@pytest.mark.parametrize(("us", "judged"), [(19_000, False), (21_000, True)])
+def test_one_short_call_on_a_cpu_is_not_judged(us: float, *, judged: bool, tmp_path: Path) -> None:
+    """First calls are slower. Without a mark, ten operators with Python between them are one call."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for turn in range(10):
+        main.op(f"aten::op{turn}", at=us / 10 * turn, us=us / 40)
+    main.op("aten::last", at=us - 1, us=1)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert isinstance(answer, CannotTell) is not judged

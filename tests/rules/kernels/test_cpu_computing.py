@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.cpu_computing import RULE
@@ -42,6 +44,19 @@ def test_a_training_is_not_told_to_use_inference_mode(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_passes(0.5, backward=True), tmp_path)))
     assert "inference" not in found.fix.text + found.fix.code
     assert "channels_last" not in found.fix.text
+
+
+@pytest.mark.parametrize(("step_us", "said"), [(600_000, True), (400_000, False)])
+def test_a_long_step_that_multiplies_little_computes_as_well(
+    step_us: float, *, said: bool, tmp_path: Path
+) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(4):
+        main.step(i, at=step_us * i, us=step_us)
+        main.op("aten::native_batch_norm", at=step_us * i, us=step_us - 1)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert is_clear(answer) is not said
 
 
 def test_it_is_clear_where_loading_or_a_gpu_limits_the_job(tmp_path: Path) -> None:

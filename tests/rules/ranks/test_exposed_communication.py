@@ -177,6 +177,11 @@ def test_equal_messages_of_different_length_are_waiting(tmp_path: Path) -> None:
     assert figures(found)["Longer than the shortest equal message"][0] == duration(3 * 550_000)
 
 
+def test_collectives_that_mostly_wait_are_told_to_look_at_all_ranks(tmp_path: Path) -> None:
+    """Waiting is 40% of the exposed time, and the two collectives that wait are 70% of it."""
+    assert "gpudiag job" in _equal([300, 700, 700, 300], tmp_path).fix.text
+
+
 def test_before_torch_2_2_shapes_tell_which_messages_are_equal(tmp_path: Path) -> None:
     found = _equal([50, 600, 600, 600], tmp_path, shapes=[[[1024]], []])
     assert figures(found)["Longer than the shortest equal message"][0] == duration(3 * 550_000)
