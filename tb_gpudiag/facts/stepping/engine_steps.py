@@ -64,8 +64,19 @@ def find_engine_steps(events: Events) -> EngineSteps | None:
     marks = _read(events, found) if marked else _by_function(events, found)
     start, end = events.start_ns[found], events.end_ns[found]
     end[-1] = _last_end(events, int(found[-1]), np.diff(start))
-    names = [f"{mark.kind.label} {number}" for number, mark in enumerate(marks, start=1)]
-    return EngineSteps(Steps(names, start, end).in_a_row(), marks, found, marked)
+    steps = Steps([mark.kind.label for mark in marks], start, end).in_a_row()
+    kept = _with_requests(marks)
+    names = [f"{label} {number}" for number, label in enumerate(steps.names[kept], start=1)]
+    return EngineSteps(
+        Steps(names, steps.start_ns[kept], steps.end_ns[kept]), marks[kept], found[kept], marked
+    )
+
+
+def _with_requests(marks: list[EngineMark]) -> slice:
+    """The steps from the first one with requests to the last one. An engine that has answered goes on for a
+    step or two without any, which take no time and would count as steps as others do."""
+    busy = [number for number, mark in enumerate(marks) if mark.kind is not StepKind.IDLE]
+    return slice(busy[0], busy[-1] + 1) if busy else slice(None)
 
 
 def _marks(events: Events) -> Int64:

@@ -58,6 +58,16 @@ def test_steps_of_a_server_are_the_steps_of_the_report(tmp_path: Path) -> None:
     assert found.gap_ns.tolist() == [-1, 190_000, 290_000]
 
 
+def test_idle_steps_at_the_ends_are_no_steps(tmp_path: Path) -> None:
+    """With data parallelism, an idle engine in the middle runs along, and its steps count."""
+    idle = "execute_context_0(0)_generation_0(0)"
+    marks = [idle, PREFILL, idle, DECODE, idle, idle]
+    steps = [(mark, 100 + 1_000 * number, 300.0) for number, mark in enumerate(marks)]
+    facts = facts_of(_served(*steps), tmp_path)
+    assert facts.steps.names == ["prefill 1", "idle 2", "decode 3"]
+    assert facts.steps.end_ns[-1] == facts.steps.start_ns[-1] + 1_000_000
+
+
 def test_kinds_are_apart(tmp_path: Path) -> None:
     trace = _served((PREFILL, 100, 3_000), (DECODE, 3_300, 500), (DECODE, 4_100, 300))
     prefill, decode = _serving(trace, tmp_path).kinds()
