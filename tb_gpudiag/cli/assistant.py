@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Final
@@ -24,10 +25,12 @@ from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.jobs.compare.verification import verify
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.hang_report import diagnose_hang
 from tb_gpudiag.report.wire import dump, from_json, to_dict
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.rank_numbers import numbers_text
 
 FIRST_SCAN_S: Final = 10.0
 # Clients give up after a minute or more. A longer analysis goes on, and the next question gets its result.
@@ -48,8 +51,10 @@ class Assistant:
     Raises GpudiagError where a question cannot be answered.
     """
 
-    def __init__(self, service: Service, wait_s: float = WAIT_S) -> None:
+    def __init__(self, service: Service, path: str, wait_s: float = WAIT_S) -> None:
+        """path: the directory whose dumps `hang` is about."""
         self._service = service
+        self._path = path
         self._wait_s = wait_s
 
     def list_runs(self, first: int = 0) -> AnswerData:
@@ -98,8 +103,9 @@ class Assistant:
             "unchecked": [rule["rule"] for rule in report["unchecked"]],
             "next": "explain_finding(trace, finding), gaps(trace), kernels(trace), memory(trace)",
         }
-        if "mfu" in report:
-            answer["mfu"] = one_line(report["mfu"]["sentence"], _LONGEST_TEXT)
+        for part in ("mfu", "serving"):
+            if part in report:
+                answer[part] = one_line(report[part]["sentence"], _LONGEST_TEXT)
         if report["trace"]["withheld"]:
             answer["credentials"] = report["trace"]["withheld"]
         return fitted(answer, "findings", rows, first)
@@ -321,6 +327,27 @@ class Assistant:
         rows = [
             {"rank": rank["rank"], "trace": rank["id"], **{key: rounded(rank[key]) for key in figures}}
             for rank in job["ranks"]
+        ]
+        return fitted(answer, "ranks", rows, first)
+
+    def hang(self, first: int = 0) -> AnswerData:
+        """Say which ranks hold up a job that hangs, by dumps of the flight recorder in the directory."""
+        report, errors = diagnose_hang([self._path], os.path.realpath(self._path))
+        if report is None:
+            raise errors[0]
+        found = to_dict(report)
+        answer = {
+            **{key: one_line(found[key], 2 * _LONGEST_TEXT) for key in ("why", "sentence", "advice")},
+            "culprits": found["culprits"][:_MOST_ROWS],
+            "notes": [*found["notes"], *(one_line(str(error)) for error in errors[:3])],
+        }
+        rows = [
+            {
+                **{key: row[key] for key in ("state", "operation", "sequence", "group")},
+                "ranks": numbers_text(row["ranks"]),
+                "place": place_text(row["place"]) if "place" in row else "",
+            }
+            for row in found["ranks"]
         ]
         return fitted(answer, "ranks", rows, first)
 

@@ -129,7 +129,7 @@ PIPELINE = "pipeline"
 EXPERT = "expert"
 
 _BY_CALLER = {FSDP: FULLY_SHARDED, OPTIMIZER: SHARDED_OPTIMIZER, FUNCTIONAL: TENSOR}
-_BY_KIND = {"send": PIPELINE, "recv": PIPELINE, "send_recv": PIPELINE, "all_to_all": EXPERT}
+_BY_KIND = dict.fromkeys(("send", "recv", "send_recv"), PIPELINE)
 
 
 def parallelism_of(kind: str, caller: str) -> str:

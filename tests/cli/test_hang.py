@@ -37,6 +37,8 @@ def wait_until(holds):
 if rank == 0:
     threading.Thread(target=train).start()
     wait_until(lambda: b'"collective_seq_id":4' in c10d._dump_fr_trace_json())
+else:
+    wait_until(lambda: b'"retired":false' not in c10d._dump_fr_trace_json())
 dump = c10d._dump_fr_trace()
 with open(f"{folder}/part", "wb") if rank else open(f"{folder}/other_part", "wb") as file:
     file.write(dump)

@@ -24,6 +24,7 @@ from tests.builder import TraceBuilder
 from tests.simulator import simulate
 from tests.simulator.jobs import DistributedJob, simulate_job
 from tests.simulator.scenarios import SHORT
+from tests.trace.flight_recorder.dumps import WORLD, entry, write
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -49,7 +50,7 @@ def age(folder: Path) -> None:
 @pytest.fixture
 def assistant(log: Path, tmp_path: Path, in_process: None) -> Iterator[Assistant]:
     with closing(Service([Root(str(log))], Settings(tmp_path / "cache"))) as service:
-        yield Assistant(service, wait_s=60)
+        yield Assistant(service, str(log), wait_s=60)
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -100,7 +101,7 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
                 return answer
 
             tools = (await client.list_tools()).tools
-            assert len(tools) == 12
+            assert len(tools) == 13
             assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
             traces = {row["run"]: row["trace"] for row in (await ask("list_runs"))["traces"]}
             assert set(traces) == {"slow", "leaking", "job"}
@@ -161,7 +162,7 @@ def test_a_name_inside_a_sentence_stands_in_quotes_that_it_cannot_end(
     trace.write(tmp_path / "log" / "run")
     age(tmp_path)
     with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
-        assistant = Assistant(service, wait_s=60)
+        assistant = Assistant(service, str(tmp_path / "log"), wait_s=60)
         (row,) = assistant.list_runs()["traces"]
         found = assistant.diagnose(row["trace"])["findings"]
         summaries = [assistant.explain_finding(row["trace"], one["finding"])["summary"] for one in found]
@@ -180,7 +181,7 @@ def test_a_long_list_continues_where_it_ends(tmp_path: Path, in_process: None) -
     trace.write(tmp_path / "log" / "run")
     age(tmp_path)
     with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
-        assistant = Assistant(service, wait_s=60)
+        assistant = Assistant(service, str(tmp_path / "log"), wait_s=60)
         (row,) = assistant.list_runs()["traces"]
         seen: list[str] = []
         first = pages = 0
@@ -212,3 +213,13 @@ def test_without_the_sdk_it_says_what_to_install(
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     assert main(["mcp", str(tmp_path / "nothing")]) == 2
+
+
+def test_a_job_that_hangs(tmp_path: Path) -> None:
+    waits = [entry("all_reduce", 1), entry("all_reduce", 2, state="started")]
+    write(tmp_path, 0, waits, {WORLD: (0, 1)})
+    write(tmp_path, 1, waits[:1], {WORLD: (0, 1)})
+    with closing(Service([Root(str(tmp_path))], Settings(tmp_path / "cache"))) as service:
+        found = Assistant(service, str(tmp_path)).hang()
+    assert (found["why"], found["culprits"]) == ("NOT_CALLED", [1])
+    assert [row["ranks"] for row in found["ranks"]] == ["1", "0"]

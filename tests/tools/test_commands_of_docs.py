@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.cli.main import main
-from tests.builder import SnapshotBuilder
+from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.builder.nsys import export_of
 from tests.conftest import REPOSITORY
 from tests.report.reports import slow_loader
 from tests.simulator.jobs import DistributedJob, simulate_job
+from tests.trace.flight_recorder.dumps import WORLD, entry
+from tests.trace.flight_recorder.dumps import write as write_dump
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +63,14 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("my_run", "eager", "compiled"):
         export_of(slow_loader().recording).write(tmp_path / f"{name}.sqlite")
     traces = sorted(str(trace) for trace in (tmp_path / "log" / "my_job").rglob("*.json*"))
+    captured = TraceBuilder()
+    main_thread = captured.thread()
+    main_thread.call("hipStreamBeginCapture", at=0, us=5)
+    main_thread.op("aten::mm", at=10, us=40).captured("gemm", at=20, us=5)
+    main_thread.call("hipStreamEndCapture", at=60, us=5)
+    (tmp_path / "CAPTURE").write_bytes(captured.bytes())
+    for rank in range(2):
+        write_dump(tmp_path / "dumps", rank, [entry("all_reduce", 1)], {WORLD: (0, 1)})
     monkeypatch.setenv("MY_RANKS_TRACE", traces[0])
     monkeypatch.setenv("SHARED", str(tmp_path / "shared"))
     monkeypatch.chdir(tmp_path)

@@ -317,10 +317,11 @@ def job(torch: Any, folder: Path, world: int, fault: str, rank: int, at: int, st
 
 
 AT, STEPS = 700, 1_050
+ATTEMPTS = 3
 NEAR = 150  # steps: a machine may be too busy to see a drift in its first block
 
 
-@pytest.mark.timeout(2 * WORLD_DEADLINE_S + 10)
+@pytest.mark.timeout(ATTEMPTS * WORLD_DEADLINE_S + 10)
 @pytest.mark.parametrize(
     ("world", "fault", "rank", "words", "rules"),
     [
@@ -332,13 +333,19 @@ NEAR = 150  # steps: a machine may be too busy to see a drift in its first block
 def test_a_drift_is_recorded_where_it_begins(
     torch: Any, tmp_path: Path, world: int, fault: str, rank: int, words: str, rules: set[str]
 ) -> None:
-    said = job(torch, tmp_path, world, fault, rank, AT, STEPS)
-    whys = re.findall(r"recording 6 steps from step \d+: (.*)", said[rank])
-    blamed = [why for why in whys if f"rank {rank} of {world}" in why and words in why]
+    """Four ranks beside other tests have half a core each, or less, and the first drift may be that of a rank
+    that lost its core. Then the job is run again."""
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        said = job(torch, folder, world, fault, rank, AT, STEPS)
+        whys = re.findall(r"recording 6 steps from step \d+: (.*)", said[rank])
+        blamed = [why for why in whys if f"rank {rank} of {world}" in why and words in why]
+        if blamed:
+            break
     assert blamed, whys
     since = int(re.findall(r"(?:since about|compared with) step (\d+)", blamed[0])[0])
     assert since < AT + NEAR
-    reports = [diagnose_path(str(path)) for path in (tmp_path / "log").glob("*.pt.trace.json")]
+    reports = [diagnose_path(str(path)) for path in (folder / "log").glob("*.pt.trace.json")]
     own = [report for report in reports if report.trace.reason == blamed[0] and report.trace.rank == rank]
     assert rules <= {finding.rule for finding in own[0].findings}, own[0].verdict.sentence
     assert {report.trace.rank for report in reports if report.trace.reason == blamed[0]} == {

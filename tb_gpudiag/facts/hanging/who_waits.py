@@ -113,6 +113,7 @@ class _Calls:
         self.group = group
         self.by_sequence: dict[int, dict[int, Operation]] = {}  # collectives, by rank
         self._latest = dict.fromkeys(group.ranks, -1)
+        self._ended: set[int] = set()
         self._numbers: dict[
             tuple[int, int, bool], list[int]
         ] = {}  # by rank and peer, of what it sends or not
@@ -121,6 +122,8 @@ class _Calls:
         if operation.is_collective:
             self.by_sequence.setdefault(operation.sequence, {}).setdefault(rank, operation)
             self._latest[rank] = max(self._latest.get(rank, -1), operation.sequence)
+            if operation.progress is Progress.DONE:
+                self._ended.add(operation.sequence)
         else:
             sends = operation.sends_to >= 0
             peer = operation.sends_to if sends else operation.receives_from
@@ -130,6 +133,10 @@ class _Calls:
     def called_by_all(self) -> int:
         """The last collective that all members have called."""
         return min(self._latest.values())
+
+    def has_ended(self, operation: Operation) -> bool:
+        """Whether a collective that all have called has ended on a rank: on the others, it ends now."""
+        return operation.sequence <= self.called_by_all and operation.sequence in self._ended
 
     def missing(self, rank: int, operation: Operation) -> tuple[int, ...]:
         """Return the ranks of the group that have not called this operation of a rank."""
@@ -157,11 +164,9 @@ def _first_waiting(
     for operation in dump.operations:
         group = groups[dump.rank, operation.group]
         done = operation.progress is Progress.DONE
-        if done and (
-            not operation.is_collective
-            or operation.signature.kind in _ONE_WAY
-            or operation.sequence <= called[group].called_by_all
-        ):
+        if done and (not operation.is_collective or operation.signature.kind in _ONE_WAY):
+            continue
+        if operation.is_collective and called[group].has_ended(operation):
             continue
         missing = called[group].missing(dump.rank, operation)
         # Gloo calls an operation retired that has failed.

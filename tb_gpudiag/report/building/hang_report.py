@@ -43,12 +43,12 @@ _ADVICE: Final = {
 }
 
 
-def diagnose_hang(paths: Sequence[str]) -> tuple[pb.HangReport | None, list[GpudiagError]]:
+def diagnose_hang(paths: Sequence[str], folder: str = "") -> tuple[pb.HangReport | None, list[GpudiagError]]:
     """Read the dumps at these paths and report on them, if one can be read. Also return what went wrong.
 
-    Raises NothingToRead and UsageError: see read_dumps.
+    folder: see open_local. Raises NothingToRead and UsageError: see read_dumps.
     """
-    dumps, errors = read_dumps(paths)
+    dumps, errors = read_dumps(paths, folder)
     return build_hang_report(dumps) if dumps else None, errors
 
 

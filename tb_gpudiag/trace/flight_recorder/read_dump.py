@@ -40,8 +40,10 @@ _REMEDY: Final = (
 )
 
 
-def read_dumps(paths: Sequence[str]) -> tuple[list[FlightDump], list[GpudiagError]]:
+def read_dumps(paths: Sequence[str], folder: str = "") -> tuple[list[FlightDump], list[GpudiagError]]:
     """Read the dumps at these paths: files, and folders of them. Also return what could not be read.
+
+    folder: see open_local.
 
     Raises:
         NothingToRead: there is no dump.
@@ -49,9 +51,9 @@ def read_dumps(paths: Sequence[str]) -> tuple[list[FlightDump], list[GpudiagErro
     """
     dumps: dict[int, FlightDump] = {}
     errors: list[GpudiagError] = []
-    for path, rank in _files(paths, errors):
+    for path, rank in _files(paths, folder, errors):
         try:
-            dump = read_dump(path, rank)
+            dump = read_dump(path, rank, folder)
         except GpudiagError as error:
             errors.append(error)
             continue
@@ -68,11 +70,11 @@ def read_dumps(paths: Sequence[str]) -> tuple[list[FlightDump], list[GpudiagErro
     return [dumps[rank] for rank in sorted(dumps)], errors
 
 
-def _files(paths: Iterable[str], errors: list[GpudiagError]) -> Iterator[tuple[str, int]]:
+def _files(paths: Iterable[str], folder: str, errors: list[GpudiagError]) -> Iterator[tuple[str, int]]:
     """Yield the dumps with their ranks. Other files of a folder are no errors."""
     for path in paths:
         try:
-            named = _in_folder(path) if os.path.isdir(path) else [path]
+            named = _in_folder(path, folder) if os.path.isdir(path) else [path]
             yield from [(file, _rank(file)) for file in named]
         except OSError as error:
             errors.append(Unreadable(error.strerror or str(error), where=path))
@@ -80,12 +82,12 @@ def _files(paths: Iterable[str], errors: list[GpudiagError]) -> Iterator[tuple[s
             errors.append(error)
 
 
-def _in_folder(folder: str) -> list[str]:
-    """The dumps in a folder. Raises OSError."""
-    with os.scandir(folder) as entries:
+def _in_folder(path: str, folder: str) -> list[str]:
+    """The dumps in a folder. Raises OSError, and Unreadable as open_local does."""
+    with os.scandir(path) as entries:
         names = sorted(entry.name for entry, _ in zip(entries, range(MOST_FILES), strict=False))
-    files = [os.path.join(folder, name) for name in names if _RANK.search(name)]
-    return [file for file in files if os.path.isfile(file) and _may_be_dump(file)]
+    files = [os.path.join(path, name) for name in names if _RANK.search(name)]
+    return [file for file in files if os.path.isfile(file) and _may_be_dump(file, folder)]
 
 
 def _rank(path: str) -> int:
@@ -95,16 +97,16 @@ def _rank(path: str) -> int:
     return int(found["rank"])
 
 
-def _may_be_dump(path: str) -> bool:
-    with open_local(path) as content:
+def _may_be_dump(path: str, folder: str) -> bool:
+    with open_local(path, folder) as content:
         head = content.read(_HEAD_BYTES)
     return bool(_PICKLE.match(head) or _JSON.match(head)) and (b"comm_lib" in head or b"version" in head)
 
 
-def read_dump(path: str, rank: int) -> FlightDump:
-    """Read the dump of a rank. Raises TraceError."""
+def read_dump(path: str, rank: int, folder: str = "") -> FlightDump:
+    """Read the dump of a rank. folder: see open_local. Raises TraceError."""
     try:
-        with open_local(path) as content:
+        with open_local(path, folder) as content:
             data = content.read(MOST_BYTES + 1)
     except OSError as error:
         raise Unreadable(error.strerror or str(error), where=path) from error

@@ -86,6 +86,13 @@ def test_what_is_under_way_when_the_dump_is_written_is_not_what_hangs(tmp_path: 
     assert hang.waiting[0].operation.sequence == 4
 
 
+def test_what_has_ended_on_a_rank_ends_on_the_others(tmp_path: Path) -> None:
+    """Rank 1 was asked a moment before its operation ended, and calls no other one."""
+    after = [entry("all_reduce", 3), waits(sequence=4)]
+    hang = hang_of(tmp_path, {0: after, 1: [waits()], 2: after})
+    assert (hang.why, hang.culprits) == (HangReason.NOT_CALLED, (1,))
+
+
 def test_a_rank_without_a_dump(tmp_path: Path) -> None:
     hang = hang_of(tmp_path, {0: [waits()], 2: [waits()]})
     assert (hang.why, hang.culprits) == (HangReason.NO_DUMP, (1,))
