@@ -9,24 +9,32 @@ from tb_gpudiag.vocabulary.patterns import any_of
 _CONTAINER = r"(list|dict|set|collections\.(deque|OrderedDict|defaultdict)) object at .*"
 
 # A module's hooks stay with it. Those of a tensor go with its graph.
-_REGISTERS = r"(.*/)?torch/nn/modules/module\.py\(\d+\): register_(full_)?(forward|backward)_(pre_)?hook"
-_UNREGISTERS = r"(.*/)?torch/utils/hooks\.py\(\d+\): remove"
+_HOOKS = r"(.*/)?torch/nn/modules/module\.py\(\d+\): register_(full_)?(forward|backward)_(pre_)?hook"
+_NO_HOOKS = r"(.*/)?torch/utils/hooks\.py\(\d+\): remove"
+_MODULES = r"(.*/)?torch/nn/modules/container\.py\(\d+\): (append|extend|insert)"
+_NO_MODULES = r"(.*/)?torch/nn/modules/container\.py\(\d+\): (pop|__delitem__)"
 
 ADDS = any_of(
     rf"<built-in method (append|appendleft|extend|insert|add|update|setdefault|put) of {_CONTAINER}",
     r"<built-in function (heappush|heappushpop|heapreplace)>",
-    _REGISTERS,
+    _HOOKS,
+    _MODULES,
     flags=re.S,
 )
 REMOVES = any_of(
     rf"<built-in method (pop|popleft|popitem|remove|clear|discard) of {_CONTAINER}",
     r"<built-in function (heappop|heappushpop|heapreplace)>",
-    _UNREGISTERS,
+    _NO_HOOKS,
+    _NO_MODULES,
     flags=re.S,
 )
-HOOK_CALLS = any_of(_REGISTERS, _UNREGISTERS, flags=re.S)
+TORCH_CALLS = any_of(_HOOKS, _NO_HOOKS, _MODULES, _NO_MODULES, flags=re.S)
+"""Those of the above that are functions of torch."""
 
-HEAP, HOOKS = "heap", "hooks"
+TENSOR_HASH = any_of(r"(.*/)?torch/_tensor\.py\(\d+\): __hash__")
+"""Inside `set.add`, it says that a tensor is added, and no number."""
+
+HEAP, HOOKS, MODULES = "heap", "hooks", "modules"
 """Kinds of containers that are no type of Python's own."""
 
 _CALL = re.compile(r"<built-in method (\w+) of (?:collections\.)?(\w+) object at ")
@@ -41,4 +49,6 @@ def call_of(name: str) -> tuple[str, str]:
         return found[2], found[1]
     if (found := _HEAP_CALL.match(name)) is not None:
         return HEAP, found[1]
-    return (HOOKS, found[1]) if (found := _FUNCTION.fullmatch(name)) is not None else ("", "")
+    if (found := _FUNCTION.fullmatch(name)) is None:
+        return "", ""
+    return HOOKS if "hook" in name else MODULES, found[1]

@@ -182,6 +182,7 @@ RANDOM = any_of(r"aten::(rand|randn|randint|randperm|normal|bernoulli)(_like|_)?
 # Operators whose result has a number for each of what they are given: samples and masks, no metrics.
 ELEMENT_BY_ELEMENT = any_of(
     r"aten::(mul|add|sub|div|pow|square|sqrt|neg|abs|exp|log|sin|cos|tanh|sigmoid|clamp|round|where|flip|roll)",
+    r"aten::(_to_copy|copy_)",
     r"aten::(gt|ge|lt|le|eq|ne|isnan|isfinite|logical_\w+|bitwise_\w+)",
 )
 # Operators that a loss ends with.

@@ -26,6 +26,7 @@ from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.training.noting_tensors import KEY
 from tests.truth import (  # noqa: F401
     bounded,
+    kept_by_trainers,
     kept_in_jobs,
     kept_or_not,
     kept_or_not_too,

@@ -15,7 +15,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.vocabulary.container_calls import ADDS, HOOK_CALLS, REMOVES, call_of
+from tb_gpudiag.vocabulary.container_calls import ADDS, REMOVES, TENSOR_HASH, TORCH_CALLS, call_of
 from tb_gpudiag.vocabulary.frames import ANY_FRAME, Frame, place_frame
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
@@ -37,6 +37,7 @@ class Holder:
     added, removed: calls of that function on such containers, over the recording. removed_elsewhere: calls of
         the user's other functions that take an entry out of such a container.
     direct: the function allocates, or calls what does. If not, it is only called next, and may receive it.
+    hashes: each call hashes a tensor, as sets do: tensors are what it adds.
     in_hook: torch's own module code calls the function, after the forward pass whose output it keeps.
     """
 
@@ -47,6 +48,7 @@ class Holder:
     removed: int
     removed_elsewhere: int
     direct: bool
+    hashes: bool
     in_hook: bool
 
 
@@ -79,6 +81,7 @@ class Containers:
             removed=removed,
             removed_elsewhere=sum(self._key(i)[0] == kind for i in self._removes.tolist()) - removed,
             direct=bool(direct),
+            hashes=bool(self._hashes[same].all()),
             in_hook=frame.function != "forward" and bool((self._hooked[same] != NONE).all()),
         )
 
@@ -143,15 +146,19 @@ class Containers:
         return ordered
 
     @cached_property
+    def _hashes(self) -> Bool:
+        return self._host.tree.any_below(match(self._host.events, TENSOR_HASH))
+
+    @cached_property
     def _functions(self) -> Bool:
         events = self._host.events
         return match(events, ANY_FRAME) & (events.category == Category.PYTHON_FUNCTION)
 
     @cached_property
     def _caller(self) -> Int64:
-        """Event of the nearest Python function around each event, or NONE. Torch's that registers a hook is
-        not around itself."""
-        return self._host.tree.nearest_of(self._functions & ~match(self._host.events, HOOK_CALLS))
+        """Event of the nearest Python function around each event, or NONE. Torch's that registers a hook or
+        adds a module is not around itself."""
+        return self._host.tree.nearest_of(self._functions & ~match(self._host.events, TORCH_CALLS))
 
     @cached_property
     def _users(self) -> Int64:

@@ -19,7 +19,13 @@ from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
-from tb_gpudiag.facts.memory.noted_tensors import noted_growths, noted_tensors
+from tb_gpudiag.facts.memory.noted_tensors import (
+    NotedTensors,
+    Unrecorded,
+    noted_growths,
+    noted_tensors,
+    unrecorded_tensors,
+)
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase, phases
 from tb_gpudiag.facts.memory.repeats import inferred_steps
@@ -169,25 +175,41 @@ class DeviceMemory:
         return not self._shows_beginning()
 
     def _shows_beginning(self) -> bool:
-        """Whether a GPU's recording begins with empty memory, the model is built in it, or the first step,
-        and no other, allocates optimizer state."""
+        """Whether a GPU's recording begins with empty memory, or the first step or what comes before it, and
+        nothing later, builds modules or allocates optimizer state."""
         phase, periods = self.allocations.phase, self.floors.periods
         if not self.is_cpu and not self.curve.start_bytes and not self.allocations.found.any():
             return True
         built = (phase == Phase.PARAMETER) & ~self.allocations.found
         state = (phase == Phase.OPTIMIZER) & (self.allocations.freed == NONE)
-        step = np.searchsorted(periods.start_ns, self.allocations.time_ns[state], side="right") - 1
-        return bool(built.any()) or bool(len(step) and len(periods) > 1 and (step == 0).all())
+        step = np.searchsorted(periods.start_ns, self.allocations.time_ns, side="right") - 1
+        first = bool(state.any()) and len(periods) > 1 and bool((step[state] == 0).all())
+        return first or (bool(built.any()) and bool((step[built] <= 0).all()))
 
     @cached_property
     def sites(self) -> list[GrowingSite]:
         found = growing_sites(self.allocations, self.floors)
-        noted = noted_tensors(self._trace.metadata.tensors) if self.is_cpu else None
-        if noted is None:
+        if self._noted is None:
             return found
-        recorded = 0 if self._periods is None else len(self.floors.periods)
-        growths = noted_growths(noted, [site.sizes for site in found], recorded)
+        growths = noted_growths(self._noted, [site.sizes for site in found], self._recorded_steps)
         return [replace(site, noted=growth) for site, growth in zip(found, growths, strict=True)]
+
+    @property
+    def unrecorded(self) -> list[Unrecorded]:
+        """Tensors that became more and that the trace does not show; none where nothing was noted."""
+        if self._noted is None:
+            return []
+        alive = self.allocations.bytes[self.allocations.freed == NONE]
+        return unrecorded_tensors(self._noted, alive, self._recorded_steps)
+
+    @cached_property
+    def _noted(self) -> NotedTensors | None:
+        return noted_tensors(self._trace.metadata.tensors) if self.is_cpu else None
+
+    @property
+    def _recorded_steps(self) -> int:
+        """Marked steps; 0 without any."""
+        return 0 if self._periods is None else len(self.floors.periods)
 
     @property
     def survivors(self) -> Survivors | None:

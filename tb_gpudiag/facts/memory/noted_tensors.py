@@ -91,6 +91,30 @@ def noted_growths(noted: NotedTensors, kept: Iterable[Int64], recorded: int) -> 
     return [NotedGrowth(*(_mean(one, shares) for shares in (held, low, high, start))) for one in sizes]
 
 
+@dataclass(frozen=True)
+class Unrecorded:
+    """Tensors of one size that became more, while the trace does not show who allocated them.
+
+    per_step: by so many, without those that the trace shows. since_start: as in NotedGrowth.
+    """
+
+    bytes: int  # of each
+    per_step: float
+    since_start: float
+
+
+def unrecorded_tensors(noted: NotedTensors, alive: Int64, recorded: int) -> list[Unrecorded]:
+    """Return the tensors that came in so many recorded steps and stayed, but for those that were allocated in
+    the trace and are alive at its end. alive: bytes of each of these."""
+    shown, found = Counter[int](alive.tolist()), []
+    for size, came in noted.came.items():
+        count = came - noted.went.get(size, 0) - shown[size]
+        if count > 0 and recorded:
+            so_far = max(count, count * noted.steps / recorded)
+            found.append(Unrecorded(size, count / recorded, min(1.0, noted.held.get(size, count) / so_far)))
+    return found
+
+
 def _mean(sizes: Mapping[int, int], shares: Mapping[int, float]) -> float:
     """Return the mean of shares, weighted by bytes."""
     whole = sum(size * count for size, count in sizes.items())

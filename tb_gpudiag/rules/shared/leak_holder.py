@@ -8,7 +8,7 @@ from tb_gpudiag.facts.memory.containers import REMOVED_SHARE, Holder
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Place, place_at
 from tb_gpudiag.rules.shared.leak_causes import GRAPH, Explained, loss_of, makes_loss
-from tb_gpudiag.vocabulary.container_calls import HEAP, HOOKS
+from tb_gpudiag.vocabulary.container_calls import HOOKS, MODULES
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
 from tb_gpudiag.wording.format import count
@@ -19,10 +19,6 @@ RING = "deque"
 # Other functions that take entries out as often as this one adds them, within a quarter, may empty the same
 # container. Those that do so more or less often have others.
 AS_OFTEN = (REMOVED_SHARE, 1 / REMOVED_SHARE)
-
-# Containers that give entries back through calls only: they have no places to assign to or to delete.
-ONLY_BY_CALLS = frozenset({"set", HEAP, HOOKS})
-
 
 # Where tensors that were noted became more by this share of what a site keeps, the rest replaced others: two
 # come, and one goes. A buffer that is halved now and then grows by a third in some recordings.
@@ -38,6 +34,10 @@ NOTED_HELD = 0.75
 # A leak holds what every step has kept since the job began. What holds less than half of that began later, or
 # is dropped now and then, as at the end of an epoch.
 KEPT_SINCE_START = 0.5
+
+
+# A line keeps something of each step if there is one more for so many of the steps: see NOTED_REPLACED.
+EACH_STEP = 0.75
 
 
 def is_kept(site: GrowingSite) -> bool:
@@ -76,11 +76,12 @@ def may_replace(site: GrowingSite) -> bool:
 
 def is_boundless(site: GrowingSite) -> bool:
     """Whether it is noted to be kept, or a container receives it that gives entries back through calls only,
-    and there are none."""
+    and there are none: hooks, modules, or a set of tensors. A set or a heap of numbers may be filled just
+    after an assignment that keeps the tensor, which no recording shows."""
     if is_kept(site):
         return True
     held = site.holder
-    if held is None or not held.direct or held.type not in ONLY_BY_CALLS:
+    if held is None or not held.direct or not (held.hashes or held.type in (HOOKS, MODULES)):
         return False
     return not held.removed and not held.removed_elsewhere
 

@@ -9,7 +9,14 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import CannotTell, Clear
-from tb_gpudiag.rules.shared.leak_holder import NOTED_KEPT, call_of_holder, is_replaced, places_of
+from tb_gpudiag.rules.shared.leak_holder import (
+    EACH_STEP,
+    KEPT_SINCE_START,
+    NOTED_KEPT,
+    call_of_holder,
+    is_replaced,
+    places_of,
+)
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LEAST_BYTES_PER_STEP,
@@ -56,7 +63,29 @@ def no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> CannotTell 
         return CannotTell(
             "; ".join(kept), "Record more steps: a list that is cleared now and then looks the same."
         )
+    grows = [(memory, rate) for memory, _ in known if (rate := _grows_unseen(memory)) >= LEAST_BYTES_PER_STEP]
+    if grows:
+        return _unseen_thread(*grows[0])
     return Clear("; ".join(_level(memory, state) for memory, state in known))
+
+
+def _grows_unseen(memory: DeviceMemory) -> float:
+    """Bytes per step in tensors that the trace does not show, and of which each step since the job began
+    has left some."""
+    return sum(
+        one.bytes * one.per_step
+        for one in memory.unrecorded
+        if one.per_step >= EACH_STEP and one.since_start >= KEPT_SINCE_START
+    )
+
+
+def _unseen_thread(memory: DeviceMemory, rate: float) -> CannotTell:
+    grows = f"Python holds {size(rate, 'per step')} more of {memory.name} memory"
+    return CannotTell(
+        f"{grows}, and the recording does not show who allocates it: a thread that the job has started",
+        "For one recording, do in the main thread what the other thread does, so that the profiler sees it.",
+        hint=f"{grows}, which a thread allocates that the profiler does not see.",
+    )
 
 
 def _not_explained(memories: list[DeviceMemory]) -> CannotTell | Clear:

@@ -124,6 +124,27 @@ def test_what_changes_its_size_is_judged_by_all_tensors(more: bool, tmp_path: Pa
     assert isinstance(answer, list) if more else cannot_tell(answer)
 
 
+@pytest.mark.parametrize(
+    ("came", "went", "older", "grows"),
+    [
+        (8, 0, 12, True),
+        (8, 8, 12, False),  # a buffer
+        (4, 0, 12, False),  # not one in each step
+        (8, 0, 0, False),  # a cache that is filled at once
+    ],
+)
+def test_tensors_that_the_trace_does_not_show_are_told(
+    came: int, went: int, older: int, grows: bool, tmp_path: Path
+) -> None:
+    """The profiler does not see what threads allocate that the job starts itself."""
+    notes = noted({MIB: came}, {MIB: went}, older=older, steps=20)
+    answer = check_noted([0] * 8, notes, tmp_path)
+    assert isinstance(answer, CannotTell if grows else Clear)
+    if isinstance(answer, CannotTell):
+        assert f"holds {size(MIB, 'per step')} more" in answer.reason
+        assert "a thread" in answer.hint
+
+
 def test_allocations_that_another_thread_frees_are_not_a_leak(tmp_path: Path) -> None:
     """The profiler does not see the free, but the address is allocated again."""
     trace = TraceBuilder()

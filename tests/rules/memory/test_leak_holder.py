@@ -25,9 +25,11 @@ def _call(method: str, kind: str) -> str:
     return f"<built-in method {method} of {kind} object at 0x7f{abs(hash(method)) % 10**8:08d}>"
 
 
-def keeping(*calls: str, steps: int = 8, hook: bool = False, begins: bool = False) -> TraceBuilder:
+def keeping(
+    *calls: str, steps: int = 8, hook: bool = False, begins: bool = False, inside: str = ""
+) -> TraceBuilder:
     """Build a job on the CPU in whose steps `keep` allocates 1 MiB and makes these calls. begins: the trace
-    shows the job's beginning, so nothing was full before."""
+    shows the job's beginning, so nothing was full before. inside: what the first of the calls calls."""
     trace = TraceBuilder()
     main = trace.thread()
     if begins:
@@ -45,6 +47,8 @@ def keeping(*calls: str, steps: int = 8, hook: bool = False, begins: bool = Fals
             main.frame(KEEPER, at=at + 30, us=20)
         for i, call in enumerate(calls):
             main.frame(call, at=at + 32 + 4 * i, us=2)
+        if inside:
+            main.frame(inside, at=at + 32.5, us=1)
         if not hook:
             main.frame(KEEPER, at=at + 5, us=60)
     return trace
@@ -117,14 +121,33 @@ def test_gradients_without_frames_are_kept_gradients_of_the_line_that_calls_back
 @pytest.mark.parametrize(
     "call",
     [
-        _call("add", "set"),
-        "<built-in function heappush>",
         f"{TORCH}/nn/modules/module.py(1687): register_forward_hook",
+        f"{TORCH}/nn/modules/container.py(371): append",
     ],
-    ids=["set", "heap", "hooks"],
+    ids=["hooks", "modules"],
 )
 def test_what_gives_entries_back_through_calls_only_is_sure(call: str, tmp_path: Path) -> None:
     assert only(RULE.check(facts_of(keeping(call), tmp_path)))
+
+
+@pytest.mark.parametrize("hashes", [True, False])
+def test_a_set_is_sure_if_it_hashes_tensors(hashes: bool, tmp_path: Path) -> None:
+    """Numbers may be added just after an assignment that keeps the tensor."""
+    trace = keeping(_call("add", "set"), inside=f"{TORCH}/_tensor.py(1217): __hash__" if hashes else "")
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert isinstance(answer, CannotTell) != hashes
+
+
+def test_a_heap_is_not_sure(tmp_path: Path) -> None:
+    assert unsure(RULE.check(facts_of(keeping("<built-in function heappush>"), tmp_path)))
+
+
+def test_modules_built_in_each_step_are_no_beginning(tmp_path: Path) -> None:
+    """A population of networks, of which the oldest goes."""
+    trace = keeping(_call("append", "list"))
+    for number in range(8):
+        trace.thread().frame("torch/nn/modules/linear.py(89): __init__", at=number * STEP_US + 9, us=7)
+    assert unsure(RULE.check(facts_of(trace, tmp_path)))
 
 
 @pytest.mark.parametrize(
