@@ -55,6 +55,11 @@ class ClockSender:
         self._thread.start()
         atexit.register(self.close)
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether `orders` may yield one now or later."""
+        return bool(self._orders)
+
     def orders(self, step: int) -> Iterator[tuple[str, int]]:
         """Yield why to record from this step on, and how many ranks do."""
         while self._orders and step >= self._orders[0][0]:

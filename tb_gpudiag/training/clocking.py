@@ -24,7 +24,7 @@ from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.training.event_records import append_scalars
 from tb_gpudiag.training.rank_lateness import RankSteps, RankWatch
 from tb_gpudiag.training.step_clock import PHASES
-from tb_gpudiag.training.step_drift import FIRST_PHASE, STEP, TOTAL, StepDrifts
+from tb_gpudiag.training.step_drift import FIRST_PHASE, STEP, TOTAL, StepDrifts, means
 
 TAGS: Final = tuple(f"gpudiag/clock/{name}_ms" for name in ("step", *PHASES, "core"))
 """`core`: how long the training's main thread could run and had no core, which is part of its phases."""
@@ -100,7 +100,7 @@ class RankClock:
     def _write(self, rows: Float64, now_s: float) -> None:
         if self._folder:
             lines = [
-                (step, time_s, dict(zip(TAGS, values, strict=True)))
+                (step, time_s, {tag: ms for tag, ms in zip(TAGS, values, strict=True) if ms == ms})
                 for step, time_s, values in self._lines.of(rows, now_s)
             ]
             if lines:
@@ -162,17 +162,26 @@ class ClockLines:
     def __init__(self, full: int = FULL_LINES) -> None:
         self._full = full
         self._lines = 0
-        self._rows: list[Float64] = []
+        self._rows: Float64 | None = None  # after the last line
 
     def of(self, rows: Float64, now_s: float) -> Iterator[tuple[int, float, list[float]]]:
-        """Yield step, Unix time and values in ms of each line. now_s: when the last row ended."""
+        """Yield step, Unix time and values in ms of each line, NaN where none of its steps was timed.
+
+        now_s: when the last row ended.
+        """
         ends_s = now_s - (rows[::-1, TOTAL].cumsum()[::-1] - rows[:, TOTAL]) / 1e3
-        for row, end_s in zip(rows, ends_s.tolist(), strict=True):
-            self._rows.append(row)
-            if len(self._rows) >= 2 ** (self._lines // self._full):
-                yield int(row[STEP]), end_s, np.mean(self._rows, axis=0)[TOTAL:].tolist()
-                self._rows.clear()
-                self._lines += 1
+        rows = np.column_stack([rows, ends_s])
+        rows = rows if self._rows is None else np.concatenate([self._rows, rows])
+        while True:
+            each = 2 ** (self._lines // self._full)
+            lines = min(len(rows) // each, self._full - self._lines % self._full)
+            if not lines:
+                self._rows = rows
+                return
+            groups, rows = rows[: lines * each].reshape(lines, each, -1), rows[lines * each :]
+            self._lines += lines
+            for last, values in zip(groups[:, -1], means(groups)[:, TOTAL:-1].tolist(), strict=True):
+                yield int(last[STEP]), float(last[-1]), values
 
 
 def _coreless_ms() -> float:

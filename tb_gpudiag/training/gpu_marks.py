@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from itertools import pairwise
 from typing import Any, Final
@@ -37,14 +38,14 @@ class GpuMarks:
         self._marks.append((phase, event))
 
     def end_step(self, number: int, total_ms: float, garbage_ms: float) -> None:
-        """End a step. The last mark is its end, and begins the next one."""
+        """End a step. The last mark is its end, and begins the next one. A step without marks has NaN."""
         self._pending.append((number, total_ms, garbage_ms, self._marks))
         self._marks = self._marks[-1:]
         if len(self._pending) > MOST_PENDING:
             self._reuse(self._pending.popleft()[3])
         while self._pending and self._is_over(self._pending[0][3]):
             number, total_ms, garbage_ms, marks = self._pending.popleft()
-            spent_ms = [0.0] * self._phases
+            spent_ms = [0.0 if marks else math.nan] * self._phases
             for (phase, start), (_, end) in pairwise(marks):
                 spent_ms[phase] += start.elapsed_time(end)
             spent_ms[self._garbage] = garbage_ms
@@ -55,6 +56,12 @@ class GpuMarks:
         """Forget the marks of a step that was recorded."""
         self._reuse(self._marks[1:])  # the first one ends the step before, which may be pending
         self._marks = self._marks[-1:]
+
+    def restart(self, phase: int | None) -> None:
+        """Begin a step whose phases are timed after one whose are not. None: the other way round."""
+        self._marks = []
+        if phase is not None:
+            self.mark(phase)
 
     def _is_over(self, marks: _Marks) -> bool:
         return not marks or marks[-1][1].query()

@@ -6,13 +6,16 @@ import contextlib
 import functools
 import gc
 import logging
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.gpu_marks import GpuMarks
 from tb_gpudiag.training.on_demand import OnDemand
+from tb_gpudiag.training.phase_sampling import PhaseSampling
 
 if TYPE_CHECKING:
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
@@ -21,6 +24,7 @@ PHASES: Final = ("input", "forward", "backward", "wait", "optimizer", "garbage",
 INPUT, FORWARD, BACKWARD, WAIT, OPTIMIZER, GARBAGE, OTHER = range(len(PHASES))
 
 _NS_MS: Final = 1e-6
+_UNTIMED_MS: Final = [math.nan] * len(PHASES)
 
 logger = logging.getLogger("tb_gpudiag.training")
 _Hook = TypeVar("_Hook", bound=Callable[..., None])
@@ -49,8 +53,8 @@ class StepClock:
 
     A step ends with the first batch after the optimizer's step; without an optimizer, with each batch. Phases
     are host time, and on a GPU the time between events on its current stream, except for `garbage`: Python's
-    garbage collection. `wait` is what DDP waits for other ranks. Nothing is synchronized or communicated, and
-    nothing is raised into the training.
+    garbage collection. `wait` is what DDP waits for other ranks. Not all short steps have phases: see
+    PhaseSampling. Nothing is synchronized or communicated, and nothing is raised into the training.
     """
 
     def __init__(
@@ -70,6 +74,15 @@ class StepClock:
         self._ranks = 0
         self._sender = sender
         self._handles: list[Any] = []
+        self._hooks: dict[Callable[..., None], tuple[dict[int, Any], int]] = {}
+        """Hooks that time phases: in which dict of torch, and their key."""
+        self._heard: set[Callable[..., None]] = set()
+        """Hooks that torch has called. torch.compile compiles others again where they are taken away."""
+        self._sampling = PhaseSampling()
+        self._left = 0
+        """Steps until one whose phases are timed; 0 in such a step."""
+        self._ends_ns: list[int] = []  # of the steps since the last one whose phases were timed
+        self._own_ns = 0
         self._gpu: GpuMarks | None = None
         self._has_optimizer = optimizer is not None
         self._stepped = self._began = False
@@ -77,6 +90,7 @@ class StepClock:
         self._spent_ns = [0] * len(PHASES)
         self._since_ns = self._start_ns = time.perf_counter_ns()
         self._garbage_ns = 0
+        self._of_garbage_ns: Counter[int] = Counter()  # by step
         self._is_compiling: Callable[[], bool] = lambda: False
         self._waits = False
         self._is_training: Callable[[], bool] = lambda: True
@@ -100,47 +114,32 @@ class StepClock:
         """Return the loader, timed. Each epoch may wrap it again."""
         return TimedLoader(self, loader)
 
-    @_harmless
     def step(self) -> None:
         """End a step. `clock(loader)` does this, too."""
-        self._enter(OTHER)
-        now_ns = self._since_ns
-        total_ms = (now_ns - self._start_ns) * _NS_MS
-        if self._profiler is None:  # recorded steps are slower
-            garbage_ms = self._spent_ns[GARBAGE] * _NS_MS
-            if self._gpu is None:
-                spent_ms = [ns * _NS_MS for ns in self._spent_ns]
-                self._sender.rows.append((self.number, total_ms, *spent_ms))
-            else:
-                self._gpu.end_step(self.number, total_ms, garbage_ms)
-        elif self._gpu is not None:
-            self._gpu.drop_step()
-        self.number += 1
-        self._spent_ns = [0] * len(PHASES)
-        self._began = self._stepped = False
-        try:
-            self._record()
-        except Exception as error:
-            self._profiler = None
-            logger.warning("gpudiag: no recording: %s", error)
-        # Saving a recording takes long, and is no step's.
-        self._since_ns = self._start_ns = now_ns if self._profiler is None else time.perf_counter_ns()
+        if self._left > 1:
+            self._left -= 1
+            self._ends_ns.append(time.perf_counter_ns())
+            self.number += 1
+            self._began = self._stepped = False
+        else:
+            self._end_step()
 
     def close(self) -> None:
         """Remove the hooks, and write what is left. The end of the program does the same."""
         self._turn_off("")
 
-    @_harmless
     def begin_batch(self) -> None:
-        """Begin to wait for a batch: with it, the next step begins."""
+        """Begin to wait for a batch: with it, the next step begins. Raises nothing."""
         if self._began and (self._stepped or not self._has_optimizer):
             self.step()
         self._began = True
-        self._enter(INPUT)
+        if not self._left:
+            self._enter(INPUT)
 
     def end_batch(self) -> None:
         """The batch is there."""
-        self._enter(OTHER)
+        if not self._left:
+            self._enter(OTHER)
 
     def _install(self, model: Any, optimizer: Any) -> None:
         if model is not None:
@@ -162,9 +161,71 @@ class StepClock:
             self._handles.append(model.register_forward_hook(self._on_output))
         if optimizer is not None:
             self._handles.append(optimizer.register_step_pre_hook(self._on_optimizer))
+        for handle in self._handles:
+            hooks = handle.hooks_dict_ref()
+            self._hooks[hooks[handle.id]] = hooks, handle.id
+        if optimizer is not None:
             self._handles.append(optimizer.register_step_post_hook(self._on_optimized))
         gc.callbacks.append(self._on_garbage)
         self._sender.start()
+
+    @_harmless
+    def _end_step(self) -> None:
+        """End a step whose phases are timed, or before one."""
+        self._enter(OTHER)
+        now_ns = self._since_ns
+        self.number += 1
+        if self._profiler is not None:  # recorded steps are slower
+            if self._gpu is not None:
+                self._gpu.drop_step()
+        elif self._left:
+            self._ends_ns.append(now_ns)
+            self._add_untimed()
+        else:
+            self._sampling.add(self._own_ns, now_ns - self._start_ns)
+            self._add_row(self.number - 1, now_ns - self._start_ns, [ns * _NS_MS for ns in self._spent_ns])
+        self._began = self._stepped = False
+        try:
+            self._record()
+        except Exception as error:
+            self._profiler = None
+            logger.warning("gpudiag: no recording: %s", error)
+        timed_before, self._left = not self._left, 0
+        # All ranks record from the same step on.
+        if self._profiler is None and not self._sender.has_orders:
+            self._left = self._sampling.untimed(self.number)
+        if bool(self._left) is timed_before:
+            self._listen()
+        self._spent_ns = [0] * len(PHASES)
+        self._own_ns = 0
+        # Saving a recording takes long, and is no step's.
+        self._since_ns = self._start_ns = time.perf_counter_ns()
+
+    def _listen(self) -> None:
+        """Begin to time phases, or stop: a model without hooks is faster."""
+        for hook, (hooks, key) in self._hooks.items():
+            if not self._left:
+                hooks[key] = hook
+            elif hook in self._heard:
+                hooks.pop(key, None)
+        if self._gpu is not None:
+            self._gpu.restart(OTHER if not self._left else None)
+
+    def _add_untimed(self) -> None:
+        """Add the steps since the last one whose phases were timed."""
+        start_ns = self._start_ns
+        for number, end_ns in enumerate(self._ends_ns, self.number - len(self._ends_ns)):
+            self._add_row(number, end_ns - start_ns, _UNTIMED_MS.copy())
+            start_ns = end_ns
+        self._ends_ns.clear()
+
+    def _add_row(self, number: int, total_ns: int, spent_ms: list[float]) -> None:
+        total_ms = total_ns * _NS_MS
+        spent_ms[GARBAGE] = self._of_garbage_ns.pop(number, 0) * _NS_MS
+        if self._gpu is None:
+            self._sender.rows.append((number, total_ms, *spent_ms))
+        else:
+            self._gpu.end_step(number, total_ms, spent_ms[GARBAGE])
 
     def _enter(self, phase: int) -> None:
         """Begin a phase, and with it end the one before. Raises nothing."""
@@ -172,19 +233,22 @@ class StepClock:
         self._spent_ns[self._phase] += now_ns - self._since_ns
         self._since_ns = now_ns
         self._phase = phase
-        if self._gpu is not None and self.is_on:
+        if self._gpu is not None and self.is_on and not self._left:
             try:
                 self._gpu.mark(phase)
             except Exception as error:
                 self._turn_off(f"the step clock stopped: {type(error).__name__}: {error}")
+        self._own_ns += time.perf_counter_ns() - now_ns
 
     def _on_ddp(self, *_: Any) -> None:
         if self.is_on and not self._is_compiling() and self._is_training():
+            self._heard.add(self._on_ddp)
             self._enter(WAIT)
 
     def _on_forward(self, *_: Any) -> None:
         # torch.compile traces hooks of modules inside: there, they are nothing.
         if self.is_on and not self._is_compiling() and self._is_training():
+            self._heard.add(self._on_forward)
             self._enter(FORWARD)
 
     @_harmless
@@ -192,6 +256,8 @@ class StepClock:
         """The forward phase goes on until the backward pass comes to the output: the loss is in it."""
         if self._is_compiling() or not self._is_training():
             return
+        now_ns = time.perf_counter_ns()
+        self._heard.add(self._on_output)
         if self._phase == WAIT:  # a compiled model inside DDP has no hooks
             self._enter(FORWARD)
         tensor = _first_with_gradient(output)
@@ -199,11 +265,13 @@ class StepClock:
             self._enter(OTHER)
         else:
             tensor.register_hook(self._on_backward)
+        self._own_ns += time.perf_counter_ns() - now_ns
 
     @_harmless
     def _on_backward(self, _gradient: Any) -> None:
-        self._enter(BACKWARD)
-        self._queue(self._on_gradients)
+        if not self._left:  # else it is the loss of an earlier step
+            self._enter(BACKWARD)
+            self._queue(self._on_gradients)
 
     @_harmless
     def _on_gradients(self) -> None:
@@ -217,11 +285,13 @@ class StepClock:
         self._enter(OTHER)
 
     def _on_optimizer(self, *_: Any) -> None:
+        self._heard.add(self._on_optimizer)
         self._enter(OPTIMIZER)
 
     def _on_optimized(self, *_: Any) -> None:
         self._stepped = True
-        self._enter(OTHER)
+        if not self._left:
+            self._enter(OTHER)
 
     def _on_garbage(self, what: str, _about: object) -> None:
         """Time of garbage collections is not that of the phase around them."""
@@ -230,7 +300,7 @@ class StepClock:
             self._garbage_ns = now_ns
         elif self._garbage_ns:
             spent_ns = now_ns - max(self._garbage_ns, self._since_ns)
-            self._spent_ns[GARBAGE] += spent_ns
+            self._of_garbage_ns[self.number] += spent_ns
             self._since_ns += spent_ns
             self._garbage_ns = 0
 
@@ -268,6 +338,9 @@ class StepClock:
         if not self.is_on:
             return
         self.is_on = False
+        with contextlib.suppress(Exception):
+            if self._ends_ns:
+                self._add_untimed()
         if why:
             logger.warning("gpudiag: %s", why)
         with contextlib.suppress(Exception):
@@ -278,7 +351,8 @@ class StepClock:
         with contextlib.suppress(Exception):
             if profiler is not None:
                 profiler.stop()
-        self._sender.close()
+        with contextlib.suppress(Exception):
+            self._sender.close()
 
 
 class TimedLoader:

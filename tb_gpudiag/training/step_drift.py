@@ -45,13 +45,14 @@ GROWN_SHARE: Final = 0.1
 GROWN_LEVEL: Final = 1
 GROWN_BLOCKS: Final = 10
 
-STEP, TOTAL, FIRST_PHASE = 0, 1, 2
-"""Columns of rows and blocks: number of the step, ms of the step, and of each phase."""
+STEP, TOTAL, FIRST_PHASE, CORE = 0, 1, 2, -1
+"""Columns of rows and blocks: number of the step, ms of the step, of each phase (NaN where it was not timed),
+and what other processes took of it."""
 
 
 @dataclass(frozen=True)
 class StepDrift:
-    """Steps take longer than before.
+    """Steps take longer than before, beside what other processes take of them.
 
     since: the first step of the block with which it began; if gradual, of those that it is compared with.
     before, after: medians of blocks, in ms: the step and its phases.
@@ -68,14 +69,20 @@ class StepDrift:
         return self.after - self.before
 
 
+def means(rows: Float64) -> Float64:
+    """Return the mean of steps, shape (…, n, columns), over those that were timed; NaN without one."""
+    timed = ~np.isnan(rows)
+    with np.errstate(invalid="ignore"):
+        return np.where(timed, rows, 0.0).sum(axis=-2) / timed.sum(axis=-2)
+
+
 class StepDrifts:
     """Takes steps, and keeps means of blocks of them: a few thousand numbers, however long the run.
     block_s: how long the steps of a block take at least."""
 
     def __init__(self, block_s: float) -> None:
         self._block_s = block_s
-        self._rows: list[Float64] = []
-        self._sum_s = 0.0
+        self._rows: Float64 | None = None  # after the last block
         self._found: deque[int] = deque()  # blocks with which drifts were found
         self.recent: deque[Float64] = deque(maxlen=RECENT)
         """The newest blocks, shape (2 + phases,)."""
@@ -94,15 +101,19 @@ class StepDrifts:
         After a drift, steps are compared with those after it.
         """
         found = None
-        for row in rows:
-            self._rows.append(row)
-            self._sum_s += row[TOTAL] / 1e3
-            if self._sum_s >= self._block_s and len(self._rows) >= BLOCK_STEPS:
-                block = np.mean(self._rows, axis=0)
-                block[STEP] = self._rows[0][STEP]
-                self._rows, self._sum_s = [], 0.0
-                found = self._add_block(block) or found
-        return found
+        rows = rows if self._rows is None else np.concatenate([self._rows, rows])
+        while True:
+            sums_s = rows[:, TOTAL].cumsum() / 1e3
+            size = max(int(np.searchsorted(sums_s, self._block_s)) + 1, BLOCK_STEPS)
+            if size > len(rows):
+                self._rows = rows
+                return found
+            block = means(rows[:size])
+            block[STEP] = rows[0, STEP]
+            if self.recent:
+                block = np.where(np.isnan(block), self.recent[-1], block)
+            found = self._add_block(np.nan_to_num(block)) or found
+            rows = rows[size:]
 
     def _add_block(self, block: Float64) -> StepDrift | None:
         self.recent.append(block)
@@ -136,9 +147,10 @@ class StepDrifts:
             return None
         blocks = np.array(self._levels[level])
         before, after = np.median(blocks[: WINDOW // 2], axis=0), np.median(blocks[-RECENT:], axis=0)
-        share = LEAST_SHARE * (1 + len(self._found))
-        least = max(share * before[TOTAL], LEAST_NOISE * _noise(blocks[:, TOTAL]))
-        if after[TOTAL] - before[TOTAL] < least:
+        times = _with_core(blocks)
+        was, now = np.median(times[: WINDOW // 2]), np.median(times[-RECENT:])
+        least = max(LEAST_SHARE * (1 + len(self._found)) * was, LEAST_NOISE * _noise(times))
+        if now - was < least:
             self._held[level] = 0
             return None
         self._held[level] += 1
@@ -152,21 +164,27 @@ class StepDrifts:
         if len(newest) < GROWN_BLOCKS:
             return None
         now = np.median(newest, axis=0)
-        if self._fastest is None or now[TOTAL] < self._fastest[TOTAL]:
+        if self._fastest is None or _with_core(now) < _with_core(self._fastest):
             self._fastest = now
         fastest = self._fastest
-        if now[TOTAL] < (1 + GROWN_SHARE * (1 + len(self._found))) * fastest[TOTAL]:
+        if _with_core(now) < (1 + GROWN_SHARE * (1 + len(self._found))) * _with_core(fastest):
             return None
         return StepDrift(int(fastest[STEP]), True, fastest[TOTAL:], now[TOTAL:])
 
 
 def _sudden(blocks: Float64, least: float) -> StepDrift | None:
     """Return the drift that began with one of these blocks; None if it began little by little."""
-    for place in change_points(blocks[:, TOTAL], least):
+    times = _with_core(blocks)
+    for place in change_points(times, least):
         before, after = np.median(blocks[:place], axis=0), np.median(blocks[place:], axis=0)
-        if after[TOTAL] > before[TOTAL] and len(blocks) - place >= RECENT:
+        if np.median(times[place:]) > np.median(times[:place]) and len(blocks) - place >= RECENT:
             return StepDrift(int(blocks[place][STEP]), False, before[TOTAL:], after[TOTAL:])
     return None
+
+
+def _with_core(blocks: Float64) -> Float64:
+    """Return the ms of steps for which they had a core, or waited for something else."""
+    return blocks[..., TOTAL] - blocks[..., CORE]
 
 
 def _noise(values: Float64) -> float:

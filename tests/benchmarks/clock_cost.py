@@ -7,6 +7,7 @@ Time is that of the process on a core, of all its threads: another process that 
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -23,26 +24,27 @@ LAYERS: Final = 6
 SIZES: Final = ((128, 64), (320, 192))
 """Width and rows: steps of about 1 ms and 10 ms."""
 
-SECONDS: Final = 40.0
-TURN: Final = 5
-"""Steps in a row of each loop."""
+SECONDS: Final = 60.0
+TURN_S: Final = 0.05
+"""Of each loop. A turn has several steps whose phases are timed, also where those of most are not."""
 
 
 @dataclass(frozen=True)
 class ClockCost:
-    """Times per step of each turn, without and with the clock, in µs.
+    """What a clock adds to a step, as shares of it, one of each pair of turns. step_ms: without the clock."""
 
-    What else runs on the machine only adds to some of them, so their lower quartiles are compared, and
-    beside them the medians.
-    """
+    step_ms: float
+    shares: list[float]
 
-    bare_us: list[float]
-    timed_us: list[float]
+    @property
+    def share(self) -> tuple[float, float, float]:
+        """Return the median of the pairs, and between what it is with 95% confidence.
 
-    def quartile(self, which: int) -> tuple[float, float]:
-        """Return that of the bare steps, and by how much that of the others is larger."""
-        bare, timed = (statistics.quantiles(each, n=4)[which] for each in (self.bare_us, self.timed_us))
-        return bare, timed - bare
+        What else runs on the machine makes single pairs useless, and the median of many little worse.
+        """
+        ordered, count = sorted(self.shares), len(self.shares)
+        off = round(0.98 * math.sqrt(count))  # the median is the binomial distribution's: 1.96 deviations
+        return statistics.median(ordered), ordered[count // 2 - off], ordered[count // 2 + off]
 
 
 class Loop:
@@ -91,29 +93,34 @@ def paired(loop: Loop, clock: Callable[[Iterable[int]], Iterable[int]], seconds:
     """Let the bare loop and the clock's take turns. clock: wraps a loader."""
     hooks = _Hooks(loop)
     batches = {True: iter(clock(iter(int, 1))), False: iter(int, 1)}  # endless
-    took_us: dict[bool, list[float]] = {True: [], False: []}
-    end_s, number = time.perf_counter() + seconds, 0
+
+    def turn(with_clock: bool, steps: int) -> float:
+        """Return the ns per step of a turn."""
+        hooks.put(with_clock)
+        loop.step(next(batches[with_clock]))  # the first step of a turn is as long as the turn before
+        began_ns = time.process_time_ns()
+        for _ in range(steps):
+            loop.step(next(batches[with_clock]))
+        return (time.process_time_ns() - began_ns) / steps
+
+    steps = max(2, round(TURN_S * 1e9 / min(turn(with_clock=True, steps=50) for _ in range(20))))
+    end_s = time.perf_counter() + seconds
+    bare_ns: list[float] = []
+    shares: list[float] = []
     while time.perf_counter() < end_s:
-        for with_clock in (True, False) if number % 2 else (False, True):
-            hooks.put(with_clock)
-            loop.step(next(batches[with_clock]))  # the first step of a turn is as long as the turn before
-            began_ns = time.process_time_ns()
-            for _ in range(TURN):
-                loop.step(next(batches[with_clock]))
-            took_us[with_clock].append((time.process_time_ns() - began_ns) / TURN / 1e3)
-        number += 1
+        order = (True, False) if len(shares) % 2 else (False, True)
+        took_ns = {with_clock: turn(with_clock, steps) for with_clock in order}
+        bare_ns.append(took_ns[False])
+        shares.append(took_ns[True] / took_ns[False] - 1)
     hooks.put(True)
-    warm = number // 10
-    return ClockCost(took_us[False][warm:], took_us[True][warm:])
+    return ClockCost(statistics.median(bare_ns) / 1e6, shares)
 
 
 def table(found: Iterable[ClockCost]) -> str:
     """The costs as text."""
     lines = []
     for one in found:
-        texts = []
-        for name, which in (("lower quartile", 0), ("median", 1)):
-            bare_us, more_us = one.quartile(which)
-            texts.append(f"{name} {bare_us / 1e3:.2f} ms + {more_us:.1f} µs ({more_us / bare_us:.2%})")
-        lines.append(f"{len(one.bare_us)} turns: {'; '.join(texts)}")
+        share, low, high = one.share
+        step = f"{one.step_ms:.2f} ms + {share * one.step_ms * 1e3:.1f} µs"
+        lines.append(f"{step}: {share:.2%} ({low:.2%} to {high:.2%}), {len(one.shares)} pairs")
     return "\n".join(lines)

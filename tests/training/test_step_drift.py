@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.arrays import Float64
-from tb_gpudiag.training.step_drift import BLOCK_STEPS, HELD_LOOKS, StepDrift, StepDrifts
+from tb_gpudiag.training.step_drift import BLOCK_STEPS, CORE, FIRST_PHASE, HELD_LOOKS, StepDrift, StepDrifts
 
 INPUT, FORWARD, BACKWARD, WAIT, OPTIMIZER = range(2, 7)
 COLUMNS = 10
@@ -73,6 +73,22 @@ def test_faster_steps_and_short_stretches_of_slow_ones_are_no_drift() -> None:
     rows[6_000:] = slowed(rows[6_000:], -0.1 * STEP_MS, FORWARD)
     rows[9_000:9_100] = slowed(rows[9_000:9_100], STEP_MS, INPUT)
     assert not drifts_in(rows)
+
+
+def test_steps_that_have_no_core_are_no_drift() -> None:
+    rows = steps(12_000)
+    rows[6_000:] = slowed(rows[6_000:], 0.2 * STEP_MS, FORWARD)
+    rows[6_000:, CORE] = 0.2 * STEP_MS
+    assert not drifts_in(rows)
+
+
+def test_phases_of_a_few_steps_are_enough() -> None:
+    rows, at = steps(12_000), 8_000
+    rows[at:] = slowed(rows[at:], 0.05 * STEP_MS, INPUT)
+    rows[np.arange(len(rows)) % 7 > 0, FIRST_PHASE:CORE] = np.nan
+    ((_, drift),) = drifts_in(rows)
+    assert int(np.argmax(drift.longer_ms[1:])) + 2 == INPUT
+    assert drift.longer_ms[1:].max() == pytest.approx(5, rel=0.3)
 
 
 def test_noise_of_a_fifth_is_no_drift() -> None:
