@@ -9,6 +9,7 @@ from statistics import median
 from typing import Final
 
 from tb_gpudiag.training.step_clock import PHASES, WAIT
+from tb_gpudiag.training.step_drift import WINDOW
 from tb_gpudiag.wording.format import figures, share
 
 LATE_SHARE: Final = 0.1
@@ -22,14 +23,18 @@ LATE_BLOCKS: Final = 4
 # have two threads.
 BUSY_SHARE: Final = 0.25
 
-# A rank that waits longer has no reason of its own. The rank that has may be heard of some looks later.
-PATIENT_LOOKS: Final = 4
+# A rank that only waits longer has no reason of its own. What the other ranks have not found within a window
+# of blocks, they find no more.
+PATIENT_LOOKS: Final = WINDOW
 
 MOST_A_DAY: Final = 4
 """Recordings of a clock. Each slows a few steps down, and takes some megabytes."""
 
 AFTER_S: Final = 600.0
-"""After one, what other ranks say is likely to be about the same thing."""
+"""After one, what other ranks say is likely to be about the same thing, unless it costs much more."""
+
+# A busy machine that slowed steps a little must not hide what comes after it.
+MUCH_MORE: Final = 2.0
 
 _DAY_S: Final = 86_400.0
 
@@ -55,21 +60,27 @@ class RankSteps:
 
     @property
     def own_ms(self) -> float:
-        """Its part of a step: without waiting for other ranks."""
-        return self.step_ms - self.phases_ms[WAIT]
+        """Its part of a step: without waiting for other ranks, or for a core."""
+        return self.step_ms - self.phases_ms[WAIT] - self.core_ms
 
     @property
     def own_longer_ms(self) -> float:
-        return self.longer_ms[0] - self.longer_ms[1 + WAIT]
+        return self.longer_ms[0] - self.longer_ms[1 + WAIT] - self.longer_ms[-1]
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether its last drift is that of other ranks."""
+        return self.longer_ms[1 + WAIT] > self.longer_ms[0] / 2
 
 
 @dataclass(frozen=True)
 class RecordingOrder:
-    """These ranks record. since: the step at which it began."""
+    """These ranks record. since: the step at which it began. longer_ms: what it costs a step."""
 
     ranks: Sequence[int]
     why: str
     since: int
+    longer_ms: float
 
 
 class RankWatch:
@@ -81,7 +92,7 @@ class RankWatch:
         self._times = self._block = 0  # blocks in a row for which a rank is late, and the last of them
         self._latest: RankSteps  # as it was with the first of them
         self._known_ms: dict[int, float] = {}  # lateness of ranks that were named
-        self._orders_s: deque[float] = deque(maxlen=MOST_A_DAY)
+        self._orders: deque[tuple[float, RecordingOrder]] = deque(maxlen=MOST_A_DAY)
 
     def look(self, ranks: Sequence[RankSteps], now_s: float) -> RecordingOrder | None:
         """Return what is to be recorded now. ranks: at least this one; those that were heard of lately."""
@@ -89,12 +100,13 @@ class RankWatch:
         if order is None:
             return None
         self._settle(ranks)
-        orders = self._orders_s
-        if orders and now_s - orders[-1] < AFTER_S:
-            return None
-        if len(orders) == MOST_A_DAY and now_s - orders[0] < _DAY_S:
-            return None
-        orders.append(now_s)
+        if self._orders:
+            last_s, last = self._orders[-1]
+            if now_s - last_s < AFTER_S and order.longer_ms < MUCH_MORE * last.longer_ms:
+                return None
+            if len(self._orders) == MOST_A_DAY and now_s - self._orders[0][0] < _DAY_S:
+                return None
+        self._orders.append((now_s, order))
         return order
 
     def _settle(self, ranks: Sequence[RankSteps]) -> None:
@@ -105,7 +117,7 @@ class RankWatch:
         """Return an order if one rank is late for long enough."""
         late = _Lateness.among(ranks)
         least_ms = late.least_ms + self._known_ms.get(late.rank.rank, 0.0) if late is not None else 0.0
-        if late is None or late.ms < least_ms or late.is_of_others:
+        if late is None or late.own_ms < least_ms or late.is_of_others:
             self._times = 0
             return None
         if not self._times or self._latest.rank != late.rank.rank:
@@ -116,12 +128,12 @@ class RankWatch:
 
     def _named(self, late: _Lateness, since: int, ranks: Sequence[RankSteps]) -> RecordingOrder:
         self._times = 0
-        self._known_ms[late.rank.rank] = late.ms
+        self._known_ms[late.rank.rank] = late.own_ms
         why = (
             f"rank {late.rank.rank} of {len(ranks)} is late since about step {since}: its part of a step "
             f"takes {_ms(late.ms)} longer than that of the others; {_most(late.of_phases_ms)}"
         )
-        return RecordingOrder(_with_an_ordinary_one(late.rank, ranks), why, since)
+        return RecordingOrder(_with_an_ordinary_one(late.rank, ranks), why, since, late.ms)
 
     def _drifted(self, ranks: Sequence[RankSteps]) -> RecordingOrder | None:
         """Return an order if the steps of a rank take longer, and no other process is to blame."""
@@ -129,36 +141,50 @@ class RankWatch:
         if not new:
             return None
         self._looks += 1
-        slowest = max(new, key=lambda rank: rank.own_longer_ms)
-        longer_ms, *of_phases_ms, of_core_ms = slowest.longer_ms
-        if slowest.own_longer_ms < longer_ms / 2:  # it waits for another one
+        slowest = max(new, key=lambda rank: (not rank.only_waits, rank.own_longer_ms))
+        longer_ms = slowest.longer_ms[0]
+        if slowest.only_waits:
             late = _Lateness.among(ranks)
-            if late is not None and late.ms >= max(late.least_ms, longer_ms / 2):
-                if not late.is_of_others:
-                    return self._named(late, slowest.since, ranks)
-                self._settle(ranks)
+            if (
+                late is not None
+                and not late.is_of_others
+                and late.own_ms >= max(late.least_ms, longer_ms / 2)
+            ):
+                return self._named(late, slowest.since, ranks)
+            if len(new) < len(ranks):
+                if self._looks >= PATIENT_LOOKS:
+                    self._settle(ranks)
                 return None
-            if self._looks < PATIENT_LOOKS:
-                return None
-        if _is_of_others(longer_ms, of_core_ms, slowest.step_ms):
+        elif _is_of_others(slowest.own_longer_ms, slowest.longer_ms[-1], slowest.step_ms):
             self._settle(ranks)
             return None
-        before_ms = slowest.step_ms - longer_ms
-        of_rank = f"on rank {slowest.rank} of {len(ranks)} " if len(ranks) > 1 else ""
-        since = f"step {slowest.since}"
-        since = f"little by little, compared with {since}" if slowest.gradual else f"since about {since}"
-        why = (
-            f"steps {of_rank}take {share(longer_ms / max(before_ms, 1e-6))} longer {since}: "
-            f"{_ms(longer_ms)}; {_most(of_phases_ms)}"
+        return RecordingOrder(
+            _with_an_ordinary_one(slowest, ranks), _why_longer(slowest, len(ranks)), slowest.since, longer_ms
         )
-        return RecordingOrder(_with_an_ordinary_one(slowest, ranks), why, slowest.since)
+
+
+def _why_longer(slowest: RankSteps, ranks: int) -> str:
+    longer_ms, *of_phases_ms, _ = slowest.longer_ms
+    where = "" if ranks == 1 else f"on rank {slowest.rank} of {ranks} "
+    if slowest.only_waits:
+        where = f"on all {ranks} ranks "
+    since = f"step {slowest.since}"
+    since = f"little by little, compared with {since}" if slowest.gradual else f"since about {since}"
+    return (
+        f"steps {where}take {share(longer_ms / max(slowest.step_ms - longer_ms, 1e-6))} longer {since}: "
+        f"{_ms(longer_ms)}; {_most(of_phases_ms)}"
+    )
 
 
 @dataclass(frozen=True)
 class _Lateness:
-    """By how much the part of the latest rank is longer than that of the median of the others."""
+    """By how much the part of the latest rank is longer than that of the median of the others.
+
+    own_ms: without what it waits longer for a core, which ms has.
+    """
 
     rank: RankSteps
+    own_ms: float
     ms: float
     is_of_others: bool  # other processes keep it from its core
     of_phases_ms: Sequence[float]
@@ -174,20 +200,21 @@ class _Lateness:
         others = [rank for rank in ranks if rank is not latest]
         if not others:
             return None
-        late_ms = latest.own_ms - median([rank.own_ms for rank in others])
+        own_ms = latest.own_ms - median([rank.own_ms for rank in others])
         core_ms = latest.core_ms - median([rank.core_ms for rank in others])
         longer_ms = [
             own - median([rank.phases_ms[phase] for rank in others])
             for phase, own in enumerate(latest.phases_ms)
         ]
         longer_ms[WAIT] = 0.0  # those that wait for it wait longer
-        return cls(latest, late_ms, _is_of_others(late_ms, core_ms, latest.step_ms), longer_ms)
+        is_of_others = _is_of_others(own_ms, core_ms, latest.step_ms)
+        return cls(latest, own_ms, own_ms + core_ms, is_of_others, longer_ms)
 
 
-def _is_of_others(longer_ms: float, core_ms: float, step_ms: float) -> bool:
+def _is_of_others(own_ms: float, core_ms: float, step_ms: float) -> bool:
     """Return whether other processes, which have the cores, are the reason: a recording knows nothing of
     them. More work of its own waits longer for a core, too."""
-    return core_ms >= longer_ms / 2 and longer_ms - core_ms < BUSY_SHARE * step_ms
+    return core_ms >= own_ms and own_ms < BUSY_SHARE * step_ms
 
 
 def _with_an_ordinary_one(slowest: RankSteps, ranks: Sequence[RankSteps]) -> list[int]:

@@ -1,7 +1,7 @@
 """Ranks (gloo) with a step clock: `python -m tests.training.clock_job FOLDER WORLD FAULT RANK AT STEPS`.
 
 From step AT, RANK has the FAULT: `loader` (batches take longer), `sleep` (in its model), `garbage` (it
-collects more and more), or `none`. The log is in FOLDER/log; what a rank says in FOLDER/said.RANK.
+keeps much, and collects), or `none`. The log is in FOLDER/log; what a rank says in FOLDER/said.RANK.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ clock_sender.SEND_EVERY_S = 0.4
 
 WIDTH, ROWS, LAYERS = 128, 32, 3
 USUAL_S, FAULT_S = 0.01, 0.02
-GARBAGE = 1_500
+GARBAGE = 300_000  # lists: collecting them takes about as long as FAULT_S
 CLOSE_S = 100
 
 
@@ -82,7 +82,7 @@ def main(folder: Path, rank: int, world: int, fault: str, at: int, steps: int) -
             has_fault = clock.number >= at
             inner.sleep_s = FAULT_S if fault == "sleep" and has_fault else 0.0
             if fault == "garbage" and has_fault:
-                kept += [[{}] for _ in range(GARBAGE)]
+                kept = kept or [[] for _ in range(GARBAGE)]
                 gc.collect()
             _step(model, optimizer, batch)
     print("steps", clock.number)

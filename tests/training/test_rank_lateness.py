@@ -13,7 +13,7 @@ from tb_gpudiag.training.rank_lateness import (
     RankWatch,
     RecordingOrder,
 )
-from tb_gpudiag.training.step_clock import INPUT, PHASES, WAIT
+from tb_gpudiag.training.step_clock import FORWARD, INPUT, PHASES, WAIT
 
 STEP_MS = 100.0
 
@@ -102,11 +102,29 @@ def test_a_rank_that_waits_longer_is_not_blamed_for_the_one_it_waits_for() -> No
     assert order.why.startswith("rank 1 of 2 is late since about step 900")
 
 
-def test_ranks_that_wait_for_the_network_record_after_a_while() -> None:
-    ranks = [drifted(rank(0), WAIT, 30), drifted(rank(1), WAIT, 30)]
-    (order,) = looks(RankWatch(), ranks, PATIENT_LOOKS)
-    assert "waiting for other ranks (wait)" in order.why
+def test_ranks_that_wait_for_one_that_says_nothing_are_never_recorded() -> None:
+    watch, waiting = RankWatch(), [drifted(rank(each), WAIT, 30) for each in range(3)]
+    assert not looks(watch, [*waiting, rank(3)], 3 * PATIENT_LOOKS)
+    assert not looks(watch, [*waiting, drifted(rank(3), WAIT, 30)], 1)  # the others have settled
+    assert not looks(RankWatch(), [*waiting, drifted(rank(3), INPUT, 30, core_ms=28)], 3 * PATIENT_LOOKS)
+
+
+def test_ranks_that_all_wait_for_the_network_record() -> None:
+    (order,) = looks(RankWatch(), [drifted(rank(0), WAIT, 30), drifted(rank(1), WAIT, 30)], PATIENT_LOOKS)
+    assert order.why == (
+        "steps on all 2 ranks take 42.9% longer since about step 900: 30 ms; "
+        "30 ms of it in waiting for other ranks (wait)"
+    )
     assert order.ranks == [0, 1]
+
+
+def test_a_small_recording_does_not_hide_a_large_drift_after_it() -> None:
+    watch = RankWatch()
+    small = drifted(rank(0), INPUT, 4)
+    assert watch.look([small], 0.0) is not None
+    same = drifted(small, FORWARD, 6)
+    assert watch.look([same], 1.0) is None
+    assert watch.look([drifted(same, FORWARD, 20)], 2.0) is not None
 
 
 def test_a_busy_machine_is_not_recorded() -> None:
