@@ -12,9 +12,12 @@ from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, record_again
 from tb_gpudiag.rules.shared.server_recording import for_server
 from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.good_recording import RECORDING_OF_HOST_LEAKS
 
 # Their findings say that a part was not recorded, or repeat the verdict.
 _OF_PARTS = frozenset({"GD901", "GD903", "GD905"})
+
+NOTES = "NotingTensors"
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,14 @@ def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
     said += [f"{hint.finding.title}." for hint in hints if hint.rule.id not in _OF_PARTS]
     asks = bool(parts) or any(answer.how_to_record for _, answer in lacks if answer != NO_GPU)
     read = not facts.recorded.unread_accelerator
-    return BetterRecording(" ".join(said), _recipe(facts) if asks and read else "")
+    notes = any(NOTES in answer.how_to_record for _, answer in lacks)
+    return BetterRecording(" ".join(said), _recipe(facts, notes=notes) if asks and read else "")
 
 
-def _recipe(facts: Facts) -> str:
-    """How to record everything, with what recorded this trace."""
+def _recipe(facts: Facts, *, notes: bool) -> str:
+    """How to record everything, with what recorded this trace. notes: also which tensors come and go."""
+    if notes:
+        return RECORDING_OF_HOST_LEAKS
     whole = for_recorders(Finding("", "", record_again("")), {facts.trace.metadata.recorder})
     whole = for_server(whole, facts.job.server)
     return whole.fix.code if isinstance(whole, Finding) else ""

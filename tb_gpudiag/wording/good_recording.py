@@ -11,12 +11,18 @@ _OPTIONS: Final = """\
     with_stack=True,  # functions of your code; the most expensive option, in time and file size
 """
 
-RECORDING: Final = f"""\
+_IMPORT: Final = """\
 from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+"""
+_SCHEDULE: Final = """\
+    schedule=schedule(wait=5, warmup=2, active=6, repeat=1),  # skip the first steps: they are slower
+"""
 
+RECORDING: Final = f"""\
+{_IMPORT}
 with profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-    schedule=schedule(wait=5, warmup=2, active=6, repeat=1),  # skip the first steps: they are slower
+{_SCHEDULE}\
     on_trace_ready=tensorboard_trace_handler("log/my_run"),
 {_OPTIONS}) as prof:
     for batch in loader:
@@ -24,6 +30,11 @@ with profile(
         prof.step()  # without this there are no figures per step
 """
 """Everything that findings need."""
+
+RECORDING_OF_HOST_LEAKS: Final = RECORDING.replace(
+    _IMPORT, f"{_IMPORT}\nfrom tb_gpudiag import NotingTensors\n"
+).replace(_SCHEDULE, "    schedule=NotingTensors(schedule(wait=5, warmup=2, active=12, repeat=1)),\n")
+"""The same, and which tensors come and go: a leak on the host and a full buffer look alike without it."""
 
 NSYS_RECORDING: Final = """\
 # nsys profile --trace=cuda,nvtx,osrt --cuda-graph-trace=node --cuda-memory-usage=true \\

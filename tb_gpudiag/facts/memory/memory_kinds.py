@@ -35,6 +35,10 @@ MOST_INPUTS = 2
 """A step's batch is replaced by the next one. Of what a line keeps, more than this many are alive at once."""
 
 
+KEEPS_LESS = 0.7
+"""A pass that records a graph keeps about as many of its allocations as the one before, at the same place."""
+
+
 def kinds_of(allocations: Allocations, *, failed: bool) -> list[MemoryKind]:
     """Return what each allocation is for. failed: an allocation failed at the end."""
     found = kind_numbers(allocations, np.arange(len(allocations)), failed=failed)
@@ -102,6 +106,10 @@ class _Kinds:
             # What modules compute in each step is activations also where something keeps it. What they make
             # once may be a cache.
             self._put(own & in_model & (self.never | ends) & self._goes_on(), MemoryKind.ACTIVATION)
+            if failed and self._records_no_graph():
+                last = waits | (own & in_model & self.never & (self.backward > len(self.phase)))
+                self._put(last, MemoryKind.TEMPORARY)
+                waits &= ~last
             waits &= failed
         else:
             waits &= in_model
@@ -125,6 +133,21 @@ class _Kinds:
         later = np.where(self.backward < len(self.phase), self.end >= trained, True)
         self._put(given & (self.never | later) & ~self._is_kept(), MemoryKind.INPUT)
         self._put(self.own == Phase.INPUT, MemoryKind.INPUT)
+
+    def _records_no_graph(self) -> bool:
+        """Whether the modules of the pass that failed keep far fewer of their allocations than those of an
+        earlier pass had kept after as many: it is a validation under torch.no_grad()."""
+        allocations = self.allocations
+        own = np.flatnonzero(in_module(allocations) & (allocations.phase == Phase.FORWARD))
+        backward = self._next(self.phase == Phase.BACKWARD, allocations.position[own])
+        failed, trained = own[backward > len(self.phase)], own[backward <= len(self.phase)]
+        if not len(failed) or not len(trained):
+            return False
+        _, number, size = np.unique(backward[: len(trained)], return_inverse=True, return_counts=True)
+        largest = trained[number == int(size.argmax())][: len(failed)]
+        freed = allocations.freed[largest]
+        kept = int(((freed == NONE) | (freed > allocations.position[largest[-1]])).sum())
+        return int((allocations.freed[failed] == NONE).sum()) <= KEEPS_LESS * kept
 
     def _goes_on(self) -> Bool:
         """Whether the same place still allocates after the last backward pass but one."""

@@ -96,8 +96,13 @@ def _of_kinds(allocations: Allocations, *wanted: MemoryKind) -> Bool:
 
 def _halved(allocations: Allocations, changes: AllocatorChanges, *, sure: bool) -> AllocatorChanges:
     """Halve what grows with the batch: activations and inputs for sure, and maybe temporaries and what the
-    forward pass allocates for unknown use."""
-    scales = _of_kinds(allocations, MemoryKind.ACTIVATION, MemoryKind.INPUT)
+    forward pass allocates for unknown use. Inputs that are older than the last part of the model, or the last
+    optimizer's step, may be the whole data set."""
+    inputs = _of_kinds(allocations, MemoryKind.INPUT)
+    if sure:
+        older = np.flatnonzero(np.isin(allocations.phase, (Phase.PARAMETER, Phase.OPTIMIZER)))
+        inputs[: older.max(initial=0)] = False
+    scales = inputs | _of_kinds(allocations, MemoryKind.ACTIVATION)
     passes = np.isin(allocations.phase, (Phase.FORWARD, Phase.BACKWARD))
     if not sure:
         scales |= passes & _of_kinds(allocations, MemoryKind.TEMPORARY)

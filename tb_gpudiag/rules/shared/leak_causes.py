@@ -235,7 +235,7 @@ def _growing_tensors(growth: GrowingSites) -> list[GrowingSite]:
 def _double_backward(growth: GrowingSites) -> list[GrowingSite]:
     """What the backward pass allocated stays, and with it results of the forward pass."""
     results = [s for s in growth.in_graph if s.phase is not Phase.BACKWARD]
-    forward = sum(site.per_unit for site in results if site.grad_mode or _is_in_module(site))
+    forward = sum(site.per_unit for site in results if _may_have_graph(site))
     backward = sum(site.per_unit for site in growth.in_backward)
     whole = sum(site.per_unit for site in growth.sites)
     both = min(forward, backward) >= BOTH_SHARE * whole and forward + backward > CAUSE_SHARE * whole
@@ -316,6 +316,11 @@ def _has_no_graph(site: GrowingSite) -> bool:
     """Whether a module computed it while autograd was off. Outside of modules, operators such as `aten::rand`
     are never recorded, and a graph keeps their results anyway."""
     return site.grad_mode is False and _is_in_module(site)
+
+
+def _may_have_graph(site: GrowingSite) -> bool:
+    """Whether autograd records it. A snapshot has no operators, and does not say."""
+    return bool(site.grad_mode) or _is_in_module(site) or (site.grad_mode is None and not site.operator)
 
 
 def _is_in_module(site: GrowingSite) -> bool:

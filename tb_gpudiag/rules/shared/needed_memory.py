@@ -93,6 +93,11 @@ def _allocated(way: Way) -> str:
     return f"{low} allocated at most" if low == high else f"{low} to {high} allocated at most"
 
 
+def may_fit_expandable(memory: DeviceMemory) -> bool:
+    """Whether the request that failed fits with expandable segments, or that cannot be told."""
+    return memory.fit is None or memory.fit.expandable_needs_bytes <= memory.capacity_bytes
+
+
 def barely_fits(memory: DeviceMemory) -> bool:
     """Whether expandable segments leave little room for what comes after the request that failed."""
     fit, capacity = memory.fit, memory.capacity_bytes

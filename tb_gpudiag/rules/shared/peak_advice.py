@@ -13,7 +13,7 @@ from tb_gpudiag.facts.memory.peak import Failure, Peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.needed_memory import barely_fits
+from tb_gpudiag.rules.shared.needed_memory import barely_fits, may_fit_expandable
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.quantity import size
@@ -102,6 +102,11 @@ _INFERENCE = Advice(
     "no autograd graph is recorded.",
     CODE["inference"],
 )
+_INPUTS = Advice(
+    "Inputs are most of it: leave the data set in the host's memory, and copy one batch at a time, or use "
+    "smaller batches.",
+    CODE["inputs"],
+)
 
 
 def _evaluation(lost: LostPasses) -> Advice:
@@ -115,10 +120,11 @@ def _evaluation(lost: LostPasses) -> Advice:
 
 @dataclass(frozen=True)
 class _Composition:
-    """What the peak consists of, and how the job computes."""
+    """What the peak consists of, and how the job computes. trains: a backward pass is recorded."""
 
     peak: Peak
     facts: Facts
+    trains: bool
 
     def share(self, *kinds: MemoryKind) -> float:
         """Share of the peak that these kinds make up, 0 to 1."""
@@ -155,9 +161,14 @@ def _is_optimizer_temporaries(found: _Composition) -> bool:
 
 
 def _is_inference(found: _Composition) -> bool:
-    """Temporaries of a forward pass dominate, and nothing is kept for a backward pass."""
-    forward = found.peak.phase is Phase.FORWARD and found.is_mostly(MemoryKind.TEMPORARY)
+    """What forward passes made dominates, and nothing is kept for a backward pass."""
+    made = [MemoryKind.TEMPORARY] + ([] if found.trains else [MemoryKind.UNKNOWN])
+    forward = found.peak.phase is Phase.FORWARD and found.is_mostly(*made)
     return forward and not found.share(MemoryKind.ACTIVATION)
+
+
+def _is_inputs(found: _Composition) -> bool:
+    return found.is_mostly(MemoryKind.INPUT)
 
 
 def _is_model_state(found: _Composition) -> bool:
@@ -187,6 +198,7 @@ _ADVICE: tuple[tuple[Callable[[_Composition], bool], Advice], ...] = (
     (_is_inference, _INFERENCE),
     (_is_model_state, _STATE),
     (_is_from_before, _BEFORE),
+    (_is_inputs, _INPUTS),
 )
 
 
@@ -215,7 +227,7 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     """Return the advice that fits the failure or the peak, at least one."""
     fits, of_cause = _of_peak(memory, peak, facts), _of_cause(memory)
     if of_cause == [_EXPANDABLE] and barely_fits(memory):
-        return of_cause + fits
+        return of_cause + fits if may_fit_expandable(memory) or not fits else fits
     return of_cause or fits or [_ACCUMULATE]
 
 
@@ -224,7 +236,8 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     lost = memory.lost_passes
     if lost is not None and lost.bytes >= MAIN_SHARE * peak.allocated_bytes:
         return [_evaluation(lost)]
-    found, needless = _Composition(peak, facts), list[Advice]()
+    trains = bool((memory.allocations.phase == Phase.BACKWARD).any())
+    found, needless = _Composition(peak, facts, trains), list[Advice]()
     fits = [advice for applies, advice in _ADVICE if applies(found)]
     if _SET_TO_NONE in fits and memory.failure is not None and _frees_enough(memory.failure):
         needless.append(_STATE)

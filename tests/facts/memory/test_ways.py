@@ -11,6 +11,7 @@ from tb_gpudiag.facts.memory.allocator_changes import AllocatorChanges
 from tb_gpudiag.facts.memory.caching_allocator import AllocatorSettings
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.fitting import fits
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.rules.memory.memory_peak import RULE
 from tb_gpudiag.trace.read import read_trace
@@ -30,10 +31,15 @@ LAYERS = ((40, 6), (41, 22), (42, 18))
 
 
 class Job:
-    """A model of 12 blocks with 30 MiB of weights each. One forward pass takes 552 MiB of activations."""
+    """A model of 12 blocks with 30 MiB of weights each. One forward pass takes 552 MiB of activations.
 
-    def __init__(self) -> None:
+    data: so many MiB are allocated before it.
+    """
+
+    def __init__(self, *, data: int = 0) -> None:
         self.snapshot, self.now = SnapshotBuilder(), 0
+        if data:
+            self.allocate(data, ["train.py(1): main"])
         for _ in range(12):
             self.allocate(30, BUILDING)
 
@@ -165,3 +171,34 @@ def test_checkpointing_that_does_not_fit_is_no_advice(tmp_path: Path) -> None:
     found = only(RULE.check(Facts(read_trace(str(tmp_path / "dump_snapshot.pickle")))))
     assert "Use smaller batches" in found.fix.text
     assert "checkpoint" not in found.fix.code
+
+
+def test_a_data_set_on_the_gpu_is_no_batch(tmp_path: Path) -> None:
+    """What is older than the model may be all of the data: half of a batch does not halve it."""
+    job = Job(data=900)
+    job.forward(2)
+    memory = job.fail(400, tmp_path)
+    half = next(way for way in memory.ways if way.kind is WayKind.HALF_BATCH)
+    assert half.may_fit
+    assert not half.fits
+    found = only(RULE.check(Facts(read_trace(str(next(tmp_path.iterdir()))))))
+    assert "leave the data set" in found.fix.text
+    assert "accumulate" not in found.fix.text
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_validation_without_a_graph_is_no_reason_for_checkpointing(graph: bool, tmp_path: Path) -> None:
+    job = Job()
+    for _ in range(2):
+        job.backward(job.forward(12))
+    last = 0
+    for _ in range(6):
+        for line, mib in LAYERS:
+            made = job.allocate(4 * mib, layer(line))
+            if last and not graph:
+                job.now += 2
+                job.snapshot.free(last, at=job.now)
+            last = made
+    memory = job.fail(700, tmp_path)
+    assert memory.failure is not None
+    assert (MemoryKind.ACTIVATION in memory.failure.held.kinds) == graph

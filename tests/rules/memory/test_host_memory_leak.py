@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,8 @@ def test_a_buffer_that_was_full_before_the_recording_may_look_like_a_leak(tmp_pa
         f"CPU memory grows by {size(MIB, 'per step')} in keep (train.py), or a full buffer" in advice.sentence
     )
     assert "grows" not in find_verdict(facts).sentence
+    assert "NotingTensors(schedule" in advice.code
+    ast.parse(advice.code)
 
 
 def noted(came: dict[int, int], went: dict[int, int], *, older: int = 0, steps: int = 8) -> dict[str, Any]:
