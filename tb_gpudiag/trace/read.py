@@ -26,6 +26,7 @@ from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page, pickle_o
 from tb_gpudiag.trace.memory.snapshot import read_snapshot
 from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle
 from tb_gpudiag.trace.nsys.nsys_file import is_database, is_report, report_refused
+from tb_gpudiag.trace.perfetto.pftrace_file import is_pftrace
 from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
 from tb_gpudiag.trace.unread import refuse_unread
 
@@ -57,6 +58,7 @@ def read_trace(
       page that torch.cuda._memory_viz made of one;
     - a memory timeline (`export_memory_timeline`, but not its HTML);
     - what `nsys export --type sqlite` made of a report of Nsight Systems;
+    - a `.pftrace` that torch wrote;
     - what `rocprofv3 --output-format json` wrote, and kernels that Triton's proton recorded as a trace.
 
     `events_read` and `malformed_events` add up to the elements of `traceEvents` that end within the file. An
@@ -114,6 +116,10 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
         if is_memory_viz_page(first[:_HEAD_BYTES]):
             snapshot = pickle_of_page(_whole(blocks, source, limits), path)
             return read_snapshot(snapshot, limits, path, report)
+        if is_pftrace(first[:_HEAD_BYTES]):
+            from tb_gpudiag.trace.perfetto.pftrace import read_pftrace  # and Protocol Buffers' descriptors
+
+            return read_pftrace(blocks, path, report)
         refuse_unread(first[:_HEAD_BYTES], path)
         if is_rocprof(first[:_HEAD_BYTES]):
             from tb_gpudiag.trace.rocprof.rocprof import read_rocprof  # and Arrow's JSON

@@ -27,7 +27,8 @@ SCENARIOS = [
 ]
 """One for each rule, and what differs in its calls. Nsight records no memory."""
 
-_FORMS = ("nsys", "rocprof")
+_ENDINGS = {"nsys": ".sqlite", "rocprof": ".json", "pftrace": ".pftrace"}
+_FORMS = ("nsys", "rocprof", "pftrace")
 _QUICK = [(name, form) for form in _FORMS for name in SCENARIOS[:2]]
 _SLOW = [pytest.param((name, form), marks=pytest.mark.slow) for form in _FORMS for name in SCENARIOS[2:]]
 
@@ -60,14 +61,25 @@ def _as_rocprof_says(span: GpuSpan) -> GpuSpan:
     return span
 
 
+def _as_perfetto_says(span: GpuSpan) -> GpuSpan:
+    """Return GPU work as torch's encoder for Perfetto says it: copies have no direction."""
+    names = {"memcpy": "Memcpy", "memset": "Memset"}
+    return replace(span, name=names.get(span.kind, span.name))
+
+
 @pytest.fixture(scope="module", params=[*_QUICK, *_SLOW])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, Facts]:
     name, form = request.param
     recording = _recording(name)
-    path = tmp_path_factory.mktemp(form) / f"report{'.sqlite' if form == 'nsys' else '.json'}"
+    path = tmp_path_factory.mktemp(form) / f"report{_ENDINGS[form]}"
     if form == "rocprof":
         recording = replace(recording, gpu=[_as_rocprof_says(span) for span in recording.gpu])
         recorded_of(recording).write(path)
+    elif form == "pftrace":
+        from tests.builder.pftrace import encoded  # needs Perfetto's package, of no other form
+
+        recording = replace(recording, gpu=[_as_perfetto_says(span) for span in recording.gpu])
+        path.write_bytes(encoded(to_bytes(recording, "C2", TopLevel())))
     else:
         export_of(recording).write(path)
     other = read_trace(str(path))

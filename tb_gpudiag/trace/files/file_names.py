@@ -25,12 +25,13 @@ _TIMELINE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
     re.DOTALL,
 )
-# `export_chrome_trace` takes any name, proton appends `.chrome_trace`, and other programs also write JSON and
-# pickles: the content decides.
+# `export_chrome_trace` takes any name, proton appends `.chrome_trace`, and other programs also write JSON,
+# traces of Perfetto and pickles: the content decides.
 ANY_JSON: Final = re.compile(r".*\.(?:json|chrome_trace)(?:\.gz)?", re.DOTALL)
+ANY_PFTRACE: Final = re.compile(r".*\.pftrace(?:\.gz)?", re.DOTALL)
 ANY_DATABASE: Final = re.compile(r".*\.sqlite(?:\.gz)?", re.DOTALL)
 _JSON_NAME: Final = re.compile(
-    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json|\.chrome_trace|\.sqlite)?(?:\.gz)?", re.DOTALL
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json|\.chrome_trace|\.pftrace|\.sqlite)?(?:\.gz)?", re.DOTALL
 )
 # Each version of a file is opened once. With more files than this, they are opened again on every scan.
 FILES_REMEMBERED: Final = 1 << 18
@@ -117,7 +118,7 @@ def kind_of(name: str) -> FileKind | None:
 
 def may_be_trace(name: str) -> bool:
     """Return whether a file with this name may be a trace: its content decides."""
-    return (ANY_JSON.fullmatch(name) or ANY_DATABASE.fullmatch(name)) is not None
+    return any(pattern.fullmatch(name) for pattern in (ANY_JSON, ANY_PFTRACE, ANY_DATABASE))
 
 
 def _text(name: str) -> str:

@@ -13,6 +13,7 @@ from tb_gpudiag.errors import TraceError, Unreadable, without_url_secrets
 from tb_gpudiag.trace.files.file_names import (
     ANY_DATABASE,
     ANY_JSON,
+    ANY_PFTRACE,
     CERTAIN,
     FILES_REMEMBERED,
     Found,
@@ -124,6 +125,8 @@ def _tells(kind: FileKind | None, name: str) -> bool:
     """Return whether the name of a file on a remote store says that it is a snapshot or a trace."""
     if ANY_DATABASE.fullmatch(name):
         return _TELLING_DATABASE.search(name) is not None
+    if ANY_PFTRACE.fullmatch(name):
+        return True
     if kind is None and not ANY_JSON.fullmatch(name):
         return False
     return not name.endswith(".html") and _TELLING_NAMES[kind or "trace"].search(name) is not None

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from tb_gpudiag.errors import LinksNotFollowed, TraceError, Unreadable
 from tb_gpudiag.trace.files.file_names import (
     ANY_DATABASE,
+    ANY_PFTRACE,
     CERTAIN,
     FILES_REMEMBERED,
     Found,
@@ -34,6 +35,7 @@ from tb_gpudiag.trace.nsys.nsys_file import (
     is_report,
     report_refused,
 )
+from tb_gpudiag.trace.perfetto.pftrace_file import is_pftrace
 from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
 from tb_gpudiag.vocabulary.recorded import FileKind
 
@@ -256,6 +258,8 @@ def _begins_like(kind: FileKind, path: str, folder: str, _content: tuple[object,
             return False
     if kind == "snapshot":
         return is_snapshot(head) or is_memory_viz_page(head)
+    if ANY_PFTRACE.fullmatch(path):
+        return is_pftrace(head)
     return is_trace(head) or is_export(head) or is_rocprof(head)
 
 

@@ -17,6 +17,7 @@ from tb_gpudiag.trace.counters import LONGEST_COUNTER_NAME, CounterSamples, Coun
 from tb_gpudiag.trace.events import are_among
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields, all_empty, indices
+from tb_gpudiag.trace.made_parts import encoded
 from tb_gpudiag.trace.trace_parts import (
     EARLIEST_NS,
     LATEST_NS,
@@ -51,6 +52,7 @@ _LARGEST_COUNT: Final = 1e30
 # Keys that repeat what the event's name says.
 _PLAIN_KEYS: Final = frozenset({"", " ", "value", "count", "counter"})
 _METRIC: Final = re.compile(r"[a-z]\w*__\w[\w.]*")
+_BARE_COPY: Final = "Memcpy"
 # Kineto writes at most 30 ranks of a group, and names are shorter.
 _LONGEST_MESSAGE: Final = 1_000
 # With fewer values than this, a table is faster than sorting.
@@ -110,6 +112,7 @@ def _spans(
     thread, pairs = threads
     name = fields.texts("name", rows, cut=LONGEST_NAME)
     category = _categories(fields.texts("category", rows), name)
+    name = _copies_named(fields, rows, name)
     duration_ns, duration_known = fields.nanoseconds("duration_us")
     duration_ns, duration_known = duration_ns[rows], duration_known[rows]
     duration_known &= duration_ns <= LONGEST_NS
@@ -193,6 +196,28 @@ def _categories(cats: pa.DictionaryArray, name: pa.DictionaryArray) -> UInt8:
         annotation = np.array([kineto.is_annotation(text) for text in name.dictionary.to_pylist()], np.bool_)
         category[old[codes] & annotation[name.indices.to_numpy()]] = Category.USER_ANNOTATION
     return category
+
+
+def _copies_named(fields: Fields, rows: Int64, name: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Name copies as Kineto does. torch's CUPTI backend has direction and memory in `args` alone."""
+    names = name.dictionary.to_pylist()
+    if _BARE_COPY not in names:
+        return name
+    codes = name.indices.to_numpy().copy()
+    own = np.flatnonzero(codes == names.index(_BARE_COPY))
+    said = [
+        fields.texts(key, rows[own]).dictionary_decode() for key in ("copy_kind", "copied_from", "copied_to")
+    ]
+    each = pc.binary_join_element_wise(*said, MESSAGE_SEPARATOR).dictionary_encode()
+    full = [_copy_name(*text.split(MESSAGE_SEPARATOR, 2)) for text in each.dictionary.to_pylist()]
+    codes[own] = len(names) + each.indices.to_numpy()
+    return encoded(codes, [*names, *full])
+
+
+def _copy_name(kind: str, source: str, target: str) -> str:
+    if not kind:
+        return _BARE_COPY
+    return f"{_BARE_COPY} {kind} ({source.capitalize()} -> {target.capitalize()})"[:LONGEST_NAME]
 
 
 def _texts_where(

@@ -20,6 +20,7 @@ from tb_gpudiag.trace.kineto.repair import repaired
 from tb_gpudiag.trace.kineto.structure import elements
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
 from tb_gpudiag.trace.nsys.nsys_file import refuse_database
+from tb_gpudiag.trace.perfetto.pftrace_file import refuse_pftrace
 from tb_gpudiag.trace.rocprof.rocprof_file import refuse_rocprof
 
 Keep = Callable[[bytes], bytes]
@@ -53,6 +54,7 @@ def copy_with_events(
         first = next(blocks, b"")
         refuse_database(first, path)
         refuse_rocprof(first, path)
+        refuse_pftrace(first, path)
         head = _Head(chain([first], blocks), write)
 
         def insert(stream: Stream) -> bool:

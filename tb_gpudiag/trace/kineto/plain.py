@@ -82,7 +82,7 @@ class PlainFields(Fields):
             column = pa.array(values, pa.int64())
         except (pa.ArrowException, TypeError, OverflowError):
             address = kineto.ARGUMENTS[name][1] is kineto.Form.ADDRESS
-            column = pa.array([_integer(value, address) for value in values], pa.int64())
+            column = pa.array([integer_of(value, address) for value in values], pa.int64())
         return np.array(pc.fill_null(column, missing), np.int64)
 
     def decimals(self, name: str, rows: Int64, where: Bool) -> Float64:
@@ -153,7 +153,7 @@ def _decimal(value: Any) -> float:
     return np.nan
 
 
-def _integer(value: Any, address: bool) -> int | None:
+def integer_of(value: Any, address: bool = False) -> int | None:
     """Return a number, rounded, also if it is in a string; None if it does not fit 64 bits."""
     if isinstance(value, str) and _NUMERAL.fullmatch(value):
         number = Decimal(value)
