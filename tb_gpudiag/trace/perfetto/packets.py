@@ -23,7 +23,7 @@ from tb_gpudiag.arrays import NONE, Float64, Int32, Int64
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.made_parts import encoded
-from tb_gpudiag.trace.perfetto.wire import Entries, Messages, Wire
+from tb_gpudiag.trace.perfetto.messages import Entries, Messages, Wire
 
 _PACKET: Final = 1
 # Fields of a packet.

@@ -17,8 +17,8 @@ from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.perfetto import pftrace
+from tb_gpudiag.trace.perfetto.messages import Messages, Wire
 from tb_gpudiag.trace.perfetto.pftrace_file import is_pftrace
-from tb_gpudiag.trace.perfetto.wire import Messages, Wire
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder.pftrace import Encoder, encoded, perfetto
