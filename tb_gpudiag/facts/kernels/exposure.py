@@ -21,7 +21,12 @@ from tb_gpudiag.facts.kernels.collectives import (
     collective_launches,
     exposed_communication,
 )
-from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason, Seen, why_on_cpu, why_on_device
+from tb_gpudiag.facts.kernels.exposure_reasons import (
+    ExposureReason,
+    SeenCollectives,
+    why_on_cpu,
+    why_on_device,
+)
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, IN_ORDER, fsdp_unit, parallelism_of
 from tb_gpudiag.vocabulary.marks import module_label
 
@@ -47,27 +52,13 @@ class UnitExposure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CollectiveExposure:
-    """Collectives with their exposure. Shape (c,) each, in the order of `calls`.
+class CollectiveExposure(SeenCollectives):
+    """Collectives with the reason of their exposure. Shape (c,) each.
 
-    launch: the host's call that launched the kernel, or the operation on the CPU, or NONE.
-    exposed_ns: while nothing computed.
-    annotation, caller: as in CollectiveLaunches.
-    unit: FSDP's unit or the nearest module around, "" for none.
-    number, of: the place among the collectives of its step with the same kind and caller, from 1, and how
-    many these are.
     why: ExposureReason.
     late_in: what the host did before a late launch, as an event, or NONE.
     """
 
-    calls: CollectiveCalls
-    launch: Int64
-    exposed_ns: Int64
-    annotation: list[str]
-    caller: list[str]
-    unit: list[str]
-    number: Int64
-    of: Int64
     why: UInt8
     late_in: Int64
 
@@ -131,7 +122,7 @@ def exposure_on_device(
     exposed_ns = coverage(exposed, calls.start_ns, calls.end_ns)
     seen = _seen(host, calls, launch, exposed_ns, borders_ns)
     why, late_in = why_on_device(host, seen, busy, work, exposed, spans)
-    return _exposure(seen, why, late_in)
+    return CollectiveExposure(**vars(seen), why=why, late_in=late_in)
 
 
 def exposure_on_cpu(
@@ -145,15 +136,13 @@ def exposure_on_cpu(
     working = union(spans.start_ns[works], spans.end_ns[works])
     exposed_ns = calls.end_ns - calls.start_ns - coverage(working, calls.start_ns, calls.end_ns)
     seen = _seen(host, calls, launch, exposed_ns, steps_ns)
-    return _exposure(seen, why_on_cpu(host, seen), np.full(len(calls), NONE, np.int64))
+    nowhere = np.full(len(calls), NONE, np.int64)
+    return CollectiveExposure(**vars(seen), why=why_on_cpu(host, seen), late_in=nowhere)
 
 
-def _exposure(seen: Seen, why: UInt8, late_in: Int64) -> CollectiveExposure:
-    known = {one.name: getattr(seen, one.name) for one in fields(seen)}
-    return CollectiveExposure(**known, why=why, late_in=late_in)
-
-
-def _seen(host: Host, calls: CollectiveCalls, launch: Int64, exposed_ns: Int64, borders_ns: Int64) -> Seen:
+def _seen(
+    host: Host, calls: CollectiveCalls, launch: Int64, exposed_ns: Int64, borders_ns: Int64
+) -> SeenCollectives:
     launched = collective_launches(host, calls.event, launch)
     module = np.where(launch == NONE, NONE, host.module[launch]) if len(launch) else launch
     units = [
@@ -162,7 +151,7 @@ def _seen(host: Host, calls: CollectiveCalls, launch: Int64, exposed_ns: Int64, 
     ]
     step = np.searchsorted(borders_ns, calls.start_ns, side="right")
     number, of = _places(step, _codes(calls.kind), _codes(launched.caller))
-    return Seen(calls, launch, exposed_ns, launched.annotation, launched.caller, units, number, of)
+    return SeenCollectives(calls, launch, exposed_ns, launched.annotation, launched.caller, units, number, of)
 
 
 def _codes(texts: list[str]) -> Int64:

@@ -56,8 +56,16 @@ class ExposureReason(IntEnum):
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What is known of collectives without their reason. Columns as in CollectiveExposure."""
+class SeenCollectives:
+    """What is known of collectives without their reason. Shape (c,) each, in the order of `calls`.
+
+    launch: the host's call that launched the kernel, or the operation on the CPU, or NONE.
+    exposed_ns: while nothing computed.
+    annotation, caller: as in CollectiveLaunches.
+    unit: FSDP's unit or the nearest module around, "" for none.
+    number, of: the place among the collectives of its step with the same kind and caller, from 1, and how
+    many these are.
+    """
 
     calls: CollectiveCalls
     launch: Int64
@@ -80,7 +88,7 @@ class Seen:
         return self.number == self.of
 
 
-def why_on_cpu(host: Host, seen: Seen) -> UInt8:
+def why_on_cpu(host: Host, seen: SeenCollectives) -> UInt8:
     """Find the reasons in a job on the CPU."""
     length = seen.calls.end_ns - seen.calls.start_ns
     at_once = length - seen.exposed_ns < _AT_ONCE * length
@@ -99,7 +107,7 @@ def why_on_cpu(host: Host, seen: Seen) -> UInt8:
 
 
 def why_on_device(
-    host: Host, seen: Seen, busy: Busy, work: Work, exposed: Intervals, spans: CauseSpans
+    host: Host, seen: SeenCollectives, busy: Busy, work: Work, exposed: Intervals, spans: CauseSpans
 ) -> tuple[UInt8, Int64]:
     """Find the reasons on a device, and what the host did before late launches, as events or NONE.
 
@@ -153,7 +161,7 @@ def _waits_for_rank(longer: Int64, exposed_ns: Int64) -> Bool:
     return (waiting > 0) & (waiting >= _MOST * exposed_ns)
 
 
-def _not_prefetched(host: Host, seen: Seen) -> Bool:
+def _not_prefetched(host: Host, seen: SeenCollectives) -> Bool:
     """Mask of FSDP's all-gathers that it launched for the unit that runs next."""
     own = np.full(len(host.events), NONE, np.int64)
     own[match(host.events, NEEDED_NOW)] = 1
@@ -163,7 +171,7 @@ def _not_prefetched(host: Host, seen: Seen) -> Bool:
     return seen.called_by(FSDP) & seen.of_kind("all_gather") & needed
 
 
-def _rate_limited(host: Host, seen: Seen) -> Bool:
+def _rate_limited(host: Host, seen: SeenCollectives) -> Bool:
     """Mask of the collectives before whose launch the rate limiter held the host most of the time since the
     launch of the collective before it on the same thread."""
     events = host.events
