@@ -98,7 +98,7 @@ class CounterValues(NamedTuple):
 
 
 @dataclass
-class Recorded:
+class PacketContents:
     """What a file says. Arrays have shape (n,): operators, calls and other slices, then GPU work."""
 
     start_ns: Int64
@@ -113,7 +113,7 @@ class Recorded:
     broken: int  # messages that are damaged
 
 
-def read_packets(text: bytes, path: str) -> tuple[Recorded, bool]:
+def read_packets(text: bytes, path: str) -> tuple[PacketContents, bool]:
     """Read a file, unpacked. Return what it says, and whether it is whole. Raises NotATrace if it was not
     written as torch writes it."""
     wire, packets, is_whole = _split(text)
@@ -155,7 +155,7 @@ class _File:
         self._tables = self._interned()
         self._arguments: dict[str, ArgumentColumn] = {}
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> PacketContents:
         tracks = self._tracks()
         slices = self._slices(tracks)
         stages = self._stages(first=len(slices[0]))
@@ -165,7 +165,7 @@ class _File:
         overhead = {pid for pid, tid, name in tracks.values() if name == _OVERHEAD}
         own = np.array([text in overhead for text in pid.dictionary.to_pylist()] or [False])
         category = _replaced(category, np.flatnonzero(own[pid.indices.to_numpy()]), "overhead")
-        return Recorded(
+        return PacketContents(
             start,
             duration,
             category,
@@ -397,7 +397,7 @@ class _File:
 
 
 class _Spans(NamedTuple):
-    """Columns of spans, as in Recorded."""
+    """Columns of spans, as in PacketContents."""
 
     start_ns: Int64
     duration_ns: Int64

@@ -13,7 +13,7 @@ from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields
 from tb_gpudiag.trace.kineto.plain import integer_of
 from tb_gpudiag.trace.made_parts import encoded, one_text
-from tb_gpudiag.trace.perfetto.packets import ArgumentColumn, Recorded
+from tb_gpudiag.trace.perfetto.packets import ArgumentColumn, PacketContents
 
 _NOTHING: Final = ArgumentColumn()
 
@@ -21,7 +21,7 @@ _NOTHING: Final = ArgumentColumn()
 class PerfettoFields(Fields):
     """Rows are spans, then names of threads, then samples of counters."""
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: PacketContents) -> None:
         self._recorded = recorded
         self._spans = len(recorded.start_ns)
         self._threads = len(recorded.threads)
