@@ -36,6 +36,7 @@ from tb_gpudiag.facts.core.recording import (
     Steps,
     find_recorded,
     find_steps,
+    operator_numbers,
     recording_window,
 )
 from tb_gpudiag.facts.core.request_waits import find_request_waits
@@ -121,6 +122,7 @@ class Facts:
         return find_steps(self.events)
 
     recorded = fact(lambda f: find_recorded(f.trace, steps=len(f.recorded_steps) > 0 or f.engine is not None))
+    operator_numbers = fact(lambda f: operator_numbers(f.events))
     work = fact(lambda f: join_launches(f.events))
 
     @cached_property

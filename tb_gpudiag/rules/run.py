@@ -13,7 +13,7 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Savi
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule, Claimed, Rule, with_claims
 from tb_gpudiag.rules.savings import Predicted, plan_fixes, predicted_of, with_saving
-from tb_gpudiag.rules.shared.odd_recordings import capture_ns
+from tb_gpudiag.rules.shared.odd_recordings import capture_ns, is_thinned
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
 from tb_gpudiag.rules.shared.server_recording import for_server, of_one_step, one_replayed_step
@@ -65,6 +65,11 @@ MOSTLY_EARLIER_WORK = CannotTell(
 
 ONLY_CAPTURE = CannotTell(
     "the recording is of the capture of a graph, in which nothing runs", "Record steps after the capture."
+)
+
+
+THINNED = CannotTell(
+    "most events were removed from the file", "Diagnose the file as the profiler wrote it."
 )
 
 
@@ -229,6 +234,8 @@ def _no_time_to_judge(facts: Facts) -> CannotTell | None:
 
 
 def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
+    if rule.family != "recording" and is_thinned(facts):
+        return THINNED
     if rule.family in ABOUT_TIME and (nothing := _no_time_to_judge(facts)):
         return nothing
     if rule.family in ABOUT_A_JOB and facts.steady.mostly is Cause.UNRECORDED:

@@ -20,9 +20,11 @@ from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, un
 from tb_gpudiag.rules.shared.odd_recordings import (
     MOSTLY_LOADING,
     capture_sentence,
+    is_thinned,
     loading_limits,
     lost_sentences,
     no_gpu_sentence,
+    thinned_sentence,
 )
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
@@ -65,6 +67,8 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     A failed allocation and a leak that end the job are not limiters: the headline and the sentence start with
     them.
     """
+    if is_thinned(facts):
+        return Verdict("unknown", f"{thinned_sentence(facts)} {_THINNED}", 0.0)
     verdict = _without_memory(facts, [found.rule.id for found in ranked])
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
     first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
@@ -267,6 +271,10 @@ _NOT_STEADY = {
         "torch.cuda.synchronize() before the steps to record.",
     ),
 }
+
+_THINNED = (
+    "The figures below are of what is left: they do not show how busy the GPU was, or what limits the job."
+)
 
 _UNSEEN_SENTENCE = (
     "It waited {} of the time while the host did something that this trace does not show. Record with "

@@ -116,6 +116,30 @@ def find_recorded(trace: Trace, *, steps: bool) -> Recorded:
     )
 
 
+@dataclass(frozen=True)
+class OperatorNumbers:
+    """The numbers of operators and annotations. torch.profiler counts them: each one's number follows that
+    of the one before it on its thread, but for one in a thousand.
+
+    followed: share of the numbers whose next number is in the file, too.
+    """
+
+    known: int = 0
+    first: int = 0
+    last: int = 0
+    followed: float = 1.0
+
+
+def operator_numbers(events: Events) -> OperatorNumbers:
+    """Find which numbers are in the file."""
+    numbers = events.external_id[events.among(Category.CPU_OP, Category.USER_ANNOTATION)]
+    numbers = np.unique(numbers[numbers > 0])
+    if len(numbers) < 2:
+        return OperatorNumbers(len(numbers))
+    followed = float((np.diff(numbers) == 1).mean())
+    return OperatorNumbers(len(numbers), int(numbers[0]), int(numbers[-1]), followed)
+
+
 def recording_window(trace: Trace) -> Window:
     """Return the time from the first event's start to the last one's end; (0, 0) without events.
 

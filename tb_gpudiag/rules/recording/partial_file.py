@@ -1,10 +1,12 @@
-"""GD906: part of the file could not be read."""
+"""GD906: part of the file could not be read, or was removed from it."""
 
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
+from tb_gpudiag.rules.shared.odd_recordings import is_thinned, thinned_sentence
+from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, share_of
 
 # A stray malformed event says nothing about the rest. If one in a hundred is malformed, something is wrong
@@ -38,6 +40,20 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             ),
             evidence=evidence,
             severity=Severity.WARNING,
+        )
+    if is_thinned(facts):
+        return Finding(
+            title="Most events were removed from this file",
+            summary=f"{thinned_sentence(facts)} torch.profiler numbers them without gaps. Kernels and calls "
+            "are missing as well, so how long the GPU worked or waited, and what the host did, is not known.",
+            fix=Fix("Diagnose the file as the profiler wrote it, before a tool sampled or filtered it."),
+            evidence=[
+                Evidence("Operators left", number(facts.operator_numbers.known)),
+                Evidence("Followed by the next number", share(facts.operator_numbers.followed)),
+                *evidence[:1],
+            ],
+            severity=Severity.WARNING,
+            leads=True,
         )
     if bad:
         return Finding(

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.partial_file import RULE
+from tb_gpudiag.rules.run import ABOUT_TIME, THINNED, run_rules
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import number
 from tests.builder import TraceBuilder
@@ -51,6 +56,45 @@ def test_malformed_events_are_counted(bad: int, severity: Severity, tmp_path: Pa
     found = finding(RULE.check(facts))
     assert figures(found)["Malformed events"] == (number(bad),)
     assert RULE.severity_of(found, facts.window.duration_ns) is severity
+
+
+def _operators_left(left: Callable[[int], bool], folder: Path) -> Facts:
+    """A step of 300 operators with a kernel each, of which a tool left some, with all that belongs to them."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=3_000)
+    for i in range(300):
+        main.op("aten::add", at=10 * i, us=9)
+        if left(i):
+            main.launch("add", at=10 * i + 2, us=4, runs_at=10 * i + 7, runs_us=9)
+    whole = trace.document()
+    numbers = iter(range(300))
+    some = [e for e in whole["traceEvents"] if e["name"] != "aten::add" or left(next(numbers))]
+    path = trace.write(folder)
+    path.write_text(json.dumps({**whole, "traceEvents": some}))
+    return Facts(read_trace(str(path)))
+
+
+def test_a_file_with_events_removed_says_nothing_about_time(tmp_path: Path) -> None:
+    facts = _operators_left(lambda i: i % 5 in (0, 3), tmp_path)
+    outcome = run_rules(facts, RULES)
+    assert [found.rule.id for found in outcome.findings if found.severity > Severity.INFO] == ["GD906"]
+    assert {rule.family for rule, answer in outcome.unchecked if answer is THINNED} >= ABOUT_TIME
+    assert figures(finding(RULE.check(facts)))["Operators left"] == (number(121),)  # and the step's mark
+    verdict = find_verdict(facts, outcome.findings)
+    assert verdict.limiter == "unknown"
+    assert "run from 1 to 300, and 121 of them are left" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "left",
+    [lambda _: True, lambda i: i >= 150, lambda i: i % 4 != 0, lambda i: i % 5 == 0 and i < 200],
+    ids=["all", "a part in time", "fewer than half are gone", "too few to tell"],
+)
+def test_other_files_are_judged(left: Callable[[int], bool], tmp_path: Path) -> None:
+    facts = _operators_left(left, tmp_path)
+    assert is_clear(RULE.check(facts))
+    assert "removed" not in find_verdict(facts).sentence
 
 
 def test_a_complete_file_is_clear(tmp_path: Path) -> None:
