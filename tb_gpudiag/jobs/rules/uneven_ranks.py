@@ -75,6 +75,10 @@ MUCH_MORE_WORK = 1.5
 # First and last stages of a pipeline hold the embedding and the loss, so some difference cannot be avoided.
 STAGE_SHARE = 0.08
 
+# The replay compares a rank with the mean of its peers, and own times with their lower median: of two ranks,
+# that gives half. If it gives even less, the peers' own hosts take the rest of the time.
+HOSTS_ARE_LATE = 0.4
+
 LEAST_STEPS = 2
 
 # A step that loses less than this share of what the worst one loses is another matter: chance, on shared
@@ -151,7 +155,7 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
     excess, steps = own.excess_ns, len(own.steps)
     total, in_step_ns = excess.sum(axis=1), np.maximum(0, excess.max(axis=0))
     least_ns = LEAST_SHARE * max(1, int(own.step_ns.sum()), facts.job_ns)
-    lost_ns = int(in_step_ns.sum())
+    lost_ns = _replayed(facts, int(in_step_ns.sum()))
     even = Uneven("even", np.zeros(0, np.int64), lost_ns, steps, all_ns=lost_ns, on_cpu=not facts.on_gpu)
     if even.high_ns < least_ns or not steps:
         return even
@@ -184,6 +188,18 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
         uneven = _described(facts, own, replace(even, pattern="varying", members=np.flatnonzero(by)), worth)
     by_chance = not facts.on_gpu and uneven.low_ns < least_ns
     return even if by_chance or _shares_cores(facts, uneven) else uneven
+
+
+def _replayed(facts: JobFacts, lost_ns: int) -> int:
+    """Return what stragglers cost over the steps, if a replay shows far less than own times do. These are a
+    GPU's: while it waits in a collective, its host may be nearly as late as the last one, and only the replay
+    has hosts. On a CPU, own time is the host's already."""
+    slowdown = facts.slowdown if facts.on_gpu else None
+    if slowdown is None:
+        return lost_ns
+    most = max(1.0, slowdown.s, *slowdown.by_member.values())
+    replayed_ns = round((1 - 1 / most) * slowdown.step_ns * max(1, len(facts.own_time.steps)))
+    return replayed_ns if replayed_ns < HOSTS_ARE_LATE * lost_ns else lost_ns
 
 
 def slowdown_shown(facts: JobFacts) -> JobSlowdown | None:
@@ -246,7 +262,7 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
     """Add what is lost because of the members, and why. slow: mask of the steps in which they are slow, or of
     all steps if they always are."""
     members = found.members
-    low_ns, high_ns = _lost_because_of(own, members, slow)
+    low_ns, high_ns = (min(ns, found.all_ns) for ns in _lost_because_of(own, members, slow))
     # While some ranks waited, the late one had their cores. Without the wait, all need them at once.
     low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts)[slow].sum()))
     part, part_ns = _main_part(own, None if found.pattern == "varying" else members)

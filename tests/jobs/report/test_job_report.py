@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.report.wire import to_dict, to_json
-from tests.jobs.ranks.stage import facts_of, job
+from tests.digest.made import parts
+from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.wording.plain import plain
 
 
 def slow_job() -> pb.JobReport:
@@ -82,6 +85,47 @@ def test_a_late_rank_is_a_hint_where_another_is_as_late_at_the_same_collective()
 def test_the_verdict_on_ranks_that_are_alike(own_ms: Callable[[int, int], float], sentence: str) -> None:
     (report,) = build_jobs(job(4, 5, own_ms=own_ms, transfer_ms=0.05)).reports
     assert sentence in report.verdict.sentence
+
+
+def _hosts_ahead_by(lead_ms: float) -> pb.JobReport:
+    """A step of 20 collectives. Rank 2's host calls one each 31 ms, and its GPU waits for that; the others
+    are ahead by `lead_ms`, so that their GPUs wait inside the collectives instead."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        late_ns = round((31 * number + 30 - (0 if rank == 2 else lead_ms)) * MS)
+        row["host_start_ns"] = max(0, min(late_ns, row["start_ns"]))
+        row["host_ns"] = parts(dispatch=row["start_ns"] - row["since_ns"])
+
+    def own_ms(rank: int, _step: int) -> float:
+        return 30.0 if rank == 2 else 5.0
+
+    ranks = job(
+        4,
+        1,
+        collectives=20,
+        own_ms=own_ms,
+        later_ms=own_ms,
+        cause="dispatch",
+        change=change,
+        about=lambda rank: {"devices": 1},
+    )
+    return build_jobs(ranks).reports[0]
+
+
+def test_waiting_for_a_host_that_is_hardly_later_is_no_communication() -> None:
+    report = _hosts_ahead_by(35)
+    assert report.verdict.limiter == pb.Verdict.launch
+    assert "Launching kernels limits every rank" in report.verdict.sentence
+    assert "Waiting for other ranks is minor: rank 2 is latest" in report.verdict.sentence
+    assert "ommunication" not in report.verdict.sentence
+    (slow,) = (one for one in report.unchecked if one.rule == "GD602")
+    assert "takes 35" in plain(slow.reason)  # 25 ms in each collective, 500 ms in all, are no lateness
+
+
+def test_waiting_for_a_host_that_is_far_later_is_what_limits() -> None:
+    report = _hosts_ahead_by(600)
+    assert report.verdict.limiter == pb.Verdict.communication
+    assert "Waiting for other ranks costs more: rank 2 is latest" in report.verdict.sentence
 
 
 def test_every_format_says_the_same() -> None:

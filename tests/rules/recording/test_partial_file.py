@@ -59,7 +59,7 @@ def test_malformed_events_are_counted(bad: int, severity: Severity, tmp_path: Pa
 
 
 def _operators_left(left: Callable[[int], bool], folder: Path) -> Facts:
-    """A step of 300 operators with a kernel each, of which a tool left some, with all that belongs to them."""
+    """A step of 300 operators with a kernel each, of which a tool left some with all that belongs to them."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=3_000)
