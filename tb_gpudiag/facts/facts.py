@@ -84,7 +84,7 @@ from tb_gpudiag.facts.waiting.training_mode import training_mode, without_gradie
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
-from tb_gpudiag.vocabulary.kernel_names import amd_architecture
+from tb_gpudiag.vocabulary.kernel_names import amd_architecture, least_capability
 from tb_gpudiag.vocabulary.operators import FOR_MANY_TENSORS
 
 T = TypeVar("T")
@@ -327,9 +327,12 @@ class Facts:
         found = device_properties(self.trace.metadata, device)
         if found.name or found.compute_capability or found.architecture:
             return found
+        return of_architecture(found, amd_architecture(self._kernel_names(device)))
+
+    def _kernel_names(self, device: int) -> list[str]:
         events = self.events
         used = np.unique(events.name[self.work.event[self.work.device == device]])
-        return of_architecture(found, amd_architecture(events.names[i] for i in used))
+        return [events.names[i] for i in used.tolist()]
 
     def account(self, device: DeviceFacts) -> TimeAccount:
         """The device's time step by step, in the step window."""
@@ -520,8 +523,12 @@ class Facts:
     # kernels
 
     def compute_capability(self, device: int) -> tuple[int, int] | None:
-        """An NVIDIA GPU's, such as (8, 0); None for others, and where the trace does not say."""
-        return self.properties(device).compute_capability
+        """An NVIDIA GPU's, such as (8, 0), or the least one that runs kernels with such names where the trace
+        does not name the GPU; None for others, and where neither says it."""
+        known = self.properties(device)
+        if known.name or known.compute_capability or known.architecture:
+            return known.compute_capability
+        return least_capability(self._kernel_names(device))
 
     def multiprocessor(self, device: int) -> Multiprocessor | None:
         """What one of the device's multiprocessors has; None where the trace does not say."""

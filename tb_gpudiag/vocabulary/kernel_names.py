@@ -20,6 +20,7 @@ from tb_gpudiag.vocabulary.kernel_families import (
     FP64,
     HALF,
     MATRIX_FAMILIES,
+    NVIDIA_ARCHITECTURE,
     OPTIMIZER,
     SHORT_NUMBERS,
     TENSILE_FP32,
@@ -112,6 +113,7 @@ _FP32_CORES = re.compile(FP32_CORES, re.I | re.A)
 _FP64 = re.compile(FP64, re.I | re.A)
 _ALIGNMENT = re.compile(ALIGNMENT, re.A)
 _AMD_ARCHITECTURE = re.compile(AMD_ARCHITECTURE)
+_NVIDIA_ARCHITECTURE = re.compile(NVIDIA_ARCHITECTURE, re.I)
 _TENSILE_UNALIGNED = re.compile(TENSILE_UNALIGNED)
 _SOFTMAX = re.compile(r"softmax", re.I)
 _VECTOR = re.compile(r"gemv", re.I)
@@ -251,6 +253,17 @@ def amd_architecture(names: Iterable[str]) -> str:
         if found:
             return f"gfx{found[1]}"
     return ""
+
+
+_CAPABILITIES = {"volta": (7, 0), "turing": (7, 5), "ampere": (8, 0), "hopper": (9, 0)}
+
+
+def least_capability(names: Iterable[str]) -> tuple[int, int] | None:
+    """Return the least compute capability of an NVIDIA GPU that runs kernels of these names; None if they do
+    not show it."""
+    found = [_NVIDIA_ARCHITECTURE.search(name, 0, LONGEST_MATCHED) for name in names]
+    known = [_CAPABILITIES[m[1].lower()] if m[1] else divmod(int(m[2]), 10) for m in found if m is not None]
+    return max(known, default=None)
 
 
 def collective_kind(name: str) -> str:

@@ -157,6 +157,30 @@ def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
 
 def test_cannot_tell_without_a_gpu_or_its_properties(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path / "cpu")))
+    assert cannot_tell(RULE.check(unnamed("maxwell_sgemm_128x64_nn", tmp_path)))
+
+
+def unnamed(kernel: str, folder: Path) -> Facts:
+    """Facts of a kernel in a file that lists no GPU, as torch 1.8 wrote them."""
     trace = TraceBuilder(devices=())
-    trace.kernel("volta_sgemm_128x64_nn", at=0, us=100)
-    assert cannot_tell(RULE.check(facts_of(trace, tmp_path / "unnamed")))
+    trace.kernel(kernel, at=0, us=100)
+    return facts_of(trace, folder)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "severity", "fix"),
+    [
+        ("volta_sgemm_128x64_nn", Severity.INFO, "Use mixed precision with loss scaling."),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", Severity.INFO, "Use mixed precision with loss scaling."),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_simt_sgemm", Severity.WARNING, "Try TF32, or use mixed"),
+    ],
+)
+def test_kernels_of_a_gpu_that_is_not_named_show_its_formats(
+    kernel: str, severity: Severity, fix: str, tmp_path: Path
+) -> None:
+    facts = unnamed(kernel, tmp_path)
+    found = finding(RULE.check(facts))
+    assert RULE.severity_of(found, facts.window.duration_ns) == severity
+    assert found.fix.text.startswith(fix)
+    assert removed_ns(found, facts) == pytest.approx(100_000 * 15 / 16)
+    assert not any("stated peaks" in label for label in figures(found))
