@@ -78,7 +78,7 @@ from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.nan_checks import anomaly_mode
-from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, in_small_operators, recorder_cost
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, in_slow_views, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, count_awaited, stream_waits
 from tb_gpudiag.facts.waiting.training_mode import training_mode, without_gradients
 from tb_gpudiag.step_time import StepTime, step_time
@@ -430,6 +430,9 @@ class Facts:
 
     small_operators = fact(lambda f: in_small_operators(f.host))
     """Mask of the events in operators that are mostly overhead on the CPU, shape (n,)."""
+
+    slow_views = fact(lambda f: in_slow_views(f.host))
+    """Mask of the events in operators that compute nothing and take long, shape (n,)."""
 
     @cached_property
     def serving(self) -> Serving | None:

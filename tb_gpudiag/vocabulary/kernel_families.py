@@ -203,7 +203,9 @@ takes the grid in threads, not in blocks, and ROCm's recorders write what it tak
 AMD_ARCHITECTURE = r"(?:_ISA|gfx)(90a|942|950)([^0-9a-z]|$)"
 """Tensile and others write the architecture into the names of kernels."""
 
-NVIDIA_ARCHITECTURE = r"(?:^|[^a-z])(volta|turing|ampere|hopper)_|(?:^|[^a-z])sm_?(7\d|8\d|9\d|1[0-2]\d)(?:[^0-9]|$)"
+NVIDIA_ARCHITECTURE = (
+    r"(?:^|[^a-z])(volta|turing|ampere|hopper)_|(?:^|[^a-z])sm_?(7\d|8\d|9\d|1[0-2]\d)(?:[^0-9]|$)"
+)
 """Of cuBLAS, cuDNN and CUTLASS: the first architecture that a kernel was built for. Later ones may run it."""
 
 ALIGNMENT = r"_align(\d+)([_:>(]|$)"

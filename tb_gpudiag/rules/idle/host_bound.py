@@ -233,27 +233,34 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     short_of_cores = stalls.several and stalls.total_ns >= MOSTLY_STALLED * cost_ns
     crowded = oversubscribed_sentence(stalls) if short_of_cores or facts.job.loader else ""
     subject = _subject(python_ns, cost_ns)
-    many = not (launching or in_python or short_of_cores or facts.job.server is not None)
+    views = chosen & (lost.event != NONE)
+    views[views] = facts.slow_views[lost.event[views]]
+    slow_views = not short_of_cores and 2 * lost.total_ns(views) >= cost_ns
+    many = not (launching or in_python or short_of_cores or slow_views or facts.job.server is not None)
     many = many and _many_operators(facts, lost, chosen)
     fix = _CORES if short_of_cores else _fix(advice, launching=launching, stacks=stacks)
     if many:
         subject, fix = "Many small CPU operators keep", FEWER_OPERATORS
         on_host = merged(on_host, lost.stretches(chosen))
+    if slow_views:
+        subject, fix, on_host = "Slow views of tensors keep", _INTERCEPTED, lost.stretches(views)
     at = ""
     if found and (found[0].operator or found[0].file):
         where = found[0].operator or f"{found[0].function} ({found[0].file})"
-        at = f" Most of this time is in {in_quotes(where)}."
+        most = 2 * found[0].time_ns >= cost_ns
+        at = f" {'Most' if most else 'The largest part'} of this time is in {in_quotes(where)}."
     no_stacks = "" if stacks else " The trace has no Python stacks, so the functions are unknown."
     general = Finding(
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="The GPU has finished its work while the host is still busy with its own, before the next "
-        f"launch.{at}{no_stacks}" + (f" {crowded}" if crowded else ""),
+        f"launch.{_VIEWS if slow_views else ''}{at}{no_stacks}" + (f" {crowded}" if crowded else ""),
         fix=fix,
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle during host work", cost_ns, lost.window_ns),
             Evidence.of_cost(_NAMED[0], python_ns, cost_ns),
             Evidence.of_cost(_NAMED[1], cost_ns - python_ns, cost_ns),
+            *([Evidence.of_cost("In slow views", lost.total_ns(views), cost_ns)] if slow_views else []),
             *_unlocated(facts.host, lost, chosen),
             *batch_evidence(facts),
             *([advice.graph_evidence] if launching else []),
@@ -270,6 +277,18 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
         general = _of_unseen_work(general, lost, first_call=facts.records_first_call)
     return with_ddp_copies(general, facts.ddp_copies, lost)
+
+
+_VIEWS = (
+    " A view of a tensor takes microseconds: something else runs inside of these operators, such as a tensor "
+    "subclass, a dispatch mode or a debugging tool."
+)
+
+_INTERCEPTED = Fix(
+    "Find what runs inside of each operator, and leave it out of the step.",
+    CODE["intercepted"],
+    "https://docs.pytorch.org/docs/stable/notes/extending.html#extending-all-torch-api-with-modes",
+)
 
 
 def _subject(python_ns: int, cost_ns: int) -> str:

@@ -108,6 +108,29 @@ def test_many_operators_that_launch_nothing_are_too_many(tmp_path: Path) -> None
     assert saving(found, facts).high_ns >= 0.9 * found.cost_ns
 
 
+def test_views_that_take_long_are_intercepted(tmp_path: Path) -> None:
+    """A split into six views, each of them dispatched again from code that was not recorded: not many
+    operators are the matter, but what runs inside of each."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=3000)
+    main.op("aten::split_with_sizes", at=200, us=1590)
+    for i in range(6):
+        main.op("aten::narrow", at=210 + 260 * i, us=250)
+        main.op("aten::slice", at=270 + 260 * i, us=185)
+        main.op("aten::as_strided", at=400 + 260 * i, us=50)
+        main.op("aten::as_strided", at=445 + 260 * i, us=4)
+    main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title.startswith("Slow views of tensors keep the GPU idle")
+    assert "what runs inside of each operator" in found.fix.text
+    # Without the views inside of them: 200 µs in each piece, 110 µs in the first after the GPU is idle.
+    assert figures(found)["In slow views"][0] == duration(1_110_000)
+    assert saving(found, facts).high_ns >= 0.7 * found.cost_ns
+
+
 @pytest.mark.parametrize(("stall_us", "cores"), [(3_000, True), (900, False)])
 def test_operators_that_stall_now_and_then_lack_a_core(stall_us: int, *, cores: bool, tmp_path: Path) -> None:
     trace = TraceBuilder()
