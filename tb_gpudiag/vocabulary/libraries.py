@@ -60,6 +60,16 @@ SAVING = any_of(
     PACKAGE + r"safetensors/(torch|numpy)\.py\(\d+\): save\w*",
 )
 
+# Weights and other tensors from files. Accelerate reads those again that it offloaded.
+READING = any_of(
+    PACKAGE + r"torch/serialization\.py\(\d+\): load",
+    PACKAGE + r"safetensors/(torch|numpy)\.py\(\d+\): load\w*",
+    PACKAGE + r"transformers/modeling_utils\.py\(\d+\): (from_pretrained|_?load_\w+)",
+    PACKAGE + r"accelerate/utils/(offload\.py\(\d+\): (__getitem__|load_offloaded_weights?)|"
+    r"modeling\.py\(\d+\): (set_module_tensor_to_device|load_\w+))",
+    r"<built-in method get_(tensor|slice) of (builtins\.)?safe_open object at .*",
+)
+
 TOKENIZING = any_of(
     PACKAGE + r"transformers/(models/\w+/)?tokenization_\w+" + IN_FILE,
     PACKAGE + r"(tiktoken|sentencepiece|sacremoses)/.*" + IN_FILE,

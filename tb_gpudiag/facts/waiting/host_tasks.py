@@ -28,6 +28,7 @@ class HostTask(IntEnum):
     SLEEPING = 5  # time.sleep()
     RANDOM = 6  # random tensors, made on the host of a job with a GPU
     PLANNING = 7  # cuDNN plans attention for a shape that it has not seen
+    READING = 8  # tensors from files
 
 
 # On an H200, cuDNN's attention takes the host up to 0.6 ms with a plan, and 20 to 32 ms without one.
@@ -41,6 +42,7 @@ _NAMES = (
     (HostTask.TOKENIZING, libraries.TOKENIZING),
     (HostTask.PREPARING, libraries.PREPARING),
     (HostTask.SLEEPING, libraries.SLEEPING),
+    (HostTask.READING, libraries.READING),
 )
 
 

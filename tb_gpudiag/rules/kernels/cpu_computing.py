@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from tb_gpudiag.arrays import Bool
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import cpu_time
-from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
+from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.vocabulary.operators import MULTIPLIES
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.format import one_line, share, time_ns
+from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
 
@@ -21,6 +27,11 @@ MULTIPLYING_SHARE = 0.5
 # Unless a step computes so long that waiting threads cannot be all of it: in two public trainings on a CPU,
 # steps of several seconds multiply 11 and 19% of the time, and normalize and divide in the rest.
 LONG_STEP_NS = 500_000_000
+
+# One call that takes half of the time, five times as long as others of its operator, is no usual call: in a
+# public recording the first linear layer takes 14.4 s of 16.1, and the second 1.2 s.
+ONE_CALL_SHARE = 0.5
+TIMES_OTHERS = 5
 
 # The largest ones say what kind of work it is.
 MOST_OPERATORS = 3
@@ -40,6 +51,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     a_step_ns = spent.computing_ns / max(1, len(facts.steps))
     if multiplying_ns < MULTIPLYING_SHARE * spent.computing_ns and a_step_ns < LONG_STEP_NS:
         return Clear(lost.sentence("multiplying", multiplying_ns))
+    if not len(facts.steps) and (one_call := _of_one_call(facts.host, lost, chosen)) is not None:
+        return one_call
     inference = facts.job.training is False
     largest = ranked[:MOST_OPERATORS]
     layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
@@ -63,6 +76,38 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         leads=spent.computing_ns >= MOST * lost.window_ns,
+    )
+
+
+def _of_one_call(host: Host, lost: Lost, chosen: Bool) -> Finding | None:
+    """The finding where one call takes most of the time of a pass, far longer than others of its operator:
+    what that is, another pass shows. chosen: mask of the time that computes, shape (s,)."""
+    events, operator = host.events, host.operator[lost.event[chosen]]
+    took_ns = np.bincount(operator, lost.length_ns[chosen], len(events)).astype(np.int64)
+    longest = int(took_ns.argmax())
+    others = (took_ns > 0) & (events.name == events.name[longest])
+    others[longest] = False
+    if took_ns[longest] < ONE_CALL_SHARE * lost.window_ns or not others.any():
+        return None
+    usual_ns = int(took_ns[others].mean())
+    if took_ns[longest] < TIMES_OTHERS * usual_ns:
+        return None
+    name, took = one_line(events.names[events.name[longest]], 80), int(took_ns[longest])
+    return Finding(
+        title=f"One call of {name} takes {share(took, lost.window_ns)} of the main thread's time",
+        summary=f"Other calls of it take {time_ns(usual_ns)}. It may have as much more to compute, or pay "
+        "for a first use: weights that are read from a disk, memory that the system has to find. One pass "
+        "does not show which.",
+        fix=record_again(
+            "Record a second pass, too, with record_shapes=True. If this call is as slow there, make the "
+            "layer smaller or run it on a GPU."
+        ),
+        evidence=[
+            Evidence.of_window("In this call", took, lost.window_ns),
+            Evidence("Its other calls", number(int(others.sum())), (duration(usual_ns, "on average"),)),
+        ],
+        places=places(host, np.array([longest]), np.array([took]), by_operator=True),
+        leads=True,
     )
 
 

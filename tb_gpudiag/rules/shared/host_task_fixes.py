@@ -94,6 +94,16 @@ HOST_TASK_FIXES = {
         ),
         _RARELY,
     ),
+    HostTask.READING: HostTaskFix(
+        "reading tensors from files",
+        "reading tensors from files",
+        Fix(
+            "Read them before the steps, once, and keep weights on the GPU.",
+            _CODE["load_once"],
+            "https://huggingface.co/docs/accelerate/usage_guides/big_modeling",
+        ),
+        _RARELY,
+    ),
     HostTask.TOKENIZING: HostTaskFix(
         "tokenizing text",
         "tokenizing text",

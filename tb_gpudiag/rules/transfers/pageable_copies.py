@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
@@ -13,7 +15,14 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.copies import LEAST_BYTES, beside, copy_from_pinned, exposed_time, waits_with
+from tb_gpudiag.rules.shared.copies import (
+    LEAST_BYTES,
+    LEAST_FOR_SPEED,
+    beside,
+    copy_from_pinned,
+    exposed_time,
+    waits_with,
+)
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
@@ -31,6 +40,11 @@ LEAST_BUSY_SHARE = 0.10
 # generation, and at 50 on the fastest one.
 PINNED_BYTES_PER_NS = 12
 FASTEST_BYTES_PER_NS = 50
+
+# In 20 public recordings, copies of 1 MiB and more from pageable memory reach 2.5 to 13 GB/s. Far below that
+# the driver waits for the memory itself: pages of a file or a swapped-out process have to be read first.
+SLOW_BYTES_PER_NS = 1
+MOSTLY_SLOW = 0.5
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -55,9 +69,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     copied = int(np.maximum(transfers.bytes[chosen], 0).sum())
     copying_ns = int((transfers.end_ns - transfers.start_ns)[chosen].sum())
     rate = (bandwidth(copied / copying_ns),) if copied and copying_ns else ()
+    slow_ns = _slow_ns(transfers, chosen)
     directions = (("from", transfers.to_device), ("to", transfers.to_host))
     ways = " and ".join(way for way, some in directions if some[chosen].any()) or "within"
-    return Finding(
+    found = Finding(
         title=f"Copies {ways} pageable memory cost {cost_share} of the time"
         if not small
         else f"Copies {ways} pageable memory take {share(alone.total, busy_ns)} of the GPU's busy time",
@@ -81,6 +96,31 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         claims={device.id: stretches},
         removable=_removable(facts.host, transfers, chosen, facts.host_time.blocking, cost_ns),
         severity=Severity.INFO if small else None,
+    )
+    return _of_slow_memory(found, copied / copying_ns) if slow_ns >= MOSTLY_SLOW * copying_ns > 0 else found
+
+
+def _slow_ns(transfers: Transfers, chosen: Bool) -> int:
+    """How long large copies to the GPU take among these whose source is far slower than the link."""
+    length_ns = transfers.end_ns - transfers.start_ns
+    slow = chosen & transfers.to_device & (transfers.bytes >= LEAST_FOR_SPEED)
+    return int(length_ns[slow & (transfers.bytes < SLOW_BYTES_PER_NS * length_ns)].sum())
+
+
+def _of_slow_memory(found: Finding, bytes_per_ns: float) -> Finding:
+    """The finding where the host's memory holds up the copies: pinned buffers would be filled as slowly."""
+    return replace(
+        found,
+        title=found.title.replace("pageable memory", f"memory at {bandwidth(bytes_per_ns)}", 1),
+        summary="From pageable memory, large copies usually reach 2 to 13 GB/s. The driver waits for the "
+        "memory itself: weights of a memory-mapped file that are read from disk as they are copied, memory "
+        "that was swapped out, or a very slow link. Pinned memory would have to wait for the same.",
+        fix=Fix(
+            "Read the weights into memory before the steps, and keep them on the GPU.",
+            CODE["resident"],
+            "https://docs.pytorch.org/docs/stable/generated/torch.load.html",
+        ),
+        removable=None,
     )
 
 

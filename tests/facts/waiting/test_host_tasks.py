@@ -22,6 +22,13 @@ from tests.facts import facts_of
         ("lightning\\pytorch\\loggers\\csv_logs.py(10): log_metrics", HostTask.LOGGING),
         ("tqdm/std.py(1332): refresh", HostTask.LOGGING),
         ("torch/serialization.py(944): save", HostTask.SAVING),
+        ("torch/serialization.py(1200): load", HostTask.READING),
+        ("safetensors/torch.py(383): load_file", HostTask.READING),
+        ("<built-in method get_tensor of builtins.safe_open object at 0x7f01>", HostTask.READING),
+        ("transformers/modeling_utils.py(277): from_pretrained", HostTask.READING),
+        ("accelerate/utils/offload.py(165): __getitem__", HostTask.READING),
+        ("transformers/modeling_utils.py(900): forward", None),
+        ("torch/serialization.py(1200): _legacy_load", None),  # inside of load
         ("transformers/tokenization_utils_base.py(2800): __call__", HostTask.TOKENIZING),
         ("<built-in method encode_batch of tokenizers.Tokenizer object at 0x73f2fce0>", HostTask.TOKENIZING),
         ("transformers/models/owlv2/image_processing_owlv2.py(301): resize", HostTask.PREPARING),
@@ -32,7 +39,6 @@ from tests.facts import facts_of
         # A user's own file with the name of a library.
         ("logging_utils.py(3): info", None),
         ("project/logging/train.py(3): train", None),
-        ("torch/serialization.py(1200): load", None),
         ("<built-in method collect of Pool object at 0x7f>", None),
         ("tokenize.py(443): _tokenize", None),
         ("torchvision/models/resnet.py(89): forward", None),
