@@ -182,7 +182,10 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
         return "mixed", f"No single cause limits this job: {both}."
     limiter = _host_limiter(parts, ranked) if first == "host" else first
     by_profiler = limiter == "unknown" and parts.profiler_ns > parts.unexplained_ns
-    said = (_THE_PROFILER if by_profiler else _SENTENCES[limiter]).format(**_figures(parts))
+    said = _THE_PROFILER if by_profiler else _SENTENCES[limiter]
+    if limiter in _LIMITS:
+        said += f" {_BESIDES if parts.computing_ns >= CLEAR_LEAD * most_ns else _LIMITS[limiter]}"
+    said = said.format(**_figures(parts))
     return "launch" if limiter == "nodes" else limiter, said
 
 
@@ -234,21 +237,18 @@ _PARTS = {
 }
 
 
-_HOST = "It waited for the host {all_host} of the time: {host_parts}. "
+_HOST = "It waited for the host {all_host} of the time: {host_parts}."
 
 _SENTENCES = {
-    "input": "It waited for data {all_input} of the time. The data pipeline limits this job.",
-    "launch": _HOST + "Launching many small kernels limits this job.",
-    "python": _HOST + "The host's own work limits this job.",
-    "compile": _HOST + "Compilation limits this job.",
-    "sync": "Synchronizations cost {all_sync} of the time: {sync_parts}. They limit this job.",
-    "copy": "Exposed copies took {all_copy} of the time. Transfers limit this job.",
-    "communication": "Communication took {all_communication} of the time: {communication_parts}. It limits "
-    "this job.",
-    "memory": "It waited for the driver to allocate or free memory {all_memory} of the time. Memory "
-    "allocation limits this job.",
-    "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time. Many small kernels limit "
-    "this job, and the host does not.",
+    "input": "It waited for data {all_input} of the time.",
+    "launch": _HOST,
+    "python": _HOST,
+    "compile": _HOST,
+    "sync": "Synchronizations cost {all_sync} of the time: {sync_parts}.",
+    "copy": "Exposed copies took {all_copy} of the time.",
+    "communication": "Communication took {all_communication} of the time: {communication_parts}.",
+    "memory": "It waited for the driver to allocate or free memory {all_memory} of the time.",
+    "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time.",
     "requests": "The server had nothing to run {all_requests} of the time, and no fix changes that. Record "
     "it under load to see what limits it.",
     "initialization": "First-run work took {all_initialization} of the time: creating the context and "
@@ -256,6 +256,22 @@ _SENTENCES = {
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
     "recorded. This trace does not show why.",
 }
+
+_LIMITS = {
+    "input": "The data pipeline limits this job.",
+    "launch": "Launching many small kernels limits this job.",
+    "python": "The host's own work limits this job.",
+    "compile": "Compilation limits this job.",
+    "sync": "They limit this job.",
+    "copy": "Transfers limit this job.",
+    "communication": "It limits this job.",
+    "memory": "Memory allocation limits this job.",
+    "nodes": "Many small kernels limit this job, and the host does not.",
+}
+
+_BESIDES = "This is the largest part besides computing ({computing})."
+"""Instead, where computing takes clearly longer: without this part, the job would still take most of the
+time."""
 
 _THE_PROFILER = (
     "The profiler itself kept it idle {profiler} of the time. Record more steps, after a warm-up, to see "

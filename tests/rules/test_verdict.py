@@ -70,6 +70,25 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
     assert verdict.busy_share == 0
 
 
+@pytest.mark.parametrize(("exposed_us", "limits"), [(250, False), (380, True)])
+def test_a_part_that_is_far_shorter_than_computing_does_not_limit_the_job(
+    exposed_us: float, *, limits: bool, tmp_path: Path
+) -> None:
+    """All-reduces that nothing hides, in a step of 1,000 µs that computes the rest of 900 µs."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1_000)
+    main.launch("gemm", at=1, us=5, runs_at=10, runs_us=900 - exposed_us)
+    main.launch(
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=7, us=5, runs_at=910 - exposed_us, runs_us=exposed_us
+    )
+    main.launch("add", at=980, us=5, runs_at=990, runs_us=10)
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == "communication"
+    assert ("It limits this job." in verdict.sentence) is limits
+    assert ("the largest part besides computing (66" in verdict.sentence) is not limits
+
+
 def test_the_limiter_is_what_the_host_does_most() -> None:
     facts = simulated_facts("launch_bound")
     assert find_verdict(facts, _ranked("GD301", "GD102", "GD201")).limiter == "launch"
