@@ -165,10 +165,12 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
         return "compute", f"Computing limits every rank: {computing} of its time."
     if others[first] < CLEAR_LEAD * others[second]:
         both = f"{part} {_noun(first)} and {share(others[second], whole)} {_noun(second)}"
-        return (
-            "mixed",
-            f"No single cause limits this job: {computing} computing, {both}.{_counted(waited, whole)}",
-        )
+        said = f"No single cause limits this job: {computing} computing, {both}."
+        return "mixed", said + _counted(waited, whole)
+    limiter = "launch" if first == _NODES else first
+    if first != "host" and parts["compute"] >= CLEAR_LEAD * others[first]:
+        said = f"Besides computing ({computing}), {_noun(first)} is the largest part of every rank: {part}."
+        return limiter, said + _counted(waited, whole)
     if first == "communication":
         return (
             first,
@@ -176,11 +178,8 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
             "time.",
         )
     if first != "host":
-        limiter = "launch" if first == _NODES else first
-        return (
-            limiter,
-            f"{capitalized(_noun(first))} limits every rank: {part} of its time.{_counted(waited, whole)}",
-        )
+        said = f"{capitalized(_noun(first))} limits every rank: {part} of its time."
+        return limiter, said + _counted(waited, whole)
     limiter = max(_HOST, key=lambda name: parts[name])
     if not facts.on_gpu:
         return limiter, f"The host's own code limits every rank: {part} of its time."
