@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.places import by_operator
+from tb_gpudiag.facts.core.places import by_operator, longest_call
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
@@ -82,31 +82,24 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 def _of_one_call(host: Host, lost: Lost, chosen: Bool) -> Finding | None:
     """The finding where one call takes most of the time of a pass, far longer than others of its operator:
     what that is, another pass shows. chosen: mask of the time that computes, shape (s,)."""
-    events, operator = host.events, host.operator[lost.event[chosen]]
-    took_ns = np.bincount(operator, lost.length_ns[chosen], len(events)).astype(np.int64)
-    longest = int(took_ns.argmax())
-    others = (took_ns > 0) & (events.name == events.name[longest])
-    others[longest] = False
-    if took_ns[longest] < ONE_CALL_SHARE * lost.window_ns or not others.any():
+    one = longest_call(host, lost.event[chosen], lost.length_ns[chosen])
+    if one.time_ns < max(ONE_CALL_SHARE * lost.window_ns, TIMES_OTHERS * one.others_ns) or not one.others:
         return None
-    usual_ns = int(took_ns[others].mean())
-    if took_ns[longest] < TIMES_OTHERS * usual_ns:
-        return None
-    name, took = one_line(events.names[events.name[longest]], 80), int(took_ns[longest])
+    took = share(one.time_ns, lost.window_ns)
     return Finding(
-        title=f"One call of {name} takes {share(took, lost.window_ns)} of the main thread's time",
-        summary=f"Other calls of it take {time_ns(usual_ns)}. It may have as much more to compute, or pay "
-        "for a first use: weights that are read from a disk, memory that the system has to find. One pass "
-        "does not show which.",
+        title=f"One call of {one_line(one.operator, 80)} takes {took} of the main thread's time",
+        summary=f"Other calls of it take {time_ns(one.others_ns)}. It may have as much more to compute, or "
+        "pay for a first use: weights that are read from a disk, memory that the system has to find. One "
+        "pass does not show which.",
         fix=record_again(
             "Record a second pass, too, with record_shapes=True. If this call is as slow there, make the "
             "layer smaller or run it on a GPU."
         ),
         evidence=[
-            Evidence.of_window("In this call", took, lost.window_ns),
-            Evidence("Its other calls", number(int(others.sum())), (duration(usual_ns, "on average"),)),
+            Evidence.of_window("In this call", one.time_ns, lost.window_ns),
+            Evidence("Its other calls", number(one.others), (duration(one.others_ns, "on average"),)),
         ],
-        places=places(host, np.array([longest]), np.array([took]), by_operator=True),
+        places=places(host, np.array([one.event]), np.array([one.time_ns]), by_operator=True),
         leads=True,
     )
 
