@@ -214,12 +214,18 @@ def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
-def _apple(*, parameters: int = 10, us: float = 200, grouped: bool = False) -> TraceBuilder:
+def _apple(
+    *,
+    parameters: int = 10,
+    us: float = 200,
+    grouped: bool = False,
+    backward: str = "mps_convolution_backward",
+) -> TraceBuilder:
     """Build a step on a GPU that is not recorded: 5 operators of the optimizer for each parameter."""
     trace = TraceBuilder(devices=())
     main = trace.thread()
     main.step(0, at=0, us=1000)
-    main.op("aten::mps_convolution_backward", at=1, us=5)
+    main.op(f"aten::{backward}", at=1, us=5)
     main.annotation("Optimizer.step#Adam.step", at=500, us=us)
     for operator in range(5 * parameters):
         at = 501 + operator * (us - 10) / (5 * parameters)
@@ -235,6 +241,18 @@ def test_an_optimizer_on_a_gpu_that_was_not_recorded_is_a_hint(tmp_path: Path) -
     assert figures(found)["Operators"][0] == number(50, "operator")
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
     assert "fused=True" in found.fix.code
+
+
+@pytest.mark.parametrize(("us", "said"), [(260, True), (240, False)])
+def test_an_optimizer_on_the_cpu_is_a_hint_if_it_takes_a_quarter(
+    us: float, *, said: bool, tmp_path: Path
+) -> None:
+    answer = RULE.check(facts_of(_apple(us=us, backward="convolution_backward"), tmp_path))
+    if said:
+        assert finding(answer).title.startswith("“Optimizer.step#Adam.step” takes 26.0%")
+        assert "larger batch" in finding(answer).summary
+    else:
+        assert cannot_tell(answer)
 
 
 @pytest.mark.parametrize("trace", [_apple(parameters=9), _apple(us=99), _apple(grouped=True)])
