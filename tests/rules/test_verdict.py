@@ -148,14 +148,24 @@ def _python_and_launches() -> TraceBuilder:
     return trace
 
 
-def test_a_handful_of_kernels_is_too_little_to_judge(tmp_path: Path) -> None:
+def _handful(*, trains: bool) -> TraceBuilder:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=5000)
     for i in range(4):
         main.op("aten::mul", at=1000 * i, us=20)
         main.launch("mul", at=1000 * i + 5, us=5, runs_at=1000 * i + 15, runs_us=10)
-    facts = facts_of(trace, tmp_path)
+    if trains:
+        main.annotation("Optimizer.step#SGD.step", at=4500, us=100)
+    return trace
+
+
+def test_a_marked_step_of_a_training_is_enough_to_judge(tmp_path: Path) -> None:
+    assert find_verdict(facts_of(_handful(trains=True), tmp_path)).limiter == "python"
+
+
+def test_a_handful_of_kernels_is_too_little_to_judge(tmp_path: Path) -> None:
+    facts = facts_of(_handful(trains=False), tmp_path)
     verdict = find_verdict(facts)
     assert verdict.limiter == "unknown"
     assert "Only 4 kernels and copies" in verdict.sentence
