@@ -222,21 +222,25 @@ class Replay:
     def most_saved(self, *changes: Removal) -> int:
         """Return what changes save at most together, whatever the work waits for and the model does not know.
 
-        No nanosecond of host time or waiting shortens the window by more than one, and the GPU's work stays:
-        the window is at least as long as the busiest stream's work, and as the copies beside it.
+        No instant shortens the window by more than itself, whatever both host and GPU did in it: a chain of
+        what waited for one another does one thing at a time. And the GPU's work stays: the window is at least
+        as long as the busiest stream's work, and as the copies beside it.
         """
         calls, work = self._calls, self._work
-        removed_ns = sum(share * host.total for host, share in self._host_time(changes))
         waits = [event for change in changes for event in change.unblocked]
         unblocked = np.isin(calls.event, np.array(waits, np.int64)) & (calls.event != NONE)
-        removed_ns += self._on_host(calls.start_ns[unblocked], calls.end_ns[unblocked]).total
-        start, end = work.start_ns, work.end_ns
+        start, end, left_ns = work.start_ns, work.end_ns, self._left_ns(changes)
         gone = self._dropped(changes) | self._among(_beside(changes).both)
-        # With the work, the turnaround before it vanishes.
-        removed_ns += self._inside(start[gone] - HANDSHAKE_NS, end[gone])
-        left_ns = self._left_ns(changes)
-        removed_ns += self._inside(start[~gone], (end - left_ns)[~gone])
-        removed_ns += self._inside(*_idle(changes))
+        whole = merged(
+            self._on_host(calls.start_ns[unblocked], calls.end_ns[unblocked]),
+            # With the work, the turnaround before it vanishes.
+            self._clipped(start[gone] - HANDSHAKE_NS, end[gone]),
+            self._clipped(start[~gone], (end - left_ns)[~gone]),
+            self._clipped(*_idle(changes)),
+        )
+        removed_ns = float(whole.total)
+        for host, share in self._host_time(changes):
+            removed_ns += share * (subtract(host, whole) if share > 0 else host).total
         return max(0, min(round(removed_ns), self._window.duration_ns - self._busy_ns(changes)))
 
     def _busy_ns(self, changes: Sequence[Removal]) -> int:
@@ -284,9 +288,13 @@ class Replay:
         first_ns = min(int(self._marks[0]), self._window.start_ns)
         return clip(union(start, end), first_ns, self._window.end_ns)
 
+    def _clipped(self, start: Int64, end: Int64) -> Intervals:
+        """Return what these stretches cover of the window."""
+        return clip(union(start, end), self._window.start_ns, self._window.end_ns)
+
     def _inside(self, start: Int64, end: Int64) -> int:
         """Return how much of the window these stretches cover together."""
-        return clip(union(start, end), self._window.start_ns, self._window.end_ns).total
+        return self._clipped(start, end).total
 
 
 def _less(left_ns: Int64, host_ns: Int64, recorded_ns: Int64, removed_ns: Int64, share: float) -> Int64:
