@@ -24,13 +24,19 @@ from tb_gpudiag.rules.shared.odd_recordings import (
     loading_limits,
     lost_sentences,
     no_gpu_sentence,
+    nothing_of_the_job,
     thinned_sentence,
 )
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
 from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
 from tb_gpudiag.rules.shared.slowed_recording import gpu_keeps_busy, host_may_keep_up, slowed_sentences
-from tb_gpudiag.rules.shared.verdict_sentences import first_fix_sentence, leads, left_out_sentences
+from tb_gpudiag.rules.shared.verdict_sentences import (
+    first_fix_sentence,
+    leads,
+    left_out_sentences,
+    waiting_sentence,
+)
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.vocabulary.recorded import FileKind
@@ -71,10 +77,11 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
         return Verdict("unknown", f"{thinned_sentence(facts)} {_THINNED}", 0.0)
     verdict = _without_memory(facts, [found.rule.id for found in ranked])
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
+    waits = waiting_sentence(verdict.limiter, ranked)
     first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
     emptying = emptying_sentences(facts.memory, facts.window.duration_ns)
     ends = [*_failures(facts.memory), *leak_sentences(facts.memory)]
-    sentences = [*ends, lost_sentences(facts), said, first, *emptying]
+    sentences = [*ends, lost_sentences(facts), said, waits, first, *emptying]
     headline = next(chain(_ran_out(facts.memory), leak_headlines(facts.memory)), "")
     return replace(verdict, sentence=" ".join(filter(None, sentences)), headline=headline)
 
@@ -114,6 +121,11 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         for_engine = facts.request_waits.for_engine
         said = (_FOR_ENGINE if for_engine else _SENTENCES["requests"]).format(all_requests=waited)
         return Verdict("unknown" if for_engine else "requests", said, 0.0)
+    if nothing_of_the_job(facts) and not facts.recorded.unread_accelerator:
+        said = (
+            "Nothing of the job was recorded: the file has neither operators nor launches nor GPU activity."
+        )
+        return Verdict("unknown", said, 0.0)
     if facts.recorded.unread_accelerator:
         what = f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read."
         return _unseen_gpu(what, GpuUse(), lost)
@@ -176,7 +188,7 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
         rest = f"the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}"
         if most_ns >= LEAST_SHARE * window_ns:
             return "compute", f"Computing takes {share(parts.computing_ns, window_ns)} of the time; {rest}."
-        return "compute", f"Computing limits this job, so only faster kernels make it faster; {rest}."
+        return "compute", f"Computing limits this job, so faster kernels help most; {rest}."
     if most_ns < CLEAR_LEAD * by_limiter[second]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
         return "mixed", f"No single cause limits this job: {both}."

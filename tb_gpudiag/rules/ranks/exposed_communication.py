@@ -24,6 +24,7 @@ from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.exposure_advice import (
+    LATE_RANK,
     ExposedUnit,
     fix_of,
     most_exposed,
@@ -67,14 +68,6 @@ LATE_HOSTS = Fix(
     "https://docs.pytorch.org/docs/stable/profiler.html",
 )
 """While hosts are late, most of a collective's time is waiting, and tuning what is sent changes little."""
-
-
-LATE_RANK = Fix(
-    "Find the rank that the others wait for: record all ranks at once, and run gpudiag job.",
-    CODE["slow_rank"],
-    "https://docs.pytorch.org/docs/stable/profiler.html",
-)
-"""Sending less is no fix if equal messages take very different times."""
 
 _DATA_PARALLEL = Fix(
     "Use DistributedDataParallel, with a process for each GPU: DataParallel sends the whole model to each "

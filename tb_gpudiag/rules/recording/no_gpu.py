@@ -11,7 +11,13 @@ from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time
-from tb_gpudiag.rules.shared.odd_recordings import capture_ns, gpu_name, loading_limits, no_gpu_sentence
+from tb_gpudiag.rules.shared.odd_recordings import (
+    capture_ns,
+    gpu_name,
+    loading_limits,
+    no_gpu_sentence,
+    nothing_of_the_job,
+)
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import duration, number, size
@@ -41,7 +47,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return Clear("the recording is of the capture of a graph, in which nothing runs")
     if facts.recorded.unread_accelerator:
         return _unread(facts.recorded.unread_accelerator)
-    if not facts.recording.duration_ns:
+    if not facts.recording.duration_ns or nothing_of_the_job(facts):
         return _EMPTY
     use = facts.gpu_use
     if use.possible:
@@ -61,11 +67,13 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 
 
 _EMPTY = Finding(
-    title="Nothing was recorded",
-    summary="The trace has neither operators nor calls nor GPU activity: the profiler was not active while "
-    "the job ran, or the job ran outside of it.",
+    title="Nothing of the job was recorded",
+    summary="The trace has neither operators nor launches nor GPU activity: the profiler was not active "
+    "while the job ran, or the job ran in another process, or on the CPU while only CUDA activity was "
+    "recorded.",
     fix=record_again(
-        "Run the steps inside the profiler's block, and call prof.step() often enough that the schedule "
+        "Start the profiler in the process that trains, run the steps inside its block with both "
+        "ProfilerActivity.CPU and ProfilerActivity.CUDA, and call prof.step() often enough that the schedule "
         "reaches its active steps."
     ),
     severity=Severity.WARNING,

@@ -68,6 +68,14 @@ _CONNECTIONS = Fix(
 )
 
 
+LATE_RANK = Fix(
+    "Find the rank that the others wait for: record all ranks at once, and run gpudiag job.",
+    _CODE["slow_rank"],
+    "https://docs.pytorch.org/docs/stable/profiler.html",
+)
+"""Sending less is no fix if equal messages take very different times."""
+
+
 class ExposedUnit(NamedTuple):
     """Collectives of one kind for one unit of the model, exposed for one reason (EXPOSURE_REASONS)."""
 

@@ -116,6 +116,11 @@ MOSTLY_LOADING = 0.5
 _LONGEST_NAME = 60
 
 
+def nothing_of_the_job(facts: Facts) -> bool:
+    """Whether the file has nothing that a job does: the profiler's own calls are all there is."""
+    return facts.device is None and not facts.recorded.of_host and not facts.gpu_use.certain
+
+
 def no_gpu_sentence(use: GpuUse) -> str:
     """Say in one sentence whether the job used a GPU."""
     if use.counted:

@@ -9,6 +9,7 @@ from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.rules.answer import Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import AnyRule
+from tb_gpudiag.rules.shared.exposure_advice import LATE_RANK
 from tb_gpudiag.wording.format import share, time_ns
 
 # A shorter part is not worth a sentence.
@@ -27,8 +28,12 @@ def left_out_sentences(steady: Steady, *, inferred: bool) -> list[str]:
     """What the step window leaves out of the recording, and why, where it is worth a sentence: the verdict is
     about the rest."""
     worth_ns = LEAST_SHARE * steady.window.duration_ns
-    parts = (("first", steady.before_ns), ("last", steady.after_ns))
-    said = " and ".join(f"the {which} {time_ns(ns)}" for which, ns in parts if ns >= worth_ns)
+    parts = (
+        ("first", steady.before_ns, "come before the GPU's first work"),
+        ("last", steady.after_ns, "come after the GPU's last work"),
+    )
+    worth = [part for part in parts if part[1] >= worth_ns]
+    said = " and ".join(f"the {which} {time_ns(ns)}" for which, ns, _ in worth)
     if not said:
         return []
     reasons = (
@@ -40,9 +45,15 @@ def left_out_sentences(steady: Steady, *, inferred: bool) -> list[str]:
     told = [text.format(time_ns(ns)) for ns, text in reasons if ns >= LEAST_SHARE * all_ns]
     rest = "they are outside of the inferred steps" if inferred else "steps that took longer than the others"
     if not len(steady.steps):
-        rest = "they come before the GPU's first work"
+        rest = f"they {' and '.join(where for _, _, where in worth)}"
     reason = (", and ".join(told) or rest).removesuffix(f" ({time_ns(all_ns)})")
     return [f"{said[0].upper()}{said[1:]} of the recording are left out: {reason}."]
+
+
+def waiting_sentence(limiter: str, ranked: Sequence[RuleFinding]) -> str:
+    """Say that communication is probably waiting, if the finding about it says so; "" otherwise."""
+    waits = limiter == "communication" and any(found.finding.fix is LATE_RANK for found in ranked)
+    return "Most of it is probably waiting for another rank." if waits else ""
 
 
 _HOST = frozenset({"launch", "python", "compile"})

@@ -23,8 +23,21 @@ def test_a_cpu_trace_gets_a_hint(tmp_path: Path) -> None:
 
 def test_a_recording_of_nothing_says_how_to_record_something(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(TraceBuilder(), tmp_path)))
-    assert found.title == "Nothing was recorded"
+    assert found.title == "Nothing of the job was recorded"
     assert "prof.step()" in found.fix.text
+
+
+def test_the_profilers_own_calls_are_nothing_of_the_job(tmp_path: Path) -> None:
+    """It asks for the GPUs as it starts, and waits for them as it ends: the job ran in another process."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.call("cudaGetDeviceCount", at=0, us=20)
+    main.call("cudaDeviceSynchronize", at=100, us=185_000)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title == "Nothing of the job was recorded"
+    assert "in the process that trains" in found.fix.text
+    assert find_verdict(facts).sentence.startswith("Nothing of the job was recorded")
 
 
 def test_launches_without_kernels_are_a_warning(tmp_path: Path) -> None:
