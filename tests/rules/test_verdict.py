@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Finding, Fix, Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_time import lost_time
+from tb_gpudiag.rules.shared.verdict_sentences import left_out_sentences
 from tb_gpudiag.rules.shared.window_parts import split_window
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import share
@@ -19,6 +24,7 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
 from tests.simulator.diagnosed import simulated_facts
 from tests.simulator.scenarios import different_scenarios
+from tests.wording.plain import plain
 
 LIMITERS = {
     "healthy": "compute",
@@ -87,6 +93,28 @@ def test_a_part_that_is_far_shorter_than_computing_does_not_limit_the_job(
     assert verdict.limiter == "communication"
     assert ("It limits this job." in verdict.sentence) is limits
     assert ("the largest part besides computing (66" in verdict.sentence) is not limits
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        ((0, 800), "The last 200 ns of the recording are left out: they come after the GPU's last work."),
+        (
+            (200, 1_000),
+            "The first 200 ns of the recording are left out: they come before the GPU's first work.",
+        ),
+        (
+            (200, 800),
+            "The first 200 ns and the last 200 ns of the recording are left out: they come before the GPU's "
+            "first work and come after the GPU's last work.",
+        ),
+        ((0, 1_000), ""),
+    ],
+)
+def test_what_is_left_out_says_where_it_was(window: tuple[int, int], said: str) -> None:
+    none = Steps([], np.zeros(0, np.int64), np.zeros(0, np.int64))
+    steady = Steady(Window(0, 1_000), Window(*window), none, np.zeros(0, np.int64))
+    assert plain(" ".join(left_out_sentences(steady, inferred=False))) == said
 
 
 def test_the_limiter_is_what_the_host_does_most() -> None:

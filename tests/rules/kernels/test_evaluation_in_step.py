@@ -67,6 +67,9 @@ def test_below_the_threshold_it_is_clear(gpu: bool, tmp_path: Path) -> None:
             "aten::_fused_adamw_", at=at, us=us
         ),
         lambda main, at, us: main.op("aten::_foreach_addcdiv_", at=at, us=us),
+        lambda main, at, us: main.op("aten::item", at=at, us=us).op(
+            "aten::_local_scalar_dense", at=at + 1, us=us - 2
+        ),
     ],
     ids=[
         "with gradients",
@@ -75,6 +78,7 @@ def test_below_the_threshold_it_is_clear(gpu: bool, tmp_path: Path) -> None:
         "collective",
         "optimizer",
         "optimizer without a mark",
+        "reading a loss",
     ],
 )
 def test_other_work_of_a_training_is_clear(act: Act, tmp_path: Path) -> None:

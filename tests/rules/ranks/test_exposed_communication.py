@@ -9,6 +9,8 @@ from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Finding, Severity
 from tb_gpudiag.rules.ranks.exposed_communication import RULE
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
 from tests.rules.stage import (
@@ -155,6 +157,10 @@ def test_a_server_gets_fixes_of_serving(annotation: str, option: str, tmp_path: 
 def _equal(lengths_us: list[float], folder: Path, idle_us: float | None = None, **said: Any) -> Finding:
     """All-reduces of one size, one in each step, while nothing computes. Steps take 1 ms, or idle for so
     long."""
+    return finding(RULE.check(_equal_facts(lengths_us, folder, idle_us, **said)))
+
+
+def _equal_facts(lengths_us: list[float], folder: Path, idle_us: float | None = None, **said: Any) -> Facts:
     trace = TraceBuilder()
     main = trace.thread()
     at = STEP_AT
@@ -165,7 +171,7 @@ def _equal(lengths_us: list[float], folder: Path, idle_us: float | None = None, 
         main.op("record_param_comms", at=at + 18, us=20, **(said or {"more": MESSAGE}))
         main.launch(ALL_REDUCE, at=at + 25, us=5, runs_at=at + 310, runs_us=us, stream=20)
         at += step_us
-    return finding(RULE.check(facts_of(trace, folder)))
+    return facts_of(trace, folder)
 
 
 MESSAGE = {"Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "dtype": "Float"}
@@ -175,6 +181,16 @@ def test_equal_messages_of_different_length_are_waiting(tmp_path: Path) -> None:
     found = _equal([50, 600, 600, 600], tmp_path)
     assert "gpudiag job" in found.fix.text
     assert figures(found)["Longer than the shortest equal message"][0] == duration(3 * 550_000)
+
+
+@pytest.mark.parametrize(("lengths_us", "waits"), [([50, 600, 600, 600], True), ([600] * 4, False)])
+def test_the_verdict_says_that_a_rank_probably_waits(
+    lengths_us: list[float], *, waits: bool, tmp_path: Path
+) -> None:
+    facts = _equal_facts(lengths_us, tmp_path)
+    verdict = find_verdict(facts, run_rules(facts, [RULE]).findings)
+    assert verdict.limiter == "communication"
+    assert ("probably waiting for another rank" in verdict.sentence) is waits
 
 
 def test_collectives_that_mostly_wait_are_told_to_look_at_all_ranks(tmp_path: Path) -> None:

@@ -80,6 +80,25 @@ def test_memory_that_is_read_as_it_is_copied_is_not_to_be_pinned(
     assert (found.removable is None) is slow
 
 
+def test_a_call_and_the_copy_that_it_waits_for_are_saved_once(tmp_path: Path) -> None:
+    """The host makes data, and waits while it is copied: without the copies, the steps are as long as that
+    takes. The call and the copy take the same time, and not twice of it."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(4):
+        at = 1_000.0 * i
+        main.step(i, at=at, us=999)
+        main.op("aten::randn", at=at + 1, us=790)
+        main.op("aten::copy_", at=at + 799, us=170)
+        main.copy("HtoD", at=at + 800, us=165, runs_at=at + 804, runs_us=160, bytes=MIB, pinned=False)
+        main.launch("square", at=at + 975, us=4, runs_at=at + 985, runs_us=8)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.removable is not None
+    assert facts.replay.most_saved(found.removable.most) <= 1.05 * found.cost_ns
+    assert saving(found, facts).high_ns <= 1.05 * found.cost_ns
+
+
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_copying(19), tmp_path)))
 
