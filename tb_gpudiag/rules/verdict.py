@@ -115,6 +115,10 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     if facts.device is not None:
         parts = _parts(facts, facts.device, lost)
         return _gpu(facts, parts, unseen_ns, ranked)
+    return _without_gpu(facts, lost, unseen_ns)
+
+
+def _without_gpu(facts: Facts, lost: Lost, unseen_ns: int) -> Verdict:
     waiting_ns = lost.total_ns(lost.of(Cause.REQUESTS))
     if waiting_ns >= MOST * lost.window_ns:
         waited = share(waiting_ns, lost.window_ns)
