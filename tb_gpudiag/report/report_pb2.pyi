@@ -985,6 +985,7 @@ class ExposedCollectives(_message.Message):
         after_computing: _ClassVar[ExposedCollectives.Reason]
         too_long: _ClassVar[ExposedCollectives.Reason]
         waited_for: _ClassVar[ExposedCollectives.Reason]
+        reduced_again: _ClassVar[ExposedCollectives.Reason]
     unknown: ExposedCollectives.Reason
     hidden: ExposedCollectives.Reason
     other_rank: ExposedCollectives.Reason
@@ -1000,6 +1001,7 @@ class ExposedCollectives(_message.Message):
     after_computing: ExposedCollectives.Reason
     too_long: ExposedCollectives.Reason
     waited_for: ExposedCollectives.Reason
+    reduced_again: ExposedCollectives.Reason
     KIND_FIELD_NUMBER: _ClassVar[int]
     PARALLELISM_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]

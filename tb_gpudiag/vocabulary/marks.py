@@ -27,6 +27,9 @@ _MODULE_PARTS = re.compile(MODULE_PREFIX + r"(.*?)(_\d+)?", re.S)
 OPTIMIZER_STEP = any_of(r"Optimizer\.step#.*", r"\[pl\]\[.*optimizer_step.*", flags=re.S)
 ZERO_GRAD = any_of(r"Optimizer\.zero_grad#.*", r"\[pl\]\[.*optimizer_zero_grad.*", flags=re.S)
 
+# DistributedDataParallel's mark around a forward pass.
+DDP_FORWARD = any_of(r"DistributedDataParallel\.forward")
+
 # Marks inside which the same operators run for one parameter after another: the optimizer's methods (`what`
 # says which), and autograd's node that adds a gradient to the one that is already there.
 PARAMETER_LOOP = any_of(

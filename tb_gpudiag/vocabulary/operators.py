@@ -140,6 +140,7 @@ APPLE_ONLY = any_of(r"aten::_?mps_\w+", r"aten::_?lstm_mps\w*", r"aten::\w+_for_
 # With torch.autograd.set_detect_anomaly, a node calls these on each gradient: isnan().any().item().
 # What adds a gradient to the others hands none on.
 ACCUMULATES = any_of(r".*AccumulateGrad")
+ADDS = any_of(r"aten::add_?")
 FINDS_NAN = any_of(r"aten::isnan")
 CHECKS_FOR_NAN = any_of(r"aten::(isnan|any|item|is_nonzero|_local_scalar_dense)")
 

@@ -76,6 +76,12 @@ EXPOSURE_REASONS = table(
         phrase="the last bucket, which has nothing left to hide behind",
     ),
     Term(
+        "reduced_again",
+        "Reduced again later",
+        "Gradients of a micro-batch: they are reduced again before the optimizer steps.",
+        phrase="gradients that are reduced in each micro-batch",
+    ),
+    Term(
         "needed_at_once",
         "Needed at once",
         "It sends what was just computed, and the next layer needs the result.",

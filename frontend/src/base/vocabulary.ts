@@ -400,7 +400,7 @@ export const FAMILIES: Readonly<Record<"gemm" | "convolution" | "attention" | "e
   }
 };
 
-export const EXPOSURE_REASONS: Readonly<Record<"hidden" | "other_rank" | "same_stream" | "host_behind" | "synchronized" | "rate_limited" | "not_prefetched" | "late_launch" | "behind_collective" | "last_bucket" | "needed_at_once" | "after_computing" | "too_long" | "waited_for" | "unknown", Term>> = {
+export const EXPOSURE_REASONS: Readonly<Record<"hidden" | "other_rank" | "same_stream" | "host_behind" | "synchronized" | "rate_limited" | "not_prefetched" | "late_launch" | "behind_collective" | "last_bucket" | "reduced_again" | "needed_at_once" | "after_computing" | "too_long" | "waited_for" | "unknown", Term>> = {
   "hidden": {
     "word": "Hidden",
     "noun": "hidden",
@@ -450,6 +450,11 @@ export const EXPOSURE_REASONS: Readonly<Record<"hidden" | "other_rank" | "same_s
     "word": "Last bucket",
     "noun": "the last bucket, which has nothing left to hide behind",
     "explanation": "The last gradients of the backward pass: nothing is left to compute."
+  },
+  "reduced_again": {
+    "word": "Reduced again later",
+    "noun": "gradients that are reduced in each micro-batch",
+    "explanation": "Gradients of a micro-batch: they are reduced again before the optimizer steps."
   },
   "needed_at_once": {
     "word": "Needed at once",

@@ -858,6 +858,7 @@ export const ExposedCollectives_Reason = {
   after_computing: "after_computing",
   too_long: "too_long",
   waited_for: "waited_for",
+  reduced_again: "reduced_again",
 } as const;
 
 export type ExposedCollectives_Reason = typeof ExposedCollectives_Reason[keyof typeof ExposedCollectives_Reason];

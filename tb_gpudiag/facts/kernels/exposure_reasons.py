@@ -17,6 +17,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
 from tb_gpudiag.facts.kernels.equal_messages import longer_ns
+from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.collective_kinds import (
     FSDP,
     FUNCTIONAL,
@@ -53,6 +54,9 @@ class ExposureReason(IntEnum):
     TOO_LONG = 12  # it began beside computing, and outlasted it
     WAITED_FOR = 13  # the host called it and waited for it at once (on a CPU)
     UNKNOWN = 14  # the trace does not show it
+    REDUCED_AGAIN = (
+        15  # gradients of a micro-batch: later ones are added and reduced before the optimizer steps
+    )
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ def why_on_cpu(host: Host, seen: SeenCollectives) -> UInt8:
     longer = longer_ns(host, seen.calls, than_median=True)
     return _first(
         (seen.exposed_ns <= 0, ExposureReason.HIDDEN),
+        (_reduced_again(host, seen), ExposureReason.REDUCED_AGAIN),
         (_waits_for_rank(longer, seen.exposed_ns), ExposureReason.OTHER_RANK),
         (gradients & seen.is_last, ExposureReason.LAST_BUCKET),
         (~at_once, ExposureReason.TOO_LONG),
@@ -130,6 +135,7 @@ def why_on_device(
     late, synchronized = _host_behind(calls, computing, exposed, spans)
     why = _first(
         (seen.exposed_ns <= 0, ExposureReason.HIDDEN),
+        (_reduced_again(host, seen), ExposureReason.REDUCED_AGAIN),
         (_waits_for_rank(longer, seen.exposed_ns), ExposureReason.OTHER_RANK),
         (work.stream_key[mine] == computing.main_stream, ExposureReason.SAME_STREAM),
         (synchronized, ExposureReason.SYNCHRONIZED),
@@ -159,6 +165,32 @@ def _first(*rows: tuple[Bool, ExposureReason]) -> UInt8:
 def _waits_for_rank(longer: Int64, exposed_ns: Int64) -> Bool:
     waiting = np.minimum(longer, exposed_ns)
     return (waiting > 0) & (waiting >= _MOST * exposed_ns)
+
+
+def _reduced_again(host: Host, seen: SeenCollectives) -> Bool:
+    """Mask of DistributedDataParallel's reductions of micro-batches: before the optimizer steps, a later
+    backward pass adds to the same gradients and reduces as many bytes again."""
+    events, launch = host.events, seen.launch
+    found = seen.called_by(GRADIENTS) & seen.of_kind("all_reduce") & (launch != NONE)
+    forward, optimizer = (
+        np.sort(events.start_ns[match(events, pattern)])
+        for pattern in (marks.DDP_FORWARD, marks.OPTIMIZER_STEP)
+    )
+    inside = host.tree.parent != NONE
+    inside[inside] = match(events, operators.ACCUMULATES)[host.tree.parent[inside]]
+    added_ns = events.start_ns[inside & match(events, operators.ADDS)]
+    at_ns = events.start_ns[launch[found]]
+    micro_batch = np.searchsorted(forward, at_ns, side="right")
+    step = np.searchsorted(optimizer, at_ns)
+    last = np.zeros(len(optimizer) + 1, np.int64)
+    np.maximum.at(last, step, micro_batch)
+    sent = np.bincount(micro_batch, seen.calls.bytes[found], len(forward) + 1)
+    adds = np.bincount(np.searchsorted(forward, added_ns, side="right"), minlength=len(forward) + 1) > 0
+    final = last[step]
+    found[found] = (
+        (step < len(optimizer)) & (micro_batch < final) & (sent[micro_batch] == sent[final]) & adds[final]
+    )
+    return found
 
 
 def _not_prefetched(host: Host, seen: SeenCollectives) -> Bool:

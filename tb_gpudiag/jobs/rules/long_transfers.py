@@ -6,22 +6,28 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES, SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.shared.exposure_advice import REDUCE_ONCE
 from tb_gpudiag.wording.format import share, size_bytes
-from tb_gpudiag.wording.quantity import duration, mean, size
+from tb_gpudiag.wording.quantity import duration, mean, number, size
 
 CODE = fix_code(__name__)
 
 # Healthy jobs of two ranks on one CPU show up to 30%, and simulated ones of tensor-parallel layers 28%.
 LEAST_SHARE = 0.40
 
-# Ranks that reduce their gradients have equal weights: whatever sends these again can go.
+# Ranks that reduce their gradients have equal weights: whatever sends these again can go. So can gradients of
+# a micro-batch if those of the last one are reduced anyway.
 LEAST_SHARE_AGAIN = 0.05
+
+_REDUCED_AGAIN: Final = "reduced_again"
+"""The reason of gradients that are reduced in a micro-batch that is not the last."""
 
 SHOWN: Final = 3
 
@@ -36,6 +42,9 @@ def check(facts: JobFacts) -> RuleAnswer:
     again_ns = _weights_again_ns(facts)
     if again_ns >= LEAST_SHARE_AGAIN * window_ns:
         return _weights_again(facts, again_ns)
+    micro_ns = _mean_ns(facts, facts.operations.exposed_ns, _of_micro_batches(facts))
+    if micro_ns >= LEAST_SHARE_AGAIN * window_ns:
+        return _gradients_again(facts, micro_ns)
     if transfer_ns < LEAST_SHARE * window_ns:
         return Clear(f"transfers that nothing hides take {share(transfer_ns, window_ns)} of the step window")
     most = facts.sizes[0]
@@ -68,7 +77,44 @@ def _weights_again_ns(facts: JobFacts) -> int:
     known = (gradients > SMALL_BYTES) | (sent > 0)
     if not known.any() or (sent != gradients)[known].any():
         return 0
-    return int((operations.end_ns - operations.start_ns)[broadcast].sum()) // len(facts.set.members)
+    return _mean_ns(facts, operations.end_ns - operations.start_ns, broadcast)
+
+
+def _mean_ns(facts: JobFacts, time_ns: Int64, chosen: Bool) -> int:
+    return int(time_ns[chosen].sum()) // len(facts.set.members)
+
+
+def _of_micro_batches(facts: JobFacts) -> Bool:
+    """Mask of the reductions of gradients that are reduced again before the optimizer steps, shape (n,)."""
+    why = facts.operations.why
+    known = np.array([text == _REDUCED_AGAIN for text in why.texts], np.bool_)
+    found: Bool = known[why.code]
+    return found
+
+
+def _gradients_again(facts: JobFacts, exposed_ns: int) -> Finding:
+    operations, chosen = facts.operations, _of_micro_batches(facts)
+    length_ns = _mean_ns(facts, operations.end_ns - operations.start_ns, chosen)
+    freed_ns = exposed_ns if facts.on_gpu else length_ns + facts.slowed_ns
+    return Finding(
+        title="Gradients are reduced in each micro-batch, although the optimizer steps after the last one: "
+        f"{share(exposed_ns, facts.job_ns)} of the time",
+        summary="Later micro-batches add to these gradients, and reduce as many bytes again. Only the last "
+        "sum has to be equal on all ranks.",
+        fix=REDUCE_ONCE,
+        cost_ns=exposed_ns,
+        saving=Saving(0, min(freed_ns, facts.job_ns), "at most"),
+        evidence=[
+            Evidence.of_window("Reductions before the last micro-batch's", length_ns, facts.job_ns),
+            Evidence.of_window("Exposed", exposed_ns, facts.job_ns),
+            Evidence(
+                "Reductions",
+                number(int(chosen.sum()) // len(facts.set.members)),
+                (f"of {len(operations) // len(facts.set.members):,}",),
+            ),
+        ],
+        severity=Severity.WARNING,
+    )
 
 
 def _weights_again(facts: JobFacts, again_ns: int) -> Finding:

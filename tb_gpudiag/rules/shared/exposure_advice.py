@@ -23,6 +23,12 @@ REASONS_SHOWN: Final = 3
 _FSDP_URL = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
 _NOTES_URL = "https://docs.pytorch.org/docs/stable/notes/cuda.html"
 
+REDUCE_ONCE: Final = Fix(
+    "Reduce the gradients of the last micro-batch only: run the others in model.no_sync().",
+    _CODE["no_sync"],
+    "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+)
+
 _FIXES: Mapping[str, Fix] = {
     "same_stream": Fix(
         "Call the collective with async_op=True, or on a stream of its own, and wait for it where its result "
@@ -46,6 +52,7 @@ _FIXES: Mapping[str, Fix] = {
         _CODE["prefetch"],
         _FSDP_URL,
     ),
+    "reduced_again": REDUCE_ONCE,
     "last_bucket": Fix(
         "Make the last bucket smaller, so that little is left to send when the backward pass ends.",
         _CODE["last_bucket"],

@@ -207,6 +207,27 @@ def test_the_last_bucket(tmp_path: Path) -> None:
     assert [(unit.number, unit.of) for unit in found.by_unit] == [(2, 2), (1, 2)]
 
 
+@pytest.mark.parametrize(
+    ("adds", "again"),
+    [(True, ["reduced_again", "last_bucket"]), (False, ["after_computing", "last_bucket"])],
+)
+def test_gradients_of_a_micro_batch_are_reduced_again(adds: bool, again: list[str], tmp_path: Path) -> None:
+    """Two passes and one optimizer step: the second adds to the gradients, or is another model's."""
+    job = _Job()
+    for number, at in enumerate((100, 3_000)):
+        job.main.annotation("DistributedDataParallel.forward", at=at, us=50)
+        job.computes(at + 60, at + 80, 900)
+        job.main.op("torch::autograd::AccumulateGrad", at=at + 190, us=60)
+        if adds and number:
+            job.main.op("aten::add_", at=at + 192, us=5)
+        job.sends(at + 200, at + 984, 300, kernel=REDUCE)
+        job.computes(at + 300, at + 1_285, 400)
+    job.main.annotation("Optimizer.step#SGD.step", at=6_000, us=100)
+    # A third pass, whose optimizer step was not recorded.
+    job.main.annotation("DistributedDataParallel.forward", at=7_000, us=50)
+    assert job.reasons(tmp_path) == again
+
+
 def test_units_and_parallelism(tmp_path: Path) -> None:
     job = _Job()
     job.computes(50, 60, 200)

@@ -69,6 +69,26 @@ def test_other_broadcasts_are_needed() -> None:
     assert isinstance(check(facts_of(broadcasts(1 << 16))), Clear)
 
 
+def micro_batches(why: str, **about: int) -> list[Digest]:
+    """Each step reduces in two micro-batches."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["why"] = "last_bucket" if number % 2 else why
+
+    return job(2, 5, transfer_ms=1, change=change, about=lambda rank: about)
+
+
+def test_gradients_that_are_reduced_in_each_micro_batch_are_found() -> None:
+    answer = check(facts_of(micro_batches("reduced_again")))
+    assert isinstance(answer, Finding)
+    assert answer.title.startswith("Gradients are reduced in each micro-batch")
+    assert answer.cost_ns == 5 * MS
+    assert answer.saving is not None
+    assert answer.saving.high_ns == 5 * MS
+    assert "no_sync" in answer.fix.code
+    assert isinstance(check(facts_of(micro_batches("after_computing"))), Clear)
+
+
 def test_waiting_is_not_transfer() -> None:
     own = job(4, 5, own_ms=lambda rank, step: 20.0 if rank == 2 else 10.0, transfer_ms=0.5)
     assert isinstance(check(facts_of(own)), Clear)
