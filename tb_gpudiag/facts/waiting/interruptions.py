@@ -59,16 +59,21 @@ def find_interruptions(host: Host, *, on_cpu: bool) -> Interruptions:
         return Interruptions()
     own_ns = _own_ns(host)[chosen]
     kind, _ = groups(events.name[chosen].astype(np.int64), events.shapes[chosen].astype(np.int64))
-    usual_ns = _medians(own_ns, kind)
-    calls = np.bincount(kind)
+    stalled = stalled_calls(own_ns, kind)
+    if not stalled.any():
+        return Interruptions()
+    stalls, usual = own_ns[stalled], _medians(own_ns, kind)[kind[stalled]]
+    return Interruptions(len(stalls), int(np.median(stalls)), int(stalls.sum()), int(np.median(usual)))
+
+
+def stalled_calls(own_ns: Int64, kind: Int64) -> Bool:
+    """Mask of the calls that took far longer than others of their kind, now and then, shape of both."""
+    usual_ns, calls = _medians(own_ns, kind), np.bincount(kind)
     stalled = (own_ns >= _STALL_NS) & (own_ns <= _MOST_STALL_NS) & (usual_ns[kind] <= _USUAL_NS)
     stalled &= ~_first(kind) & (calls[kind] >= _FEWEST_CALLS)
     often = np.bincount(kind, weights=stalled) > _MOST_STALLED * calls
-    stalled &= ~often[kind]
-    if not stalled.any():
-        return Interruptions()
-    stalls, usual = own_ns[stalled], usual_ns[kind[stalled]]
-    return Interruptions(len(stalls), int(np.median(stalls)), int(stalls.sum()), int(np.median(usual)))
+    found: Bool = stalled & ~often[kind]
+    return found
 
 
 def _own_ns(host: Host) -> Int64:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,54 @@ def test_python_of_a_job_on_the_cpu(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_on_cpu(lambda main, at: _python(main, at, 900)), tmp_path)))
     assert found.title == "Python between operators takes 90.0% of the main thread's time"
     assert found.places[0].function == "crop"
+
+
+def test_a_pause_in_one_step_is_not_usual(tmp_path: Path) -> None:
+    """As of a garbage collector that runs by itself: GD106 is about single steps."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    ends = [100.0 * step for step in range(1, 7)]
+    ends = [at + 5_000 * (at > 300) for at in ends]
+    for step, (at, end) in enumerate(pairwise([0.0, *ends])):
+        main.step(step, at=at, us=end - at).op("aten::mm", at=at, us=90)
+    facts = facts_of(trace, tmp_path)
+    assert is_clear(RULE.check(facts))
+
+
+@pytest.mark.parametrize(("stalls", "usual"), [(6, False), (4, True)])
+def test_pauses_of_a_process_that_lacks_a_core_are_not_usual(
+    stalls: int, *, usual: bool, tmp_path: Path
+) -> None:
+    """Frames that usually take 20 us take 5 ms now and then. Some operators that compute nothing do, too."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    at = 0.0
+    for step in range(4):
+        began = at
+        for i in range(50):
+            us = 5_000.0 if i in {10, 30} else 20.0
+            main.frame("library.py(7): look_up", at=at, us=us)
+            at += us
+            us = 2_000.0 if i == 20 or (i == 40 and step < stalls - 4) else 30.0
+            main.op("aten::view", at=at, us=us)
+            at += us
+            main.op("aten::mm", at=at, us=200)
+            at += 200
+        main.step(step, at=began, us=at - began)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert is_clear(answer) is not usual
+
+
+def test_what_recording_adds_between_operators_is_not_python(tmp_path: Path) -> None:
+    short, long = TraceBuilder(devices=()), TraceBuilder(devices=())
+    for trace, gap_us in ((short, 12), (long, 18)):
+        main = trace.thread()
+        for i in range(400):
+            main.op("aten::mm", at=i * (30 + gap_us), us=30)
+        for step in range(4):
+            main.step(step, at=step * 100 * (30 + gap_us), us=100 * (30 + gap_us))
+    assert is_clear(RULE.check(facts_of(short, tmp_path / "short")))
+    assert finding(RULE.check(facts_of(long, tmp_path / "long")))
 
 
 def test_many_small_operators_are_overhead_and_few_large_ones_compute(tmp_path: Path) -> None:

@@ -27,7 +27,13 @@ def mismatched_broadcast(fixed: bool, rank: int, world: int) -> Iterator[None]:
         yield
 
 
-@job(limiters="communication python mixed launch", rules="GD608", world=2, timed=15)
+@job(
+    limiters="communication python mixed launch",
+    rules="GD608",
+    allowed="GD102",  # fixed, small operators of 120 layers still take a third of the time
+    world=2,
+    timed=15,
+)
 def tiny_collectives(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """Gradients are reduced parameter by parameter; fixed: in one flat tensor."""
     model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(120)))
