@@ -48,6 +48,7 @@ from tb_gpudiag.facts.kernels.back_ends import on_cpu, under_way
 from tb_gpudiag.facts.kernels.collectives import on_device
 from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, exposure_on_cpu, exposure_on_device
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.little_work import computes_little
 from tb_gpudiag.facts.kernels.mfu import Mfu, find_mfu
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import peaks_of
@@ -433,6 +434,9 @@ class Facts:
 
     slow_views = fact(lambda f: in_slow_views(f.host))
     """Mask of the events in operators that compute nothing and take long, shape (n,)."""
+
+    computes_little = fact(lambda f: computes_little(f.host))
+    """Mask of the events in operators on the CPU that compute little, however long they take, shape (n,)."""
 
     @cached_property
     def serving(self) -> Serving | None:

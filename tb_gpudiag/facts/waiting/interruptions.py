@@ -11,6 +11,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.vocabulary import operators
+from tb_gpudiag.vocabulary.marks import merged_name
 from tb_gpudiag.vocabulary.recorded import Category
 
 # A thread that lost its core waits for a turn of the scheduler: one to several milliseconds.
@@ -59,14 +60,24 @@ def find_interruptions(host: Host, *, on_cpu: bool) -> Interruptions:
         return Interruptions()
     own_ns = _own_ns(host)[chosen]
     kind, _ = groups(events.name[chosen].astype(np.int64), events.shapes[chosen].astype(np.int64))
-    stalled = stalled_calls(own_ns, kind)
+    stalled = _stalled(own_ns, kind)
     if not stalled.any():
         return Interruptions()
     stalls, usual = own_ns[stalled], _medians(own_ns, kind)[kind[stalled]]
     return Interruptions(len(stalls), int(np.median(stalls)), int(stalls.sum()), int(np.median(usual)))
 
 
-def stalled_calls(own_ns: Int64, kind: Int64) -> Bool:
+def stalled_spans(host: Host, event: Int64, own_ns: Int64) -> Bool:
+    """Mask of the stretches in which a span took far longer than spans of its name do, now and then.
+
+    event, own_ns: the innermost span of each stretch, and its length, shape (s,)."""
+    names = host.events.names
+    number, member = np.unique(host.events.name[event], return_inverse=True)
+    _, kind = np.unique([merged_name(names[i]) for i in number.tolist()], return_inverse=True)
+    return _stalled(own_ns, kind[member])
+
+
+def _stalled(own_ns: Int64, kind: Int64) -> Bool:
     """Mask of the calls that took far longer than others of their kind, now and then, shape of both."""
     usual_ns, calls = _medians(own_ns, kind), np.bincount(kind)
     stalled = (own_ns >= _STALL_NS) & (own_ns <= _MOST_STALL_NS) & (usual_ns[kind] <= _USUAL_NS)

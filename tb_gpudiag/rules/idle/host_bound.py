@@ -150,7 +150,8 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
         free &= ~own
     python, overhead = free & lost.of(*BETWEEN_CALLS), free & in_overhead(lost, facts.small_operators)
     python_ns = lost.total_ns(python)
-    loops = replace(removing(lost.stretches(python | overhead)), beyond=_LOOPS)
+    little = free & in_overhead(lost, facts.computes_little)
+    loops = replace(removing(lost.stretches(python | overhead | little)), beyond=_LOOPS)
     if _is_usual(facts, lost, python, MOST):
         general = replace(python_finding(facts.host, lost, python), removable=loops)
         if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:

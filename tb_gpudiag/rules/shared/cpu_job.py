@@ -10,13 +10,12 @@ from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.interruptions import stalled_calls
+from tb_gpudiag.facts.waiting.interruptions import stalled_spans
 from tb_gpudiag.facts.waiting.overhead import SMALL_NS, EventCosts
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
-from tb_gpudiag.vocabulary.marks import merged_name
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
@@ -83,7 +82,7 @@ def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
 
 
 def in_overhead(lost: Lost, small_operators: Bool) -> Bool:
-    """Mask of time in operators too short to compute much, shape (s,). small_operators: mask of events."""
+    """Mask of time in operators that compute little, shape (s,). small_operators: mask of events."""
     found: Bool = lost.of(Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR) & (lost.event != NONE)
     found[found] = small_operators[lost.event[found]]
     return found
@@ -99,7 +98,10 @@ def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> fl
     """
     steps, others_ns = facts.steps, lost.window_ns - lost.total_ns(chosen)
     if facts.interruptions.several and facts.recorded.stacks:
-        chosen = chosen & ~_interrupted(facts.host, lost, chosen)
+        some = chosen & (lost.event != NONE)
+        stalled = some.copy()
+        stalled[some] = stalled_spans(facts.host, lost.event[some], lost.length_ns[some])
+        chosen = chosen & ~stalled
     stretches = lost.stretches(chosen)
     recorded_ns = facts.recorder_cost.within(stretches.start, stretches.end, costs) + costs.operator
     left_ns = np.maximum(0, stretches.end - stretches.start - recorded_ns)
@@ -108,16 +110,6 @@ def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> fl
     step = np.maximum(0, np.searchsorted(steps.start_ns, stretches.start, side="right") - 1)
     by_step_ns = np.bincount(step, left_ns, len(steps))
     return _share(float(np.median(by_step_ns)), others_ns / len(steps))
-
-
-def _interrupted(host: Host, lost: Lost, chosen: Bool) -> Bool:
-    """Mask of the segments in which a frame took far longer than usual, shape (s,)."""
-    some = np.flatnonzero(chosen & (lost.event != NONE))
-    names, member = np.unique(host.events.name[lost.event[some]], return_inverse=True)
-    _, kind = np.unique([merged_name(host.events.names[i]) for i in names.tolist()], return_inverse=True)
-    found = np.zeros(len(chosen), np.bool_)
-    found[some] = stalled_calls(lost.length_ns[some], kind[member])
-    return found
 
 
 def _share(part_ns: float, others_ns: float) -> float:
