@@ -51,7 +51,7 @@ MOST_TIMES_ON_CPU: Final = 10.0
 
 
 Key = tuple[str, str, str]
-"""Name, operator and shapes."""
+"""Name, operator and shapes; or path, operator and calls per step."""
 
 Rows = dict[Key, tuple[float, float]]
 """Count and time of each."""
@@ -83,7 +83,7 @@ class Noise:
     def machine(self) -> str:
         """What the operators show, as a clause."""
         return (
-            f"equal operators with equal shapes took {figures(self.times)} times as long in the candidate: "
+            f"equal operators took {figures(self.times)} times as long in the candidate: "
             "the machine differed, or its settings, such as threads and number formats"
         )
 
@@ -156,9 +156,15 @@ def _by_chance(base: Side, candidate: Side) -> float:
 
 
 def _times(base: Side, candidate: Side) -> float:
-    """Return how many times as long equal operators with equal shapes take, if they all take longer, or
-    shorter."""
-    one, other = _by_operator(base), _by_operator(candidate)
+    """Return how many times as long equal operators take, if they all take longer, or shorter."""
+    if base.on_gpu or candidate.on_gpu:
+        return _times_of(_by_operator(base), _by_operator(candidate), MOST_TIMES)
+    found = _times_of(_by_operator(base), _by_operator(candidate), MOST_TIMES_ON_CPU)
+    return found if found != 1.0 else _times_of(_by_count(base), _by_count(candidate), MOST_TIMES_ON_CPU)
+
+
+def _times_of(one: Rows, other: Rows, most: float) -> float:
+    """most: no machine is slower than itself by more."""
     shared = [key for key in one if key in other]
     if len({operator for _, operator, _ in shared}) < LEAST_OPERATORS:
         return 1.0
@@ -171,7 +177,6 @@ def _times(base: Side, candidate: Side) -> float:
     places = np.searchsorted(so_far, np.array([0.25, 0.5, 0.75]) * so_far[-1])
     low, middle, high = each[order][places].tolist()
     all_differ = low > 1 or high < 1
-    most = MOST_TIMES if base.on_gpu or candidate.on_gpu else MOST_TIMES_ON_CPU
     return middle if all_differ and 1 / most <= middle <= most else 1.0
 
 
@@ -181,6 +186,22 @@ def _time(rows: Rows, keys: Iterable[Key]) -> float:
 
 def _mean(counted: tuple[float, float]) -> float:
     return counted[1] / max(1e-9, counted[0])
+
+
+def _by_count(side: Side) -> Rows:
+    """Return count and own time of each operator that the main thread calls, by how often a step calls it.
+    Most of them compute nothing, so their shapes do not matter."""
+    found: Rows = {}
+    for digest in side.digests:
+        table, steps = digest.operators, max(1, len(digest.steady_steps))
+        counts, times = numbers(table, "count").tolist(), numbers(table, "host_ns").tolist()
+        for name, path, count, time_ns in zip(
+            texts(table, "operator"), texts(table, "path"), counts, times, strict=True
+        ):
+            key = (path, name, f"{count / steps:.2f}")
+            known = found.get(key, (0.0, 0.0))
+            found[key] = (known[0] + count, known[1] + time_ns)
+    return found
 
 
 def _by_operator(side: Side) -> Rows:

@@ -146,9 +146,25 @@ def test_a_slower_machine_is_no_slower_code() -> None:
     )
     found = compare([base], [candidate])
     assert found.verdict == CANNOT_TELL
-    assert "equal operators with equal shapes took 1.18 times as long" in found.sentence.replace(
-        "\u00a0", " "
-    )
+    assert "equal operators took 1.18 times as long" in found.sentence.replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(("slower", "verdict"), [(8, CANNOT_TELL), (2, SLOWER)])
+def test_operators_that_compute_nothing_show_a_slower_cpu(slower: int, verdict: int) -> None:
+    def operators(us: float, number: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "operator": f"aten::{i}",
+                "path": "",
+                "count": 800,
+                "host_ns": 800_000 * (us if i < number else 10),
+            }
+            for i in range(8)
+        ]
+
+    base = on_cpu(10_000, "a", operators=operators(10, 8))
+    candidate = on_cpu(17_000, "b", operators=operators(17, slower))
+    assert compare([base], [candidate]).verdict == verdict
 
 
 def test_more_of_equal_operators_is_slower_code() -> None:
