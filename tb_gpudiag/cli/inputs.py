@@ -13,6 +13,7 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, read_digest
 from tb_gpudiag.errors import GpudiagError, NothingToRead
 from tb_gpudiag.jobs.compare.side import one_side
+from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def read_digests(
     digests = [digest for digest in digests if run is None or digest.about.run == run]
     known = {digest.about.id for digest in digests}
     todo = [file for file in files if file.identity not in known]
-    for done in digested(todo, options):
+    for done in digested(todo, options, keep):
         if done.digest is not None:
             digests.append(keep(done.digest))
         if done.error is not None:
@@ -125,12 +126,17 @@ def _digest_files(
     return digests, errors, having
 
 
-def digested(files: Sequence[TraceFile], options: argparse.Namespace) -> Iterator[Digested]:
-    """Digest the files, with a progress bar. Yield them as they are done. options: of add_engine_options."""
-    if options.dask is not None:
-        from tb_gpudiag.service.analyses.dask_digests import digest_on_cluster
+def digested(
+    files: Sequence[TraceFile], options: argparse.Namespace, keep: Callable[[Digest], Digest] | None = None
+) -> Iterator[Digested]:
+    """Digest the files, with a progress bar. Yield them as they are done.
 
-        outcomes = digest_on_cluster(files, options.dask)
+    options: of add_engine_options. keep: as of read_digests. A cluster's workers put together what a job
+    keeps."""
+    if options.dask is not None:
+        from tb_gpudiag.service.analyses.dask_digests import digest_on_cluster, join_on_cluster
+
+        outcomes = (join_on_cluster if keep is slim else digest_on_cluster)(files, options.dask)
     else:
         from tb_gpudiag.service.analyses.digests import digest_all
 

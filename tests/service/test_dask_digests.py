@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,9 +14,13 @@ import pytest
 
 from tb_gpudiag.digest.digest import texts
 from tb_gpudiag.errors import NotATrace, ProcessFailed, UsageError
-from tb_gpudiag.service.analyses.dask_digests import digest_on_cluster
+from tb_gpudiag.jobs.report.job_report import build_jobs
+from tb_gpudiag.service.analyses.dask_digests import digest_on_cluster, join_on_cluster
+from tb_gpudiag.service.analyses.digests import Digested
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
+from tests.simulator.jobs import DistributedJob, JobFault
+from tests.simulator.jobs.run import simulate_job
 
 pytestmark = [
     pytest.mark.slow,
@@ -67,9 +71,39 @@ def test_a_cluster_digests_each_trace(cluster: Any, tmp_path: Path) -> None:
     assert len(files) == 3
 
 
-def test_a_lost_worker_costs_time_and_no_trace(cluster: Any, tmp_path: Path) -> None:
+def test_the_workers_of_a_job_put_digests_together(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at a time: the same answer as from one digest after the other."""
+    monkeypatch.setattr("tb_gpudiag.service.analyses.dask_digests.FAN_IN", 2)
+    run = simulate_job(DistributedJob("ddp", ranks=8, layers=2, fault=JobFault("slow_gpu", (3,), 1.3)))
+    run.write(tmp_path / "job")
+    (tmp_path / "job" / "bad.1.pt.trace.json").write_text("not a trace")
+    files = find_traces(str(tmp_path / "job")).files
+    one_by_one, together = (
+        list(each(files, cluster.scheduler_address)) for each in (digest_on_cluster, join_on_cluster)
+    )
+    assert len(together) == len(files) == 9
+    assert [type(done.error) for done in together if done.error is not None] == [NotATrace]
+    reports = [
+        build_jobs([done.digest for done in outcomes if done.digest is not None]).reports
+        for outcomes in (one_by_one, together)
+    ]
+    assert [len(found) for found in reports] == [1, 1]
+    assert reports[0] == reports[1]
+    assert len(reports[0][0].ranks) == 8
+
+
+@pytest.mark.parametrize("each", [digest_on_cluster, join_on_cluster])
+def test_a_lost_worker_costs_time_and_no_trace(
+    each: Callable[[list[TraceFile], str], Iterator[Digested]],
+    cluster: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tb_gpudiag.service.analyses.dask_digests.FAN_IN", 2)
     files = write(tmp_path, *"abcdefgh")
-    outcomes = digest_on_cluster(files, cluster.scheduler_address)
+    outcomes = each(files, cluster.scheduler_address)
     first = next(outcomes)
     worker = next(iter(cluster.workers.values()))
     os.kill(worker.pid, signal.SIGKILL)

@@ -49,18 +49,18 @@ class Sets:
 
 
 @dataclass(frozen=True)
-class _SlimDigest(Digest):
+class SlimDigest(Digest):
     """A digest with only what the analysis of ranks reads."""
 
 
-def slim(digest: Digest) -> Digest:
+def slim(digest: Digest) -> SlimDigest:
     """Return the digest with only what the analysis of ranks reads, in memory of its own.
 
     A table that was read from a file keeps the whole file's memory: a thousand of them would take gigabytes.
     """
-    if isinstance(digest, _SlimDigest):
+    if isinstance(digest, SlimDigest):
         return digest
-    return _SlimDigest(
+    return SlimDigest(
         about=digest.about,
         steps=_copied(digest.steps),
         collectives=_copied(digest.collectives),
