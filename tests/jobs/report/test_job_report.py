@@ -128,6 +128,23 @@ def test_waiting_for_a_host_that_is_far_later_is_what_limits() -> None:
     assert "Waiting for other ranks costs more: rank 2 is latest" in report.verdict.sentence
 
 
+@pytest.mark.parametrize(("transfer_ms", "absent"), [(1.0, False), (30.0, True)])
+def test_a_rank_without_a_trace_is_no_later_than_the_last_if_that_ends_the_wait(
+    transfer_ms: float, *, absent: bool
+) -> None:
+    """Three of four ranks: rank 2 is 20 ms later than the others in each collective."""
+
+    def own_ms(rank: int, _step: int) -> float:
+        return 30.0 if rank == 2 else 10.0
+
+    ranks = job(
+        4, 3, own_ms=own_ms, later_ms=own_ms, transfer_ms=transfer_ms, about=lambda rank: {"devices": 1}
+    )
+    (report,) = build_jobs(ranks[:3]).reports
+    assert ("ranks without a trace" in report.verdict.sentence) is absent
+    assert report.HasField("slowdown") is not absent
+
+
 def test_every_format_says_the_same() -> None:
     document = job_document([slow_job()])
     for text in (document_text(document), document_markdown(document), document_html(document)):
