@@ -421,6 +421,14 @@ class Facts:
     has_ranks = fact(lambda f: bool(f.trace.metadata.distributed) or bool(f.communication.any()))
     """Whether the job may have several ranks: the recorder says so, or it communicates."""
 
+    def just_launched(self, gap: Int64) -> Bool:
+        """Mask of these gaps of the busiest device that work ended which was launched at most as long before
+        the gap as the gap is long, shape of `gap`: the host does not run ahead."""
+        gaps = self.gpu.ledger.gaps
+        launch, start_ns = gaps.launch[gap], gaps.start_ns[gap]
+        lead_ns = start_ns - np.where(launch == NONE, start_ns, self.events.end_ns[launch])
+        return (launch != NONE) & (lead_ns <= gaps.end_ns[gap] - start_ns)
+
     def awaited(self, gaps: Int64) -> list[Awaited]:
         """Return what the work that ended these gaps of the busiest device had to wait for."""
         if self.device is None:

@@ -44,7 +44,11 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     longest = int(lost.length_ns[chosen].max())
     awaiting = _awaiting(facts.awaited(np.unique(lost.gap[chosen])))
     idle = lost.stretches(chosen)
-    waiting = waits_in(facts.host, facts.host_time.blocking, idle, MOSTLY_WAITED)
+    # A host that is far ahead waits for its queue, and the queue as long as it does.
+    ahead_ns = lost.total_ns(chosen) - lost.total_ns(chosen & facts.just_launched(lost.gap))
+    waiting = ""
+    if ahead_ns <= MOSTLY_WAITED * cost_ns:
+        waiting = waits_in(facts.host, facts.host_time.blocking, idle, MOSTLY_WAITED)
     return Finding(
         title=f"The GPU sat idle {cost_share} of the time although kernels were queued"
         + ("" if awaiting else "; this trace cannot say why"),

@@ -301,6 +301,8 @@ def _fix(
     tasks = [task for name, _ in only if (task := host_task_of(name)) is not None]
     if tasks:
         return host_task_fix(tasks[0], job)
+    if cause is Cause.ALLOCATOR and same and not only:
+        return Fix("These steps do what the others do, and wait longer for memory: see GD103.")
     if cause in {Cause.COMPILE, Cause.ALLOCATOR}:
         return Fix("Find what changes from step to step: new shapes compile and allocate again.")
     if only:

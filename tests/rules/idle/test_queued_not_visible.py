@@ -163,3 +163,17 @@ def test_waits_in_one_operator_are_named_and_made_less_often(tmp_path: Path) -> 
     assert "aten::_coalesce" in found.summary
     assert "aten::_coalesce" in found.fix.text
     assert "aten::" not in finding(RULE.check(facts_of(_queued(100), tmp_path / "alone"))).fix.text
+
+
+def test_a_host_far_ahead_of_its_queue_is_not_told_to_wait_less(tmp_path: Path) -> None:
+    """It waits for all that it launched, and the queue would take as long without the wait."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=0, us=5, runs_at=10, runs_us=590)
+    main.step(0, at=0, us=3000)
+    for i in range(12):
+        main.launch("gemm", at=10.0 * (i + 1), us=5, runs_at=700 + 200 * i, runs_us=100)
+    main.op("aten::copy_", at=200, us=2750)
+    main.sync(at=210, us=2735)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "aten::copy_" not in found.summary + found.fix.text

@@ -123,6 +123,25 @@ def test_does_not_suggest_doing_less_if_slow_steps_do_the_same(tmp_path: Path) -
     assert not found.fix.code
 
 
+@pytest.mark.parametrize("every", [True, False])
+def test_steps_that_allocate_as_all_others_change_nothing(every: bool, tmp_path: Path) -> None:
+    """Without a cache each step frees its tensors, which may take longer from some step on. Memory that slow
+    steps alone get is for new shapes."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    at = 0.0
+    for step, us in enumerate([100] * 6 + [190] * 5):
+        main.step(step, at=at, us=us)
+        if every or us > 100:
+            main.call("cudaFree", at=at + 2, us=us - 92)
+        main.op("aten::mm", at=at + us - 80, us=20)
+        main.launch("gemm", at=at + us - 75, us=5, runs_at=at + us - 60, runs_us=55)
+        at += us
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("see GD103" in found.fix.text) is every
+    assert ("new shapes" in found.fix.text) is not every
+
+
 def test_counts_what_slow_steps_launch(tmp_path: Path) -> None:
     trace = _steps([100] * 5 + [300] + [100] * 5)
     main = trace.thread()
