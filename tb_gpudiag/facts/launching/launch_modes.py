@@ -12,8 +12,9 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, coverage, distinct, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.vocabulary.kernel_names import INDUCTOR
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 from tb_gpudiag.vocabulary.operators import MATMUL_FACTORS
 
@@ -23,6 +24,8 @@ class LaunchModes:
     """Compiled code and CUDA graphs in the step window.
 
     compiled: the host's time in compiled code. waits_in_compiled: synchronizations in it.
+    traced_only: the compiled code launches work, and all kernels of the recording are those of eager
+    operators: its backend writes none.
     waits: synchronizations between the first and the last launch.
     same_shapes: every step runs the same operators on the same shapes; None if the trace does not say.
     graph_launches: launches of CUDA graphs. graph_work, work: GPU work that they started, and all of it.
@@ -35,6 +38,7 @@ class LaunchModes:
     graph_launches: int
     graph_work: int
     work: int
+    traced_only: bool = False
 
 
 def in_compiled_code(host: Host, compiled: Intervals, origin: Int64) -> Bool:
@@ -72,7 +76,18 @@ def launch_modes(
         len(np.unique(work.launch[by_graph])),
         int(by_graph.sum()),
         int(launched.sum()),
+        _traced_only(work, launched, inside),
     )
+
+
+def _traced_only(work: Work, launched: Bool, compiled: Bool) -> bool:
+    """launched: mask of the work, shape (g,). compiled: mask of the events in compiled code, shape (n,)."""
+    own = launched & work.linked
+    own[own] = compiled[work.launch[own]]
+    # The kernels of a graph that is replayed may not be recorded.
+    if not own.any() or work.in_graph[launched].any():
+        return False
+    return not match_some(work.events, INDUCTOR, work.event).any()
 
 
 def _waits_between_launches(host: Host, work: Work, blocking: Int64, window: Window) -> int:

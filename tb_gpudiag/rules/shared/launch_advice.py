@@ -95,6 +95,8 @@ class LaunchAdvice:
             return _server_text(self.job.server, graphs=self.graphs_in_use)
         if self.graphs_in_use:
             return "CUDA graphs are in use: capture the rest as well, and do less between replays."
+        if self.mostly_compiled and self.modes.traced_only:
+            return "This code is already compiled, by a backend that writes no kernels: use one that fuses."
         if self.mostly_compiled and not self.obstacles:
             return (
                 "This code is already compiled: replay it as CUDA graphs, or launch its kernels from C++ "
@@ -120,13 +122,17 @@ class LaunchAdvice:
         if self.graphs_in_use:
             rest = "rest_of_training" if self.job.training else "rest"
             return f"{_CODE[rest]}\n\n{_CODE['between_replays']}"
-        if self.mostly_compiled:
-            names = ["compiled"] if self.obstacles else ["compiled_graphs", "compiled"]
-        elif self.partly_compiled:
-            names = ["partly_compiled"] if self.obstacles else ["partly_compiled", "compiled_graphs"]
-        else:
+        if not (self.mostly_compiled or self.partly_compiled):
             return _CODE["eager"] if self.obstacles else f"{_CODE['eager']}\n{_CODE['graphs']}"
-        return "\n\n".join(_CODE[name] for name in names)
+        return "\n\n".join(_CODE[name] for name in self._blocks_of_compiled)
+
+    @property
+    def _blocks_of_compiled(self) -> list[str]:
+        if self.mostly_compiled and self.modes.traced_only:
+            return ["traced_only"]
+        if self.mostly_compiled:
+            return ["compiled"] if self.obstacles else ["compiled_graphs", "compiled"]
+        return ["partly_compiled"] if self.obstacles else ["partly_compiled", "compiled_graphs"]
 
     @property
     def url(self) -> str:

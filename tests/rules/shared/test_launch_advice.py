@@ -13,12 +13,17 @@ from tests.rules.stage import facts_of, figures, finding
 from tests.trace.compile_log.test_read_log import PRINT_BREAK
 
 
-def _eager(main: HostThread, *, count: int = 40, sequence: int | None = None) -> None:
+def _eager(main: HostThread, *, count: int = 40, sequence: int | None = None, kernel: str = "mul") -> None:
     """Launch kernels of 5 µs every 20 µs."""
     for i in range(count):
         at = 20 * i
         main.op("aten::mul", at=at, us=15, sequence=None if sequence is None else sequence + i)
-        main.launch("mul", at=at + 5, us=5, runs_at=at + 11, runs_us=5)
+        main.launch(kernel, at=at + 5, us=5, runs_at=at + 11, runs_us=5)
+
+
+def _compiled(main: HostThread) -> None:
+    """The same kernels, written by the compiler."""
+    _eager(main, kernel="triton_poi_fused_mul_0")
 
 
 def _job() -> tuple[TraceBuilder, HostThread]:
@@ -57,7 +62,7 @@ def test_without_a_graph_if_the_host_synchronizes(tmp_path: Path) -> None:
 def test_compiled_code_is_not_compiled_again(us: float, compiled: bool, tmp_path: Path) -> None:
     trace, main = _job()
     main.op("Torch-Compiled Region: 0/0", at=0, us=us)
-    _eager(main)
+    _compiled(main)
     found = _found(trace, tmp_path)
     assert "In compiled code" in figures(found)
     assert ("This code is already compiled" in found.fix.text) == compiled
@@ -66,10 +71,21 @@ def test_compiled_code_is_not_compiled_again(us: float, compiled: bool, tmp_path
     assert "fuses elementwise kernels" not in found.fix.code
 
 
+def test_a_backend_that_only_traces_is_to_be_replaced(tmp_path: Path) -> None:
+    """As "aot_eager" does: the region runs the kernels of eager operators."""
+    trace, main = _job()
+    main.op("CompiledFunction", at=0, us=1000)
+    _eager(main)
+    found = _found(trace, tmp_path)
+    assert "a backend that writes no kernels" in found.fix.text
+    assert 'backend="inductor"' in found.fix.code
+    assert "cpp_wrapper" not in found.fix.code
+
+
 def test_a_synchronization_outside_compiled_code_does_not_rule_out_its_graph(tmp_path: Path) -> None:
     trace, main = _job()
     main.op("Torch-Compiled Region: 0/0", at=0, us=700)
-    _eager(main)
+    _compiled(main)
     main.sync(at=756, us=3)
     assert "reduce-overhead" in _found(trace, tmp_path).fix.code
 
@@ -77,7 +93,7 @@ def test_a_synchronization_outside_compiled_code_does_not_rule_out_its_graph(tmp
 def test_a_synchronization_in_compiled_code_rules_out_its_graph(tmp_path: Path) -> None:
     trace, main = _job()
     main.op("Torch-Compiled Region: 0/0", at=0, us=1000)
-    _eager(main)
+    _compiled(main)
     main.sync(at=396, us=3)
     found = _found(trace, tmp_path)
     assert "1 synchronization in compiled code" in str(figures(found)["CUDA graph"][0])
