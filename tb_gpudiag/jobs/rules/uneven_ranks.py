@@ -100,7 +100,8 @@ class Uneven:
     they compute more than their peers ("more") or compute the same but slower ("slower"); "" if the trace
     does not show it, or if it is not computing that takes longer. slower: how many times as long the same
     kernels take, NaN if not known. stretched: on a CPU, the same operators take so much longer that all else
-    which these ranks do is expected to, as far as that explains their lateness.
+    which these ranks do is expected to, as far as that explains their lateness. others_ns: by how much
+    the other ranks differ.
     """
 
     pattern: Literal["even", "persistent", "sometimes", "varying", "too few steps"]
@@ -116,6 +117,7 @@ class Uneven:
     slower: float = math.nan
     stretched: bool = False
     on_cpu: bool = False
+    others_ns: int = 0
 
     @property
     def once(self) -> bool:
@@ -126,7 +128,14 @@ class Uneven:
     @property
     def may_be_chance(self) -> bool:
         """Whether nothing shows that another recording would have it."""
-        return self.once or self.lacks_cores
+        return self.once or self.lacks_cores or self.within_sharing
+
+    @property
+    def within_sharing(self) -> bool:
+        """Whether ranks that share the cores of a CPU are late by no more than another one computes, and than
+        the others differ: which of them waits for a core is chance. More work is none."""
+        alike = self.on_cpu and not self.low_ns and self.high_ns <= self.others_ns
+        return alike and self.work != "more"
 
     @property
     def lacks_cores(self) -> bool:
@@ -278,6 +287,7 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
         work=work,
         slower=slower,
         stretched=not facts.on_gpu and _is_stretched(facts, members, slow, high_ns),
+        others_ns=_spread_ns(own.excess_ns[~mask_of(members, len(own.total_ns))][:, slow]),
     )
 
 
@@ -287,6 +297,13 @@ def _is_stretched(facts: JobFacts, members: Int64, slow: Bool, late_ns: int) -> 
     longer = _mean(facts.kernels.slower[members]) - 1
     usual_ns = float(facts.own_time.usual_ns[members][:, slow].sum()) / len(members)
     return math.isfinite(longer) and longer * usual_ns >= EXPLAINED * late_ns
+
+
+def _spread_ns(excess_ns: Int64) -> int:
+    """Return by how much these ranks differ over the steps. excess_ns: above their peers, shape (ranks,
+    steps)."""
+    total_ns = excess_ns.sum(axis=1)
+    return int(total_ns.max() - total_ns.min()) if len(total_ns) else 0
 
 
 def _lost_because_of(own: OwnTime, members: Int64, slow: Bool) -> tuple[int, int]:

@@ -96,13 +96,19 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
         f"longest of the {batches}, and the others wait.{_in_barriers(facts)}",
         fix=_BATCHES,
         cost_ns=saved_ns,
-        # Ranks that share cores do not only wait for one another.
-        saving=Saving(between[0] if facts.on_gpu else 0, between[1], "replayed"),
+        saving=_with_even_work(facts, *between),
         evidence=[
             Evidence.of_window(f"Shorter with even {batches}, replayed", saved_ns, window_ns),
             Evidence("Replayed", number(steps, "step")),
         ],
     )
+
+
+def _with_even_work(facts: JobFacts, low_ns: int, high_ns: int) -> Saving:
+    """Ranks that share cores do not only wait for one another: all of them compute longer, too."""
+    if facts.on_gpu:
+        return Saving(low_ns, high_ns, "replayed")
+    return Saving(0, min(high_ns + facts.slowed_ns, facts.job_ns), "estimate")
 
 
 def _in_barriers(facts: JobFacts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -116,3 +116,25 @@ def test_steps_that_a_rank_did_not_record_are_not_compared() -> None:
     kept = [row for row in digests[1].collectives.to_pylist() if row["step"] < 4]
     digests[1] = replace(digests[1], collectives=table("collectives", kept))
     assert isinstance(check(facts_of(digests)), Clear)
+
+
+@pytest.mark.parametrize(
+    ("low_ms", "others_ms", "work", "chance"),
+    [(0, 50, "", True), (0, 30, "", False), (5, 50, "", False), (0, 50, "more", False)],
+)
+def test_on_a_cpu_a_rank_that_is_late_by_less_than_others_differ_waits_for_a_core(
+    low_ms: int, others_ms: int, work: Literal["", "more"], chance: bool
+) -> None:
+    uneven = Uneven(
+        "persistent",
+        np.array([1]),
+        40 * MS,
+        8,
+        low_ns=low_ms * MS,
+        steps=8,
+        work=work,
+        on_cpu=True,
+        others_ns=others_ms * MS,
+    )
+    assert uneven.may_be_chance is chance
+    assert not replace(uneven, on_cpu=False).may_be_chance
