@@ -25,7 +25,6 @@ from tb_gpudiag.trace.files.file_names import (
 )
 from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, follows_links, is_below, open_local
 from tb_gpudiag.trace.files.source import GZIP, GZIP_MAGIC, unreadable
-from tb_gpudiag.trace.kineto.kineto import is_trace
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page
 from tb_gpudiag.trace.memory.snapshot_pickle import is_snapshot
 from tb_gpudiag.trace.nsys.nsys_file import (
@@ -260,6 +259,8 @@ def _begins_like(kind: FileKind, path: str, folder: str, _content: tuple[object,
         return is_snapshot(head) or is_memory_viz_page(head)
     if ANY_PFTRACE.fullmatch(path):
         return is_pftrace(head)
+    from tb_gpudiag.trace.kineto.kineto import is_trace  # names of torch's own files decide without it
+
     return is_trace(head) or is_export(head) or is_rocprof(head)
 
 
