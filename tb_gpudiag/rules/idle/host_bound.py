@@ -12,15 +12,16 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
-from tb_gpudiag.facts.waiting.overhead import MOST, EventCosts
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import (
+    AS_RECORDED,
     FEWER_OPERATORS,
+    RECORDED,
     dispatch_finding,
     in_overhead,
+    is_usual,
     python_finding,
-    usual_share,
 )
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix, oversubscribed_sentence
 from tb_gpudiag.rules.shared.launch_advice import (
@@ -58,9 +59,6 @@ ERROR_SHARE = 0.30
 # to compute much, is worth a look. Recording makes both larger: healthy jobs show up to 22%, and a GRU, which
 # torch runs as 7,000 small operators, 25%.
 LEAST_CPU_SHARE = 0.25
-
-# Small operators are many with and without the recorder, which takes as long as some of them.
-_AS_RECORDED = EventCosts(0, 0, 0)
 
 # A single call is slower than those after it. In public recordings of one call that takes less than this, the
 # first advice of experts was to record more of them.
@@ -152,12 +150,12 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     python_ns = lost.total_ns(python)
     little = free & in_overhead(lost, facts.computes_little)
     loops = replace(removing(lost.stretches(python | overhead | little)), beyond=_LOOPS)
-    if _is_usual(facts, lost, python, MOST):
+    if is_usual(facts, lost, python, LEAST_CPU_SHARE, RECORDED):
         general = replace(python_finding(facts.host, lost, python), removable=loops)
         if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:
             general = _of_unseen_work(general, lost, first_call=False)
         found.append(with_recording_overhead(general, facts, lost, python, ERROR_SHARE))
-    if _is_usual(facts, lost, overhead, _AS_RECORDED):
+    if is_usual(facts, lost, overhead, LEAST_CPU_SHARE, AS_RECORDED):
         general = dispatch_finding(facts.host, lost, overhead, len(facts.steps))
         general = replace(general, removable=loops)
         found.append(with_recording_overhead(general, facts, lost, overhead, ERROR_SHARE))
@@ -165,13 +163,6 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     return sorted(found, key=lambda f: -f.cost_ns) or Clear(
         f"Python and the overhead of small operators take {others} of the main thread's time"
     )
-
-
-def _is_usual(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> bool:
-    """Whether this takes much of the main thread's time, also in the usual step. costs: of recording,
-    which do not count."""
-    much = lost.share(lost.total_ns(chosen)) >= LEAST_CPU_SHARE
-    return much and usual_share(facts, lost, chosen, costs) >= LEAST_CPU_SHARE
 
 
 def _clear(lost: Lost, cost_ns: int) -> Clear:

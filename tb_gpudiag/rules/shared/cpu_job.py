@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.interruptions import stalled_spans
-from tb_gpudiag.facts.waiting.overhead import SMALL_NS, EventCosts
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, SMALL_NS, EventCosts
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places
@@ -23,6 +23,13 @@ _CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
 
 # Of fewer steps, none is the usual one.
 _FEWEST_STEPS = 3
+
+# What recording adds to Python: at most for the operators before and after it, and surely for each frame.
+# Frames may take eight times as long, but that would hide Python of many functions, such as a progress bar.
+RECORDED = replace(LEAST, operator=MOST.operator)
+
+# Small operators are many with and without the recorder, which takes as long as some of them.
+AS_RECORDED = EventCosts(0, 0, 0)
 
 _TUNING_URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
@@ -86,6 +93,13 @@ def in_overhead(lost: Lost, small_operators: Bool) -> Bool:
     found: Bool = lost.of(Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR) & (lost.event != NONE)
     found[found] = small_operators[lost.event[found]]
     return found
+
+
+def is_usual(facts: Facts, lost: Lost, chosen: Bool, least: float, costs: EventCosts) -> bool:
+    """Whether this takes the least share of the main thread's time, also in the usual step. costs: see
+    `usual_share`."""
+    much = lost.share(lost.total_ns(chosen)) >= least
+    return much and usual_share(facts, lost, chosen, costs) >= least
 
 
 def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> float:

@@ -249,6 +249,19 @@ def test_what_recording_adds_between_operators_is_not_python(tmp_path: Path) -> 
     assert finding(RULE.check(facts_of(long, tmp_path / "long")))
 
 
+def test_python_that_calls_many_functions_is_usual(tmp_path: Path) -> None:
+    """As a progress bar: recording may take most of this time, and need not."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(4):
+        at = step * 2_000.0
+        main.step(step, at=at, us=2_000).op("aten::mm", at=at, us=800)
+        main.frame("train.py(9): draw", at=at + 800, us=1_200)
+        for i in range(1_190):
+            main.frame("train.py(12): <genexpr>", at=at + 802 + i, us=0.8)
+    assert finding(RULE.check(facts_of(trace, tmp_path))).title.startswith("Python between operators")
+
+
 def test_many_small_operators_are_overhead_and_few_large_ones_compute(tmp_path: Path) -> None:
     def small(main: HostThread, at: float) -> None:
         for i in range(90):
