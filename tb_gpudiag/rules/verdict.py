@@ -76,8 +76,10 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     if is_thinned(facts):
         return Verdict("unknown", f"{thinned_sentence(facts)} {_THINNED}", 0.0)
     verdict = _without_memory(facts, [found.rule.id for found in ranked])
-    said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
     waits = waiting_sentence(verdict.limiter, ranked)
+    said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
+    if waits and _LIMITS["communication"] in said:  # what is waited for does
+        said, waits = said.replace(_LIMITS["communication"], waits), ""
     first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
     emptying = emptying_sentences(facts.memory, facts.window.duration_ns)
     ends = [*_failures(facts.memory), *leak_sentences(facts.memory)]
@@ -189,10 +191,10 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
     if computing_limits(parts.computing_ns, most_ns, parts.seen_ns) or most_ns < LEAST_SHARE * window_ns:
-        rest = f"the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}"
+        rest = f"; the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}" if most_ns else ""
         if most_ns >= LEAST_SHARE * window_ns:
-            return "compute", f"Computing takes {share(parts.computing_ns, window_ns)} of the time; {rest}."
-        return "compute", f"Computing limits this job, so faster kernels help most; {rest}."
+            return "compute", f"Computing takes {share(parts.computing_ns, window_ns)} of the time{rest}."
+        return "compute", f"Computing limits this job, so faster kernels help most{rest}."
     if most_ns < CLEAR_LEAD * by_limiter[second]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
         return "mixed", f"No single cause limits this job: {both}."
