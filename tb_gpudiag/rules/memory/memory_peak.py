@@ -36,7 +36,7 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_title,
     requesting_place,
 )
-from tb_gpudiag.rules.shared.peak_advice import KEEP_CACHE, OTHERS, Advice, advice_on
+from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, Advice, advice_on
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
@@ -130,7 +130,8 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
     requesting = requesting_place(failure) if failure is not None else None
     if leaks:
-        rest = advice if _is_short_without(memory, leaks) else []
+        # What a leak keeps, such as a cache that is made outside of the model, looks like old inputs.
+        rest = [one for one in advice if one != INPUTS] if _is_short_without(memory, leaks) else []
         advice = [_leak_advice(leak, "Then" if i else "First") for i, leak in enumerate(leaks)] + rest
     return Finding(
         title=_title(memory, window_ns),

@@ -102,7 +102,7 @@ _INFERENCE = Advice(
     "no autograd graph is recorded.",
     CODE["inference"],
 )
-_INPUTS = Advice(
+INPUTS = Advice(
     "Inputs are most of it: leave the data set in the host's memory, and copy one batch at a time, or use "
     "smaller batches.",
     CODE["inputs"],
@@ -198,7 +198,7 @@ _ADVICE: tuple[tuple[Callable[[_Composition], bool], Advice], ...] = (
     (_is_inference, _INFERENCE),
     (_is_model_state, _STATE),
     (_is_from_before, _BEFORE),
-    (_is_inputs, _INPUTS),
+    (_is_inputs, INPUTS),
 )
 
 
