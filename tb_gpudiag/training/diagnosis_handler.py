@@ -17,6 +17,7 @@ from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
 from tb_gpudiag.training.event_records import write_with
 from tb_gpudiag.training.helper import HelperAnswer
+from tb_gpudiag.training.noting_tensors import note_from_now_on
 from tb_gpudiag.training.on_demand import OnDemand
 from tb_gpudiag.training.recordings_on_disk import KeptFiles, RecordingFiles, WrittenRecording
 from tb_gpudiag.training.step_clock import StepClock
@@ -95,6 +96,7 @@ class DiagnosisHandler:
         """Write the profiler's recording and queue its diagnosis."""
         try:
             self._take(profiler)
+            note_from_now_on(profiler)
         except Exception as error:  # the job must go on
             logger.warning("gpudiag: the recording was not written: %s", _reason(error))
 

@@ -61,6 +61,12 @@ class NotingTensors:
             self._before = None  # a recording that was given up
 
 
+def note_from_now_on(profiler: Any) -> None:
+    """Have the later recordings of a torch.profiler.profile that records memory be noted."""
+    if getattr(profiler, "profile_memory", False) and not isinstance(profiler.schedule, NotingTensors):
+        profiler.schedule = NotingTensors(profiler.schedule)
+
+
 def _held() -> dict[int, tuple[int, Any]]:
     """Return the storages on the CPU of all tensors that Python holds: address -> (bytes, weak reference to
     a tensor)."""

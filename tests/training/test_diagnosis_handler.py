@@ -23,6 +23,7 @@ from tb_gpudiag.service.processes import child
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.training import diagnosis_queue
 from tb_gpudiag.training.helper import NICE, Helper, HelperAnswer
+from tb_gpudiag.training.noting_tensors import NotingTensors
 from tests.report.reports import slow_loader
 from tests.rules.stage import healthy
 from tests.service.helpers import children, eventually, is_alive
@@ -121,6 +122,19 @@ def test_compressed_recordings_with_a_worker_name(tmp_path: Path, profiler: Fake
     (path,) = (tmp_path / "log").iterdir()
     assert re.fullmatch(r"rank0\.\d+\.pt\.trace\.json\.gz", path.name)
     assert path.read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_later_recordings_of_memory_are_noted(
+    tmp_path: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Helper, "ask", lambda *_: HelperAnswer(True, ""))
+    vars(profiler).update(profile_memory=True, schedule=lambda _step: None)
+    with handler(tmp_path / "log") as made:
+        made(profiler)
+        first = vars(profiler)["schedule"]
+        made(profiler)
+    assert isinstance(first, NotingTensors)
+    assert vars(profiler)["schedule"] is first
 
 
 def test_a_recording_appears_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

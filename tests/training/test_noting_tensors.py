@@ -11,7 +11,7 @@ import pytest
 
 from tb_gpudiag import NotingTensors
 from tb_gpudiag.trace.kineto.kineto import TENSORS
-from tb_gpudiag.training.noting_tensors import KEY
+from tb_gpudiag.training.noting_tensors import KEY, note_from_now_on
 
 KIB = 1024
 
@@ -57,6 +57,27 @@ def test_it_notes_what_came_went_and_is_there(tmp_path: Path, torch: Any) -> Non
         assert found["came"]["2048"] == found["went"]["2048"]
         assert found["held"]["2048"] == 3
         assert found["came_bytes"] - found["went_bytes"] == 4 * 4096
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_later_recordings_of_memory_can_be_noted(memory: bool, tmp_path: Path, torch: Any) -> None:
+    profiler, texts = torch.profiler, list[str]()
+
+    def save(recording: Any) -> None:
+        recording.export_chrome_trace(str(tmp_path / "trace.json"))
+        texts.append((tmp_path / "trace.json").read_text())
+        note_from_now_on(recording)
+
+    with profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU],
+        schedule=profiler.schedule(wait=1, warmup=1, active=2, repeat=3),
+        on_trace_ready=save,
+        profile_memory=memory,
+    ) as recording:
+        for _ in range(12):
+            torch.zeros(KIB)
+            recording.step()
+    assert [KEY in text for text in texts] == [False, memory, memory]
 
 
 def test_a_tensor_at_the_address_of_one_that_went_has_come(tmp_path: Path, torch: Any) -> None:
