@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool
+from tb_gpudiag.arrays import NONE, Bool, Int64, summed
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.interruptions import stalled_spans
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, SMALL_NS, EventCosts
@@ -110,7 +111,7 @@ def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> fl
 
     chosen: mask of the time. costs: of recording what begins in a stretch of it, or right after it.
     """
-    steps, others_ns = facts.steps, lost.window_ns - lost.total_ns(chosen)
+    others = lost.stretches(~chosen)
     if facts.interruptions.several and facts.recorded.stacks:
         some = chosen & (lost.event != NONE)
         stalled = some.copy()
@@ -119,15 +120,21 @@ def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> fl
     stretches = lost.stretches(chosen)
     recorded_ns = facts.recorder_cost.within(stretches.start, stretches.end, costs) + costs.operator
     left_ns = np.maximum(0, stretches.end - stretches.start - recorded_ns)
-    if len(steps) < _FEWEST_STEPS:
-        return _share(int(left_ns.sum()), others_ns)
-    step = np.maximum(0, np.searchsorted(steps.start_ns, stretches.start, side="right") - 1)
-    by_step_ns = np.bincount(step, left_ns, len(steps))
-    return _share(float(np.median(by_step_ns)), others_ns / len(steps))
+    steps = facts.steps if len(facts.steps) >= _FEWEST_STEPS else None
+    own_ns, others_ns = (
+        _by_step(steps, at.start, ns)
+        for at, ns in ((stretches, left_ns), (others, others.end - others.start))
+    )
+    usual_ns = float(np.median(own_ns))
+    return usual_ns / max(1.0, usual_ns + float(np.median(others_ns)))
 
 
-def _share(part_ns: float, others_ns: float) -> float:
-    return part_ns / (part_ns + others_ns) if part_ns else 0.0
+def _by_step(steps: Steps | None, start_ns: Int64, length_ns: Int64) -> Int64:
+    """Add up lengths by the step in which they begin; None is one step."""
+    if steps is None:
+        return np.array([length_ns.sum()], np.int64)
+    step = np.maximum(0, np.searchsorted(steps.start_ns, start_ns, side="right") - 1)
+    return summed(step, length_ns, len(steps))
 
 
 def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:

@@ -262,6 +262,20 @@ def test_python_that_calls_many_functions_is_usual(tmp_path: Path) -> None:
     assert finding(RULE.check(facts_of(trace, tmp_path))).title.startswith("Python between operators")
 
 
+def test_a_pause_in_one_step_does_not_hide_what_is_usual(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    at = 0.0
+    for step in range(6):
+        us = 1_400.0 if step == 3 else 1_000.0
+        main.step(step, at=at, us=us).op("aten::mm", at=at, us=600)
+        for i in range(32):
+            main.op("aten::add", at=at + 610 + i * 12, us=10)
+        at += us
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.title.startswith("CPU operator overhead takes 30.0%")
+
+
 def test_many_small_operators_are_overhead_and_few_large_ones_compute(tmp_path: Path) -> None:
     def small(main: HostThread, at: float) -> None:
         for i in range(90):
