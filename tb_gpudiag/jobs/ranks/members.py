@@ -14,6 +14,7 @@ import pyarrow as pa
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import About, Digest
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
+from tb_gpudiag.rules.shared.odd_recordings import THINNED_TITLE
 from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.good_recording import RECORDERS
 
@@ -93,7 +94,7 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
         times = (about.origin_ns, about.recording_ns, about.window_end_ns)
         content = (about.world_size, about.rank, *times, len(digest.collectives))
         again = " is the same recording as another file: it counts once"
-        why_not = again if content in contents else _no_rank(about)
+        why_not = again if content in contents else _no_rank(about) or _thinned(digest)
         if why_not:
             found.notes.append(f"{_name(about)}{why_not}")
         else:
@@ -120,6 +121,12 @@ def _no_rank(about: About) -> str:
     if 0 < about.world_size <= about.rank:
         return f" is rank {about.rank} of {about.world_size}, which cannot be"
     return ""
+
+
+def _thinned(digest: Digest) -> str:
+    """Return that most events were removed, so that collectives cannot be matched; "" if they were not."""
+    thinned = any(found.title == THINNED_TITLE for found in digest.findings)
+    return " is thinned: most events were removed from it" if thinned else ""
 
 
 def _sort_by_time(run: str, world_size: int, members: list[Digest], notes: list[str], found: Sets) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
-from tb_gpudiag.rules.shared.odd_recordings import is_thinned, thinned_sentence
+from tb_gpudiag.rules.shared.odd_recordings import THINNED_TITLE, is_thinned, thinned_sentence
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, share_of
 
@@ -43,7 +43,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         )
     if is_thinned(facts):
         return Finding(
-            title="Most events were removed from this file",
+            title=THINNED_TITLE,
             summary=f"{thinned_sentence(facts)} torch.profiler numbers them without gaps. Kernels and calls "
             "are missing as well, so how long the GPU worked or waited, and what the host did, is not known.",
             fix=Fix("Diagnose the file as the profiler wrote it, before a tool sampled or filtered it."),

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.members import find_sets
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.rules.shared.odd_recordings import THINNED_TITLE
 from tests.jobs.ranks.stage import MS, job
 
 HOUR = 3_600_000
@@ -24,6 +26,14 @@ def test_ranks_of_a_run_are_a_set() -> None:
         (4, [0, 1, 2, 3], (), ())
     ]
     assert not found.notes
+
+
+def test_ranks_of_which_most_events_were_removed_are_left_out() -> None:
+    one, *others = job(3)
+    thinned = replace(one, findings=[pb.Finding(rule="GD906", title=THINNED_TITLE)])
+    found = find_sets([thinned, *others])
+    assert [one.ranks for one in found.sets] == [[1, 2]]
+    assert [note for note in found.notes if "most events were removed" in note]
 
 
 def test_missing_ranks_are_named() -> None:
