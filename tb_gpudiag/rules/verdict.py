@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import MOST
@@ -16,7 +17,7 @@ from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
-from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, unseen
+from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, own_range, unseen
 from tb_gpudiag.rules.shared.odd_recordings import (
     MOSTLY_LOADING,
     capture_sentence,
@@ -40,7 +41,7 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.vocabulary.recorded import FileKind
-from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
+from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
 from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 
@@ -108,7 +109,8 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     if said := capture_sentence(facts):
         return Verdict("initialization", said, 0.0)
     lost = lost_time(facts)
-    unseen_ns = lost.total_ns(unseen(lost, facts))
+    hidden = unseen(lost, facts)
+    unseen_ns = lost.total_ns(hidden)
     little = little_work(facts) if facts.steady.mostly is None else ""
     if facts.device is not None and little:
         busy = _parts(facts, facts.device, lost)
@@ -116,7 +118,7 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
     if facts.device is not None:
         parts = _parts(facts, facts.device, lost)
-        return _gpu(facts, parts, unseen_ns, ranked)
+        return _gpu(facts, parts, _Unseen(unseen_ns, own_range(lost, facts.host, hidden)), ranked)
     return _without_gpu(facts, lost, unseen_ns)
 
 
@@ -140,11 +142,18 @@ def _without_gpu(facts: Facts, lost: Lost, unseen_ns: int) -> Verdict:
     return _host(lost, cpu_time(lost, facts.small_operators), unseen_ns, no_gpu_sentence(facts.gpu_use))
 
 
+class _Unseen(NamedTuple):
+    """What the host did and the trace does not show: how long, and in which range of the user's own."""
+
+    time_ns: int
+    in_range: str
+
+
 def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
     return split_window(device.window_account, lost, facts.host_tasks, device.lost.total)
 
 
-def _gpu(facts: Facts, parts: WindowParts, unseen_ns: int, ranked: Sequence[str]) -> Verdict:
+def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequence[str]) -> Verdict:
     window_ns, busy, steady = parts.window_ns, parts.busy_ns / parts.window_ns, facts.steady
     inferred = bool(len(facts.steps)) and not facts.recorded.steps
     steps = f": {count(len(steady.steps), 'inferred step')}" if inferred else ""
@@ -152,7 +161,7 @@ def _gpu(facts: Facts, parts: WindowParts, unseen_ns: int, ranked: Sequence[str]
     if steady.mostly is not None:
         limiter, said = _NOT_STEADY[steady.mostly]
         return Verdict(limiter, f"{start} {said.format(**_figures(parts))}", busy)
-    limiter, said = _not_shown(facts, parts, *_limiter(parts, ranked), unseen_ns)
+    limiter, said = _not_shown(facts, parts, *_limiter(parts, ranked), unseen_host)
     if limiter == "requests" and facts.request_waits.for_engine:
         limiter, said = "unknown", _FOR_ENGINE.format(**_figures(parts))
     said = " ".join([said, *slowed_sentences(facts)])
@@ -163,24 +172,35 @@ def _gpu(facts: Facts, parts: WindowParts, unseen_ns: int, ranked: Sequence[str]
     return Verdict(limiter, " ".join(sentences), busy)
 
 
-def _not_shown(facts: Facts, parts: WindowParts, limiter: str, said: str, unseen_ns: int) -> tuple[str, str]:
+def _not_shown(
+    facts: Facts, parts: WindowParts, limiter: str, said: str, unseen_host: _Unseen
+) -> tuple[str, str]:
     """The limiter and its sentence, or what the recording does not show of it."""
     host_ns = parts.by_limiter["host"]
     waited = f"It waited for the host {share(host_ns, parts.window_ns)} of the time."
     if limiter == "input" and facts.only_first_batch:
         return "unknown", _FIRST_BATCH.format(**_figures(parts))
-    if limiter in {"launch", "python"} and unseen_ns >= MOSTLY_UNSEEN * host_ns:
-        how = "with_stack=True" if facts.recorded.operators else "ProfilerActivity.CPU as well"
-        said = _UNSEEN_SENTENCE.format(share(unseen_ns, parts.window_ns), how)
-        if parts.computing_ns >= MOSTLY_COMPUTING * parts.window_ns:
-            return "compute", f"Computing takes most of the time. {said}"
-        limiter = "unknown"
+    if limiter in {"launch", "python"} and unseen_host.time_ns >= MOSTLY_UNSEEN * host_ns:
+        limiter, said = _unseen_limiter(facts, parts, unseen_host)
+        if limiter != "unknown":
+            return limiter, said
     server, most_ns = facts.job.server, max(parts.by_limiter.values())
     if server is not None and limiter != "compute" and host_ns == most_ns and one_replayed_step(facts):
         return "unknown", f"{waited} {one_step_sentence(server)}"
     if limiter in _MAY_BE_THE_RECORDER and host_may_keep_up(facts):
         return ("compute" if gpu_keeps_busy(facts) else "unknown"), f"In the recording, it{waited[2:]}"
     return limiter, said
+
+
+def _unseen_limiter(facts: Facts, parts: WindowParts, unseen_host: _Unseen) -> tuple[str, str]:
+    unseen_share = share(unseen_host.time_ns, parts.window_ns)
+    how = "with_stack=True" if facts.recorded.operators else "ProfilerActivity.CPU as well"
+    said = _UNSEEN_SENTENCE.format(unseen_share, how)
+    if parts.computing_ns >= MOSTLY_COMPUTING * parts.window_ns:
+        return "compute", f"Computing takes most of the time. {said}"
+    if unseen_host.in_range and facts.recorded.operators:
+        return "python", _UNSEEN_IN_RANGE.format(unseen_share, in_quotes(unseen_host.in_range, 80))
+    return "unknown", said
 
 
 def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
@@ -313,6 +333,11 @@ _THINNED = (
 _UNSEEN_SENTENCE = (
     "It waited {} of the time while the host did something that this trace does not show. Record with "
     "{} to see what."
+)
+
+_UNSEEN_IN_RANGE = (
+    "It waited {} of the time while the host did something that this trace does not show, most of it in {}. "
+    "The host's own work there limits this job. Record with with_stack=True to see what it is."
 )
 
 _FIRST_BATCH = (

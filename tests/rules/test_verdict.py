@@ -16,7 +16,7 @@ from tb_gpudiag.rules.answer import Finding, Fix, Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_time import lost_time
-from tb_gpudiag.rules.shared.verdict_sentences import left_out_sentences
+from tb_gpudiag.rules.shared.verdict_sentences import first_fix_sentence, left_out_sentences
 from tb_gpudiag.rules.shared.window_parts import split_window
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import share
@@ -200,3 +200,33 @@ def test_a_handful_of_kernels_is_too_little_to_judge(tmp_path: Path) -> None:
     outcome = run_rules(facts, RULES)
     assert not [found for found in outcome.findings if found.severity > Severity.INFO]
     assert {"GD102", "GD201"} <= {rule.id for rule, _ in outcome.unchecked}
+
+
+@pytest.mark.parametrize(("name", "limiter"), [("decode video", "python"), ("", "unknown")])
+def test_unseen_work_in_a_range_of_the_users_own_is_named(name: str, limiter: str, tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(4):
+        at = 10_000 * step
+        main.step(step, at=at, us=10_000)
+        if name:
+            main.annotation(name, at=at, us=8_000)
+        for i in range(20):
+            main.op("aten::mm", at=at + 8_000 + 100 * i, us=90)
+            main.launch("gemm", at=at + 8_010 + 100 * i, us=10, runs_at=at + 8_025 + 100 * i, runs_us=95)
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == limiter
+    assert ("most of it in “decode video”" in verdict.sentence) is bool(name)
+    assert "with_stack=True" in verdict.sentence
+
+
+def test_nothing_comes_first_where_the_first_finding_is_about_the_limiter() -> None:
+    found = {
+        rule.id: RuleFinding(rule, Finding("", "", Fix(""), cost_ns=900, saving=saving), Severity.WARNING)
+        for rule in RULES
+        for saving in [None if rule.id == "GD102" else Saving(0, 100)]
+        if rule.id in ("GD102", "GD501")
+    }
+    about_limiter, other = found["GD102"], found["GD501"]
+    assert first_fix_sentence("python", [about_limiter, other], 1_000) == ""
+    assert "comes first" in first_fix_sentence("python", [other, about_limiter], 1_000)

@@ -184,6 +184,7 @@ def _optimizer(facts: Facts) -> RuleAnswer:
         ],
         places=places(facts.host, loop.steps, loop.steps_ns),
         severity=Severity.INFO,
+        leads=facts.on_cpu,
     )
 
 

@@ -181,6 +181,20 @@ def unseen(lost: Lost, facts: Facts) -> Bool:
     return unlocated & (lost.length_ns >= LONG_STRETCH_NS) if facts.recorded.operators else unlocated
 
 
+def own_range(lost: Lost, host: Host, chosen: Bool) -> str:
+    """Return the `record_function` of the user's that has most of the chosen time, or "".
+
+    chosen: mask of segments, shape (s,)."""
+    known = np.flatnonzero(chosen & (lost.event != NONE))
+    ranges = host.range[lost.event[known]]
+    inside = ranges != NONE
+    _, first, own = np.unique(host.names(ranges[inside]), return_index=True, return_inverse=True)
+    each_ns = np.bincount(own, weights=lost.length_ns[known][inside], minlength=1)
+    most = int(each_ns.argmax())
+    is_most = len(first) > 0 and each_ns[most] >= MOSTLY_UNSEEN * lost.total_ns(chosen)
+    return host.name(int(ranges[inside][first[most]])) if is_most else ""
+
+
 def located(lost: Lost, host: Host) -> Bool:
     """Mask of lost time for which the trace has a line or an operator, shape (s,)."""
     found: Bool = lost.event != NONE

@@ -84,10 +84,13 @@ def first_fix_sentence(limiter: str, ranked: Sequence[RuleFinding], window_ns: i
     ranked: all findings, in their order.
     """
     for found in ranked:
+        if found.severity <= Severity.INFO or not found.finding.cost_ns:
+            continue
+        if limiter in _NO_CAUSE or limiter in _ABOUT.get(found.rule.id, ()):
+            return ""
         saving = found.finding.saving
-        if found.severity > Severity.INFO and found.finding.cost_ns and saving is not None and saving.high_ns:
-            same = limiter in _NO_CAUSE or limiter in _ABOUT.get(found.rule.id, ())
-            return "" if same else _comes_first(found.rule, saving, window_ns)
+        if saving is not None and saving.high_ns:
+            return _comes_first(found.rule, saving, window_ns)
     return ""
 
 

@@ -251,6 +251,7 @@ def test_an_optimizer_on_the_cpu_is_a_hint_if_it_takes_a_quarter(
     if said:
         assert finding(answer).title.startswith("“Optimizer.step#Adam.step” takes 26.0%")
         assert "larger batch" in finding(answer).summary
+        assert finding(answer).leads
     else:
         assert cannot_tell(answer)
 
