@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "captured_graphs", "serving", "collectives")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "captured_graphs", "serving", "collectives", "hang")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class Report(_message.Message):
     CAPTURED_GRAPHS_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
+    HANG_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -60,7 +61,8 @@ class Report(_message.Message):
     captured_graphs: CapturedGraphs
     serving: Serving
     collectives: _containers.RepeatedCompositeFieldContainer[ExposedCollectives]
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ...) -> None: ...
+    hang: HangReport
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ..., hang: _Optional[_Union[HangReport, _Mapping[str, object]]] = ...) -> None: ...
 
 class CapturedGraphs(_message.Message):
     __slots__ = ("files", "kernels", "matched", "sentence", "nodes")
@@ -389,11 +391,13 @@ class TraceInfo(_message.Message):
         memory_timeline: _ClassVar[TraceInfo.Kind]
         record: _ClassVar[TraceInfo.Kind]
         job: _ClassVar[TraceInfo.Kind]
+        hang: _ClassVar[TraceInfo.Kind]
     trace: TraceInfo.Kind
     snapshot: TraceInfo.Kind
     memory_timeline: TraceInfo.Kind
     record: TraceInfo.Kind
     job: TraceInfo.Kind
+    hang: TraceInfo.Kind
     class Recorder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         torch: _ClassVar[TraceInfo.Recorder]
@@ -2562,7 +2566,7 @@ class HangReport(_message.Message):
     def __init__(self, why: _Optional[_Union[HangReport.Why, str]] = ..., sentence: _Optional[str] = ..., advice: _Optional[str] = ..., culprits: _Optional[_Iterable[int]] = ..., ranks: _Optional[_Iterable[_Union[HangingRanks, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HangingRanks(_message.Message):
-    __slots__ = ("ranks", "state", "operation", "sequence", "group", "place", "waits_for")
+    __slots__ = ("ranks", "state", "operation", "sequence", "group", "place", "waits_for", "ranks_text", "waits_for_text")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ENDED: _ClassVar[HangingRanks.State]
@@ -2580,6 +2584,8 @@ class HangingRanks(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    RANKS_TEXT_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_TEXT_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedScalarFieldContainer[int]
     state: HangingRanks.State
     operation: str
@@ -2587,7 +2593,9 @@ class HangingRanks(_message.Message):
     group: str
     place: Place
     waits_for: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, ranks: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[HangingRanks.State, str]] = ..., operation: _Optional[str] = ..., sequence: _Optional[int] = ..., group: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., waits_for: _Optional[_Iterable[int]] = ...) -> None: ...
+    ranks_text: str
+    waits_for_text: str
+    def __init__(self, ranks: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[HangingRanks.State, str]] = ..., operation: _Optional[str] = ..., sequence: _Optional[int] = ..., group: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., waits_for: _Optional[_Iterable[int]] = ..., ranks_text: _Optional[str] = ..., waits_for_text: _Optional[str] = ...) -> None: ...
 
 class Verification(_message.Message):
     __slots__ = ("base", "candidate", "rule", "made", "sentence", "findings", "verdict", "step", "mean_step_us", "causes", "new_findings", "notes", "how_to_tell", "past", "past_low_us", "past_high_us")

@@ -9,12 +9,15 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
 M = TypeVar("M", bound=Message)
+
+SCHEMA_VERSION: Final = 1
+"""Of a Report. Rises when a field changes its meaning. A new field does not raise it."""
 
 
 def to_dict(message: Message) -> dict[str, Any]:

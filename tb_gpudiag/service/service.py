@@ -128,6 +128,9 @@ class Service:
             UsageError: a value is invalid, or the trace has nothing there.
         """
         arguments = SLICES[kind].arguments(values)
+        error = _without_trace(self._entry(id_))
+        if error is not None:
+            return Pending("failed", error=error)
         return self._result(id_, lambda _, path: self._slices.get(Question(str(path), kind, arguments)))
 
     def export(self, id_: str, format_: str, rule: str = "") -> Export | Pending:
@@ -155,8 +158,9 @@ class Service:
         """Return the SqlState of a query over the trace's tables, as gzipped JSON, or start it. Raises
         UnknownTrace: there is no such trace (any more)."""
         entry = self._entry(id_)
-        if entry.record is not None:
-            return Pending("failed", error=_no_trace(entry))
+        error = _without_trace(entry)
+        if error is not None:
+            return Pending("failed", error=error)
         if not entry.content:
             return Pending("queued", stage="The file is still being written.")
         return self._queries.ask(entry.file, query)
@@ -165,8 +169,9 @@ class Service:
         """Return the JobState of the job that this trace is a rank of, as gzipped JSON. Raises
         UnknownTrace: there is no such trace (any more)."""
         entry = self._entry(id_)
-        if entry.record is not None:
-            return Pending("failed", error=_no_trace(entry))
+        error = _without_trace(entry)
+        if error is not None:
+            return Pending("failed", error=error)
         found = self._reductions.ask("job", [ranks_of(self._entries().values(), entry)])
         self._overview.note_job(id_, found)
         return _content(found)
@@ -186,8 +191,9 @@ class Service:
         not there (any more)."""
         entries = [self._entry(base), self._entry(candidate)]
         for entry in entries:
-            if entry.record is not None:
-                return Pending("failed", error=_no_trace(entry))
+            error = _without_trace(entry)
+            if error is not None:
+                return Pending("failed", error=error)
         return _content(self._reductions.ask("compare", [[entry] for entry in entries]))
 
     def cancel(self, id_: str) -> bool:
@@ -266,6 +272,17 @@ class Service:
 
 def _content(found: Reduced | Pending) -> bytes | Pending:
     return found.content if isinstance(found, Reduced) else found
+
+
+def _without_trace(entry: TraceEntry) -> UsageError | None:
+    """Return why an entry has a report and no more; None if it has a trace."""
+    if entry.file.kind == "hang":
+        return UsageError(
+            "Dumps of the flight recorder have no times and no memory.",
+            where=entry.file.path,
+            remedy="They say which rank holds up the job: see the summary.",
+        )
+    return _no_trace(entry) if entry.record is not None else None
 
 
 def _no_trace(entry: TraceEntry) -> UsageError:

@@ -43,7 +43,8 @@ GPU_WORK_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
 UNREAD_ACCELERATORS = {Category.MTIA: "Meta's MTIA", Category.ASCEND: "an Ascend NPU"}
 """Accelerators whose activity no fact is computed from."""
 
-FileKind = Literal["trace", "snapshot", "memory_timeline"]
+FileKind = Literal["trace", "snapshot", "memory_timeline", "hang"]
+"""hang: a folder with dumps of a flight recorder."""
 
 
 class MemoryAction(IntEnum):

@@ -58,6 +58,7 @@ TABLES: Mapping[str, Terms] = {
     "TREND_STATES": kinds.TREND_STATES,
     "SAVING_BASES": kinds.SAVING_BASES,
     "FILE_KINDS": kinds.FILE_KINDS,
+    "HANG_STATES": kinds.HANG_STATES,
     "MEMORY_FIGURES": kinds.MEMORY_FIGURES,
     "COLUMNS": COLUMNS,
 }

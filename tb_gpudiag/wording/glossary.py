@@ -53,6 +53,7 @@ KINDS_OF_TERMS: dict[str, Terms] = {
     "host activity": kinds.HOST_KINDS,
     "basis of a saving": kinds.SAVING_BASES,
     "kind of file": kinds.FILE_KINDS,
+    "rank that hangs": kinds.HANG_STATES,
     "column": column_titles.COLUMNS,
 }
 """What the ids of a table stand for -> the table."""

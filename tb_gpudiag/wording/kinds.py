@@ -341,8 +341,22 @@ FILE_KINDS = table(
         "What the training job left of a recording in an event file: the trace was not kept.",
         phrase="a record",
     ),
+    Term(
+        "hang",
+        "Job that hangs",
+        "Dumps of torch's flight recorder: the last collectives that each rank has called.",
+        phrase="dumps of the flight recorder",
+    ),
 )
 """What a file contains."""
+
+HANG_STATES = table(
+    Term("ENDED", "After", "Its last operation has ended: the rank is in code of its own after it."),
+    Term("WAITS", "Waiting in", "It has called the operation, which has not ended."),
+    Term("RUNS", "Running", "The operation has begun on the GPU, and not ended."),
+    Term("NO_DUMP", "No dump", "The rank belongs to the job, and there is no dump of it."),
+)
+"""Where a rank of a job that hangs is."""
 
 MEMORY_FIGURES = table(
     Term("peak", "Allocated at the peak", "Highest allocated memory of the recording."),

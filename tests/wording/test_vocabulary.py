@@ -46,6 +46,7 @@ ENUMS: dict[str, tuple[Terms, set[str]]] = {
     "trend states": (kinds.TREND_STATES, set(get_args(FloorState))),
     "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/answer.py, Saving
     "file kinds": (kinds.FILE_KINDS, {*get_args(FileKind), "record"}),
+    "ranks that hang": (kinds.HANG_STATES, set(pb.HangingRanks.State.keys())),
     "memory figures": (kinds.MEMORY_FIGURES, set(MEMORY_FIGURES)),
 }
 

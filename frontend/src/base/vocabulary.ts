@@ -1031,7 +1031,7 @@ export const SAVING_BASES: Readonly<Record<"replayed" | "estimate" | "at most", 
   }
 };
 
-export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline" | "record", Term>> = {
+export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline" | "record" | "hang", Term>> = {
   "trace": {
     "word": "Trace",
     "noun": "a trace",
@@ -1051,6 +1051,34 @@ export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline
     "word": "Record",
     "noun": "a record",
     "explanation": "What the training job left of a recording in an event file: the trace was not kept."
+  },
+  "hang": {
+    "word": "Job that hangs",
+    "noun": "dumps of the flight recorder",
+    "explanation": "Dumps of torch's flight recorder: the last collectives that each rank has called."
+  }
+};
+
+export const HANG_STATES: Readonly<Record<"ENDED" | "WAITS" | "RUNS" | "NO_DUMP", Term>> = {
+  "ENDED": {
+    "word": "After",
+    "noun": "after",
+    "explanation": "Its last operation has ended: the rank is in code of its own after it."
+  },
+  "WAITS": {
+    "word": "Waiting in",
+    "noun": "waiting in",
+    "explanation": "It has called the operation, which has not ended."
+  },
+  "RUNS": {
+    "word": "Running",
+    "noun": "running",
+    "explanation": "The operation has begun on the GPU, and not ended."
+  },
+  "NO_DUMP": {
+    "word": "No dump",
+    "noun": "no dump",
+    "explanation": "The rank belongs to the job, and there is no dump of it."
   }
 };
 

@@ -9,9 +9,14 @@ export function kindText(kind: TraceInfo_Kind): string {
   return kind === "job" ? kind : FILE_KINDS[kind].word;
 }
 
-/** Whether there is a trace, with a timeline and operators, and not a file about memory or a record alone. */
+/** Whether there is a trace, with a timeline and operators, and not a file about memory or a report alone. */
 export function hasEvents(kind: TraceInfo_Kind | undefined): boolean {
-  return !onlyMemory(kind) && !onlyRecord(kind);
+  return !onlyMemory(kind) && !onlyReport(kind);
+}
+
+/** Whether there is nothing besides the report: no events, no memory. */
+export function onlyReport(kind: TraceInfo_Kind | undefined): boolean {
+  return onlyRecord(kind) || kind === "hang";
 }
 
 /** Whether the trace was not kept: there is only what the training job left in an event file. */

@@ -126,9 +126,10 @@ export function aboutRun({ kind, state, ranks, recordings }: RunRow): string {
 }
 
 /** How bad the worst finding is; -1 if there is none, NaN if the run is not analyzed. */
-export function severityOf({ state, first_rule, severity }: RunRow): number {
+export function severityOf({ state, first_rule, first_title, severity }: RunRow): number {
   if (state !== "ready") return NaN;
-  return first_rule === "" ? -1 : severity;
+  // What holds up a job that hangs has a title, and no rule.
+  return first_rule === "" && first_title === "" ? -1 : severity;
 }
 
 /** What fixing the first finding saves, and the step after that; null if it saves no time. */

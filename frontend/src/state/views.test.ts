@@ -20,6 +20,8 @@ it("offers the views that the directory has something for", () => {
   const other = trace("2", "a", "w1");
   expect(viewsFor([record, other], record, "summary")).toEqual(["summary"]);
   expect(viewsFor([record, other], other, "summary")).not.toContain("job");
+  const hang = { ...one, kind: "hang" as const };
+  expect(viewsFor([hang, other], hang, "summary")).toEqual(["summary"]);
 });
 
 it("always offers the open view", () => {

@@ -3,7 +3,7 @@
 import { VIEWS, type ViewName } from "../base/hash";
 import type { TraceEntry } from "../wire/report";
 import { levels } from "./choose";
-import { hasEvents, onlyRecord } from "./kinds";
+import { hasEvents, onlyReport } from "./kinds";
 
 /** Return the views to offer while `entry` is selected, in the order of their tabs. `open` is always one of them. */
 export function viewsFor(
@@ -20,11 +20,11 @@ export function viewsFor(
     timeline: hasEvents(entry.kind),
     operators: hasEvents(entry.kind),
     host: hasEvents(entry.kind),
-    memory: !onlyRecord(entry.kind),
-    recording: !onlyRecord(entry.kind),
+    memory: !onlyReport(entry.kind),
+    recording: !onlyReport(entry.kind),
     job: ranks.length > 1 && hasEvents(entry.kind),
     history: recordings > 1,
-    compare: traces.length > 1 && !onlyRecord(entry.kind),
+    compare: traces.length > 1 && !onlyReport(entry.kind),
   };
   return VIEWS.filter((view) => offered[view] || view === open);
 }

@@ -1,6 +1,6 @@
 import { lazy, Suspense, useMemo, type ComponentType } from "react";
 import type { TraceViewName } from "../base/hash";
-import { onlyRecord } from "../state/kinds";
+import { onlyReport } from "../state/kinds";
 import { rowPlaces } from "../state/rowPlaces";
 import type { ReportProps } from "./parts/reportProps";
 import { RowPlacesProvider } from "./parts/ShowOnTimeline";
@@ -16,10 +16,12 @@ const VIEWS: Readonly<Record<TraceViewName, ComponentType<ReportProps>>> = {
   recording: lazy(() => import("./recording/Recording")),
 };
 
-/** One view of a report. A record has enough for the Summary only. */
+const HangView = lazy(() => import("./hang/HangView"));
+
+/** One view of a report. A record has enough for the Summary only, and a job that hangs has a view of its own. */
 export function TraceView({ open, entry, report }: ReportProps & { readonly open: TraceViewName }) {
   const known = useMemo(() => rowPlaces(report), [report]);
-  const View = VIEWS[onlyRecord(entry.kind) ? "summary" : open];
+  const View = report.hang ? HangView : VIEWS[onlyReport(entry.kind) ? "summary" : open];
   return (
     <RowPlacesProvider value={known}>
       <Suspense fallback={<Searching failed={false} />}>

@@ -78,6 +78,8 @@ export interface Report {
     | undefined;
   /** most exposed first; bounded */
   collectives: ExposedCollectives[];
+  /** dumps of a flight recorder only, which have nothing else */
+  hang: HangReport | undefined;
 }
 
 /** Kernels of CUDA and HIP graphs, with what the recordings of their captures say about them. */
@@ -404,6 +406,8 @@ export const TraceInfo_Kind = {
   record: "record",
   /** job - in lists only: several ranks */
   job: "job",
+  /** hang - dumps of the flight recorder of a job that hangs */
+  hang: "hang",
 } as const;
 
 export type TraceInfo_Kind = typeof TraceInfo_Kind[keyof typeof TraceInfo_Kind];
@@ -2048,14 +2052,14 @@ export const Verified_Promise = {
 
 export type Verified_Promise = typeof Verified_Promise[keyof typeof Verified_Promise];
 
-/** What `gpudiag hang` says: which ranks hold up a job that hangs, by the dumps of its flight recorder. */
+/** Which ranks hold up a job that hangs, by the dumps of its flight recorder. */
 export interface HangReport {
   why: HangReport_Why;
   sentence: string;
   advice: string;
   /** ranks that hold up the job */
   culprits: number[];
-  /** those that hold it up first; ranks that do the same are together */
+  /** those that hold it up first; ranks that do the same are together; bounded */
   ranks: HangingRanks[];
   notes: string[];
 }
@@ -2091,8 +2095,12 @@ export interface HangingRanks {
   place:
     | Place
     | undefined;
-  /** ranks that have not called it */
+  /** ranks that have not called it; bounded */
   waits_for: number[];
+  /** "8–15" */
+  ranks_text: string;
+  /** empty without any */
+  waits_for_text: string;
 }
 
 export const HangingRanks_State = {

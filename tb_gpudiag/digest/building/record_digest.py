@@ -21,7 +21,8 @@ _LONGEST_REASON: Final = 500
 
 
 def record_digest(report: pb.Report, id_: str, time_ns: int) -> Digest:
-    """Return the Digest of a record: a Report without its large parts (see training/compact_record.py).
+    """Return the Digest of a Report without large parts: of a record (see training/compact_record.py), or of
+    a job that hangs.
 
     The record has the account of the step window only: each step gets the same shares. Tables of kernels,
     operators and collectives are empty.
@@ -29,7 +30,7 @@ def record_digest(report: pb.Report, id_: str, time_ns: int) -> Digest:
     device = busiest(report)
     about = {
         "id": id_,
-        "kind": "trace",
+        "kind": pb.TraceInfo.Kind.Name(report.trace.kind),
         "host": report.trace.host,
         "groups": {},
         "origin_ns": time_ns,

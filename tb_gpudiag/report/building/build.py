@@ -34,6 +34,7 @@ from tb_gpudiag.report.building.time_messages import (
     sync_site_messages,
 )
 from tb_gpudiag.report.building.trace_message import counter_messages, recording_cost_message, trace_message
+from tb_gpudiag.report.wire import SCHEMA_VERSION
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.better_recording import BetterRecording, better_recording
 from tb_gpudiag.rules.run import run_rules
@@ -41,9 +42,6 @@ from tb_gpudiag.rules.verdict import Verdict, find_verdict
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
-
-SCHEMA_VERSION = 1
-"""Rises when a field changes its meaning. A new field does not raise it."""
 
 SENTENCE_LIMIT = 2_000
 

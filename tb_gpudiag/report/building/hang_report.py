@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.file_name import name_file
+from tb_gpudiag.report.wire import SCHEMA_VERSION
+from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, Progress
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
+from tb_gpudiag.version import __version__
 from tb_gpudiag.vocabulary.collective_kinds import operation as operation_of
 from tb_gpudiag.wording.format import count, in_quotes, one_line
 from tb_gpudiag.wording.kinds import collective
-from tb_gpudiag.wording.rank_numbers import ranks_text
+from tb_gpudiag.wording.rank_numbers import numbers_text, ranks_text
+
+# Of a job of thousands of ranks that all do something else, nobody reads more.
+_MOST_ROWS: Final = 200
+_MOST_RANKS: Final = 4_096
+_MOST_ERRORS: Final = 8
 
 _ADVICE: Final = {
     HangReason.CANNOT_TELL: "Write a dump of every rank at the same moment.",
@@ -52,6 +63,41 @@ def diagnose_hang(paths: Sequence[str], folder: str = "") -> tuple[pb.HangReport
     return build_hang_report(dumps) if dumps else None, errors
 
 
+def report_on_dumps(file: TraceFile) -> pb.Report:
+    """Build the report about the dumps in a folder, which is all that it has. Raises GpudiagError: none can
+    be read."""
+    found, errors = diagnose_hang([file.path], file.folder)
+    if found is None:
+        raise errors[0]
+    found.notes.extend(one_line(f"Not read: {error}.") for error in errors[:_MOST_ERRORS])
+    report = pb.Report(
+        schema_version=SCHEMA_VERSION,
+        generator=f"tb-gpudiag {__version__}",
+        verdict=pb.Verdict(sentence=found.sentence, headline=_headline(found)),
+        hang=found,
+    )
+    name_file(report.trace, file)
+    report.trace.kind = pb.TraceInfo.hang
+    report.trace.rank = NONE
+    return report
+
+
+def _headline(found: pb.HangReport) -> str:
+    """What holds up the job in a few words."""
+    ranks = ranks_text(found.culprits).capitalize() if found.culprits else ""
+    one = len(found.culprits) == 1
+    return {
+        "NOT_CALLED": f"{ranks} {'holds' if one else 'hold'} up the job",
+        "MISMATCH": "Ranks call different collectives",
+        "CYCLE": "Ranks wait for each other",
+        "NOT_BEGUN": "A collective does not begin on the GPU",
+        "TRANSFER": "A collective does not end",
+        "NO_DUMP": f"{ranks} left no dump",
+        "NO_HANG": "No rank waits",
+        "CANNOT_TELL": "It is unknown which rank holds up the job",
+    }[pb.HangReport.Why.Name(found.why)]
+
+
 def build_hang_report(dumps: Sequence[FlightDump]) -> pb.HangReport:
     """Build the report about the dumps of a job, one of each rank."""
     hang = find_hang(dumps)
@@ -59,14 +105,20 @@ def build_hang_report(dumps: Sequence[FlightDump]) -> pb.HangReport:
         why=hang.why.name,
         sentence=_SENTENCES[hang.why](hang),
         advice=_ADVICE[hang.why],
-        culprits=hang.culprits,
+        culprits=hang.culprits[:_MOST_RANKS],
         notes=_notes(hang, dumps),
     )
     rows: dict[bytes, pb.HangingRanks] = {}
     for rank in sorted(hang.ranks, key=lambda rank: (rank not in hang.culprits, rank)):
         row = _row(hang, rank)
         rows.setdefault(row.SerializeToString(deterministic=True), row).ranks.append(rank)
-    report.ranks.extend(rows.values())
+    for row in rows.values():
+        row.ranks_text = numbers_text(row.ranks)
+    report.ranks.extend(islice(rows.values(), _MOST_ROWS))
+    if len(rows) > _MOST_ROWS:
+        report.notes.append(
+            f"{count(len(rows) - _MOST_ROWS, 'row')} of ranks that do something else are left out."
+        )
     return report
 
 
@@ -90,7 +142,8 @@ def _row(hang: Hang, rank: int) -> pb.HangingRanks:
         and pb.Place(
             file=one_line(frame.file), line=frame.line, line_kind="RUNNING", function=one_line(frame.function)
         ),
-        waits_for=waiting.waits_for if waiting else (),
+        waits_for=waiting.waits_for[:_MOST_RANKS] if waiting else (),
+        waits_for_text=numbers_text(waiting.waits_for) if waiting and waiting.waits_for else "",
     )
 
 

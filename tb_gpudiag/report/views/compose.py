@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Document, ReportView, Section
+from tb_gpudiag.report.views.hang_view import hang_sections
 from tb_gpudiag.report.views.sections.compile_sections import (
     compilations,
     compile_log,
@@ -61,13 +62,10 @@ def report_view(report: pb.Report) -> ReportView:
     )
 
 
-def _figures(report: pb.Report) -> tuple[str, ...]:
-    said = report.serving.sentence, report.captured_graphs.sentence, report.mfu.sentence
-    return tuple(filter(None, said))
-
-
 def _sections(report: pb.Report) -> list[Section]:
     """All sections in reading order; some are empty."""
+    if report.HasField("hang"):
+        return [*hang_sections(report.hang)]
     return [
         *accounts(report),
         engine_steps(report),

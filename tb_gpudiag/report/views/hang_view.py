@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, lines, table
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, lines, table
 from tb_gpudiag.version import __version__
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
-from tb_gpudiag.wording.rank_numbers import numbers_text
+from tb_gpudiag.wording.kinds import HANG_STATES
 
-_STATES: Final = {
-    "ENDED": "after",
-    "WAITS": "waiting in",
-    "RUNS": "running",
-    "NO_DUMP": "no dump",
-}
 _COLUMNS: Final = (
     Column("Ranks"),
     Column("Are"),
@@ -28,14 +22,20 @@ _COLUMNS: Final = (
 
 def hang_document(found: pb.HangReport, path: str) -> Document:
     """Build the document about the dumps at a path."""
+    view = ReportView("Hanging job", path, "", "", found.sentence, hang_sections(found))
+    return Document("Hanging job", None, (view,), "", f"gpudiag {__version__}")
+
+
+def hang_sections(found: pb.HangReport) -> tuple[Section, ...]:
+    """Build what there is to say of the dumps, beside the sentence."""
     rows = [
         (
-            numbers_text(row.ranks),
-            _STATES[pb.HangingRanks.State.Name(row.state)],
+            row.ranks_text,
+            HANG_STATES[pb.HangingRanks.State.Name(row.state)].noun,
             f"{row.operation} {row.sequence:,}" if row.sequence else row.operation,
             row.group,
             str(Frame(row.place.file, row.place.line, row.place.function, LineKind.RUNNING)),
-            numbers_text(row.waits_for) if row.waits_for else "",
+            row.waits_for_text,
         )
         for row in found.ranks
     ]
@@ -44,12 +44,4 @@ def hang_document(found: pb.HangReport, path: str) -> Document:
         table("ranks", "Where the ranks are", _COLUMNS, rows),
         lines("notes", "Notes", found.notes),
     )
-    view = ReportView(
-        heading="Hanging job",
-        path=path,
-        about="",
-        limiter="",
-        verdict=found.sentence,
-        sections=tuple(section for section in sections if section),
-    )
-    return Document("Hanging job", None, (view,), "", f"gpudiag {__version__}")
+    return tuple(section for section in sections if section)

@@ -102,7 +102,10 @@ class ResultKind(Generic[R]):
 
 
 def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnosis:
-    """Read and diagnose a trace. Raises TraceError: the file cannot be read."""
+    """Read and diagnose a trace, or the dumps of a job that hangs. Raises GpudiagError: the file cannot be
+    read."""
+    if file.kind == "hang":
+        return _diagnose_dumps(file)
     from tb_gpudiag.digest.building.build_digest import build_digest
     from tb_gpudiag.report.building.build import build_report
     from tb_gpudiag.report.diagnosis import read_facts
@@ -115,6 +118,18 @@ def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnos
         prepare=partial(_prepared, facts),
         is_final=report.trace.status != pb.TraceInfo.WRITING,
     )
+
+
+def _diagnose_dumps(file: TraceFile) -> Diagnosis:
+    from tb_gpudiag.digest.building.record_digest import record_digest
+    from tb_gpudiag.report.building.hang_report import report_on_dumps
+
+    report = report_on_dumps(file)
+    digest = record_digest(report, file.identity, file.modified_ns)
+    # No rule found it, and the table of runs says it, among the errors.
+    if report.hang.why not in (pb.HangReport.NO_HANG, pb.HangReport.CANNOT_TELL):
+        digest.findings.append(pb.Finding(severity="ERROR", title=report.verdict.headline))
+    return Diagnosis(report=report, make_digest=lambda: digest, prepare=dict)
 
 
 def _digest_trace(file: TraceFile, progress: Progress) -> AnalyzedTrace:

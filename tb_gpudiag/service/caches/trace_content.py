@@ -21,10 +21,11 @@ _END_BYTES: Final = 64 << 10
 def content_key(kind: str, file: TraceFile) -> str:
     """Return the key of a result of this kind for all users of this version; "" if the file has none.
 
-    A result with a log or a capture that its user named is not for others.
+    A result with a log or a capture that its user named is not for others, and dumps are several files.
     The file is not opened: two traces may have the same key, but their fingerprints differ.
     """
-    if is_remote(file.path) or not file.modified_ns or file.torch_trace or file.capture:
+    is_shared = file.modified_ns and file.kind != "hang" and not file.torch_trace and not file.capture
+    if is_remote(file.path) or not is_shared:
         return ""
     return entry_key(
         "content", kind, os.path.basename(file.path), str(file.size_bytes), str(file.modified_ns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
@@ -59,11 +59,13 @@ class Found:
     """Trace files, sorted by run, worker and span, and the folders and files that could not be read.
 
     lost: a store did not answer, so there may be more files.
+    hangs: folders with dumps of the flight recorder, which are one job each.
     """
 
     files: list[TraceFile] = field(default_factory=list)
     problems: list[GpudiagError] = field(default_factory=list)
     lost: bool = False
+    hangs: list[TraceFile] = field(default_factory=list)
 
 
 class FileVersion(Protocol):
@@ -97,6 +99,16 @@ def trace_file(path: str, run: str, name: str, content: FileVersion, folder: str
         kind or "trace",
         folder,
     )
+
+
+def hang_file(path: str, run: str, dumps: Sequence[FileVersion], folder: str) -> TraceFile:
+    """Describe the dumps in a folder. folder: as of TraceFile."""
+    identity = hashlib.blake2b(
+        repr((path, *map(tuple, dumps))).encode("utf-8", "surrogatepass"), digest_size=16
+    ).hexdigest()
+    size_bytes = sum(dump.size_bytes for dump in dumps)
+    newest_ns = max(dump.modified_ns for dump in dumps)
+    return TraceFile(path, _text(run), "flight recorder", "", size_bytes, newest_ns, identity, "hang", folder)
 
 
 _NAMES: Final[dict[FileKind, re.Pattern[str]]] = {

@@ -19,12 +19,14 @@ from tb_gpudiag.trace.files.file_names import (
     FILES_REMEMBERED,
     Found,
     TraceFile,
+    hang_file,
     kind_of,
     may_be_trace,
     trace_file,
 )
 from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, follows_links, is_below, open_local
 from tb_gpudiag.trace.files.source import GZIP, GZIP_MAGIC, unreadable
+from tb_gpudiag.trace.flight_recorder.dump_file import HEAD_BYTES, is_dump, rank_in
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page
 from tb_gpudiag.trace.memory.snapshot_pickle import is_snapshot
 from tb_gpudiag.trace.nsys.nsys_file import (
@@ -89,6 +91,7 @@ class _LocalSearch:
         self._folders: deque[_Place] = deque()
         self._linked_folders: deque[_Place] = deque()
         self._linked_files: list[_Place] = []
+        self._dumps: dict[str, tuple[_Place, list[_Content]]] = {}  # of flight recorders, by their folder
 
     def below(self, root: str) -> None:
         """Add the trace files below the folder, and a problem for each folder or file that cannot be read."""
@@ -111,6 +114,10 @@ class _LocalSearch:
             self._tell()
         for place in self._linked_files:
             self._take_linked(place)
+        self._found.hangs += [
+            _local_hang(path, place.run, tuple(dumps), place.folder)
+            for path, (place, dumps) in self._dumps.items()
+        ]
         self._tell_left_out()
 
     def _listed(self, folder: str, *, may_be_link: bool) -> list[os.DirEntry[str]]:
@@ -203,8 +210,11 @@ class _LocalSearch:
             return
         self._is_new(status)
         kind = kind_of(name)
-        if kind in CERTAIN or _begins_like(kind or "trace", path, place.folder, content):
+        has_name = kind is not None or may_be_trace(name)
+        if kind in CERTAIN or (has_name and _begins_like(kind or "trace", path, place.folder, content)):
             self._found.files.append(_local_file(path, place.run, content, place.folder))
+        elif _is_dump(path, place.folder, content):
+            self._dumps.setdefault(os.path.dirname(path), (place, []))[1].append(content)
 
     def _is_new(self, status: os.stat_result) -> bool:
         key = (status.st_dev, status.st_ino)
@@ -218,7 +228,7 @@ def _below(run: str, name: str) -> str:
 
 
 def _may_matter(name: str) -> bool:
-    return kind_of(name) is not None or may_be_trace(name) or is_report(name)
+    return kind_of(name) is not None or may_be_trace(name) or is_report(name) or rank_in(name) is not None
 
 
 def _ancestors(root: str) -> frozenset[tuple[int, int]]:
@@ -262,6 +272,22 @@ def _begins_like(kind: FileKind, path: str, folder: str, _content: tuple[object,
     from tb_gpudiag.trace.kineto.kineto import is_trace  # names of torch's own files decide without it
 
     return is_trace(head) or is_export(head) or is_rocprof(head)
+
+
+@lru_cache(FILES_REMEMBERED)
+def _is_dump(path: str, folder: str, _content: _Content) -> bool:
+    """Return whether this version of the file is a rank's dump. Its name is no reason to complain of it."""
+    if rank_in(os.path.basename(path)) is None:
+        return False
+    with contextlib.suppress(OSError, TraceError), open_local(path, folder) as file:
+        return is_dump(file.read(HEAD_BYTES))
+    return False
+
+
+@lru_cache(FILES_REMEMBERED)
+def _local_hang(path: str, run: str, dumps: tuple[_Content, ...], folder: str) -> TraceFile:
+    """Describe these versions of dumps, as _local_file does."""
+    return hang_file(path, run, dumps, folder)
 
 
 @lru_cache(FILES_REMEMBERED)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead, TooLarge, Unreadable, UsageError
 from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, ProcessGroup, Progress, Signature
+from tb_gpudiag.trace.flight_recorder.dump_file import HEAD_BYTES, is_dump, rank_in
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 
@@ -24,11 +25,7 @@ MOST_BYTES: Final = 256 << 20
 # Files of a folder that are looked into.
 MOST_FILES: Final = 100_000
 
-# torch appends the rank to the prefix that the user chooses, and nothing after it.
-_RANK: Final = re.compile(r"(?P<rank>\d{1,9})(\.(json|pickle|pkl))?\Z")
-_HEAD_BYTES: Final = 4 << 10
 _PICKLE: Final = re.compile(rb"\x80[\x02-\x05]", re.DOTALL)
-_JSON: Final = re.compile(rb"\s*\{")
 _FIELDS: Final = ("entries", "pg_config")
 _PEER: Final = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 # Ranks may give different sizes to these.
@@ -86,21 +83,20 @@ def _in_folder(path: str, folder: str) -> list[str]:
     """The dumps in a folder. Raises OSError, and Unreadable as open_local does."""
     with os.scandir(path) as entries:
         names = sorted(entry.name for entry, _ in zip(entries, range(MOST_FILES), strict=False))
-    files = [os.path.join(path, name) for name in names if _RANK.search(name)]
+    files = [os.path.join(path, name) for name in names if rank_in(name) is not None]
     return [file for file in files if os.path.isfile(file) and _may_be_dump(file, folder)]
 
 
 def _rank(path: str) -> int:
-    found = _RANK.search(os.path.basename(path))
+    found = rank_in(os.path.basename(path))
     if found is None:
         raise UsageError("its name does not end with the rank", where=path, remedy="rename it to dump_RANK")
-    return int(found["rank"])
+    return found
 
 
 def _may_be_dump(path: str, folder: str) -> bool:
     with open_local(path, folder) as content:
-        head = content.read(_HEAD_BYTES)
-    return bool(_PICKLE.match(head) or _JSON.match(head)) and (b"comm_lib" in head or b"version" in head)
+        return is_dump(content.read(HEAD_BYTES))
 
 
 def read_dump(path: str, rank: int, folder: str = "") -> FlightDump:

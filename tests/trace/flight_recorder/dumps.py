@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def write(
     folder: Path,
     rank: int,
     entries: Sequence[dict[str, Any]],
-    groups: dict[str, Sequence[int]],
+    groups: Mapping[str, Sequence[int]],
     *,
     as_json: bool = False,
 ) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import count, time_us
+from tb_gpudiag.wording.kinds import FILE_KINDS
 from tb_gpudiag.wording.vocabulary import LIMITERS, limiter_word
 
 
@@ -16,6 +17,8 @@ def heading(trace: pb.TraceInfo) -> str:
 
 def about(trace: pb.TraceInfo) -> str:
     """Size, length and contents of the trace, in one line."""
+    if trace.kind == pb.TraceInfo.hang:
+        return FILE_KINDS["hang"].explanation.removesuffix(".")
     parts = [count(trace.events, "event"), time_us(trace.duration_us)]
     if trace.rank >= 0:
         parts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
@@ -36,6 +39,8 @@ def limiter(report: pb.Report) -> str:
     """What ends the job, or else the limiter in words. A snapshot is about memory."""
     if report.verdict.headline:
         return report.verdict.headline
+    if report.trace.kind == pb.TraceInfo.hang:
+        return FILE_KINDS["hang"].word
     if report.trace.kind != pb.TraceInfo.trace:
         return LIMITERS["memory"].word
     return limiter_word(pb.Verdict.Limiter.Name(report.verdict.limiter), on_gpu=bool(report.devices))
