@@ -155,7 +155,7 @@ class RankWatch:
                 if self._looks >= PATIENT_LOOKS:
                     self._settle(ranks)
                 return None
-        elif _is_of_others(slowest.own_longer_ms, slowest.longer_ms[-1], slowest.step_ms):
+        elif _is_of_others(slowest, slowest.own_longer_ms, slowest.longer_ms[-1]):
             self._settle(ranks)
             return None
         return RecordingOrder(
@@ -207,14 +207,13 @@ class _Lateness:
             for phase, own in enumerate(latest.phases_ms)
         ]
         longer_ms[WAIT] = 0.0  # those that wait for it wait longer
-        is_of_others = _is_of_others(own_ms, core_ms, latest.step_ms)
-        return cls(latest, own_ms, own_ms + core_ms, is_of_others, longer_ms)
+        return cls(latest, own_ms, own_ms + core_ms, _is_of_others(latest, own_ms, core_ms), longer_ms)
 
 
-def _is_of_others(own_ms: float, core_ms: float, step_ms: float) -> bool:
+def _is_of_others(rank: RankSteps, own_ms: float, core_ms: float) -> bool:
     """Return whether other processes, which have the cores, are the reason: a recording knows nothing of
-    them. More work of its own waits longer for a core, too."""
-    return core_ms >= own_ms and own_ms < BUSY_SHARE * step_ms
+    them. More work of its own waits longer for a core, too. own_ms, core_ms: by which its step is longer."""
+    return core_ms >= own_ms and own_ms < BUSY_SHARE * (rank.step_ms - rank.core_ms)
 
 
 def _with_an_ordinary_one(slowest: RankSteps, ranks: Sequence[RankSteps]) -> list[int]:

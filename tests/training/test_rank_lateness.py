@@ -133,6 +133,13 @@ def test_a_busy_machine_is_not_recorded() -> None:
     assert watch.look([drifted(rank(0), INPUT, 30)], 1.0) is None  # the same drift
 
 
+def test_more_work_on_a_busy_machine_is_recorded() -> None:
+    """It waits for a core most of the time, like the work that was there before."""
+    one = replace(rank(0), step_ms=400.0, core_ms=340.0)
+    assert RankWatch().look([drifted(one, FORWARD, 220, core_ms=195)], 0.0) is not None
+    assert RankWatch().look([drifted(one, FORWARD, 220, core_ms=210)], 0.0) is None
+
+
 def test_recordings_are_few() -> None:
     watch, one = RankWatch(), rank(0)
     orders = 0
