@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import time
 from collections.abc import Callable
 from typing import Final
@@ -13,24 +12,28 @@ from tb_gpudiag.cli.assistant_rows import (
     LONGEST_NAME,
     AnswerData,
     AnswerRow,
+    clock_row,
+    collective_row,
     device_row,
     fitted,
+    hanging_row,
+    hotspot_row,
     largest_causes,
     longest_gaps,
     place_text,
     rounded,
     short,
+    site_row,
 )
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.jobs.compare.verification import verify
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.hang_report import diagnose_hang
 from tb_gpudiag.report.wire import dump, from_json, to_dict
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
+from tb_gpudiag.training.clock_state import clock_states
 from tb_gpudiag.wording.format import one_line
-from tb_gpudiag.wording.rank_numbers import numbers_text
 
 FIRST_SCAN_S: Final = 10.0
 # Clients give up after a minute or more. A longer analysis goes on, and the next question gets its result.
@@ -52,7 +55,7 @@ class Assistant:
     """
 
     def __init__(self, service: Service, path: str, wait_s: float = WAIT_S) -> None:
-        """path: the directory whose dumps `hang` is about."""
+        """path: the directory whose step clocks `clock` is about."""
         self._service = service
         self._path = path
         self._wait_s = wait_s
@@ -106,6 +109,8 @@ class Assistant:
         for part in ("mfu", "serving"):
             if part in report:
                 answer[part] = one_line(report[part]["sentence"], _LONGEST_TEXT)
+        if report["trace"]["reason"]:
+            answer["why_recorded"] = one_line(report["trace"]["reason"], _LONGEST_TEXT)
         if report["trace"]["withheld"]:
             answer["credentials"] = report["trace"]["withheld"]
         return fitted(answer, "findings", rows, first)
@@ -229,17 +234,7 @@ class Assistant:
         if "state" in report:
             return report
         rows = [
-            short(
-                {
-                    "kind": hotspot["kind"],
-                    "name": hotspot["key"],
-                    "launches": hotspot["launches"],
-                    "host_us": rounded(hotspot["host_us"]),
-                    "kernel_us": rounded(hotspot["kernel_us"]),
-                    "idle_us": rounded(hotspot["idle_us"]),
-                    "empty_queue_share": round(hotspot["empty_queue_share"], 3),
-                }
-            )
+            hotspot_row(hotspot)
             for hotspot in report["launch_hotspots"]
             if name.lower() in hotspot["key"].lower()
         ]
@@ -255,20 +250,7 @@ class Assistant:
             figures = ("peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes")
             devices.append({"device": memory["name"], **{key: int(memory[key]) for key in figures}})
             for what, key in (("grows", "sites"), ("at the peak", "peak_owners")):
-                rows += [
-                    short(
-                        {
-                            "device": memory["name"],
-                            "what": what,
-                            "bytes": int(site["bytes"]),
-                            "bytes_per_step": int(site.get("bytes_per_step", 0)),
-                            "kind": site.get("kind", ""),
-                            "operator": site["operator"],
-                            "place": place_text(site.get("place", {})),
-                        }
-                    )
-                    for site in memory[key]
-                ]
+                rows += [site_row(memory["name"], what, site) for site in memory[key]]
         return fitted({"devices": devices[:8]}, "sites", rows, first)
 
     def compare(self, base: str, candidate: str, first: int = 0) -> AnswerData:
@@ -330,26 +312,50 @@ class Assistant:
         ]
         return fitted(answer, "ranks", rows, first)
 
-    def hang(self, first: int = 0) -> AnswerData:
-        """Say which ranks hold up a job that hangs, by dumps of the flight recorder in the directory."""
-        report, errors = diagnose_hang([self._path], os.path.realpath(self._path))
-        if report is None:
-            raise errors[0]
-        found = to_dict(report)
+    def collectives(self, trace: str, first: int = 0) -> AnswerData:
+        """Return the collectives of a trace by what they are for, and why nothing computes beside them."""
+        report = self._report(trace)
+        if "state" in report:
+            return report
+        rows = [collective_row(one) for one in report["collectives"]]
+        return fitted({"next": "job_collectives(trace)"}, "collectives", rows, first)
+
+    def job_collectives(self, trace: str, first: int = 0) -> AnswerData:
+        """Return the collectives of a trace's job: which rank the others wait for, and why."""
+        found = self._ready(lambda: self._service.job(trace))
+        if "job" not in found:
+            return found
+        job = found["job"]
+        matched = job.get("collectives", {"worst": []})
+        answer = {key: rounded(matched[key]) for key in ("waiting_us", "transfer_us") if key in matched}
+        rows = [{"what": "by unit", **collective_row(one)} for one in job["units"]]
+        rows += [{"what": "single", **collective_row(one)} for one in matched["worst"]]
+        return fitted(answer, "collectives", rows, first)
+
+    def clock(self, run: str = "", first: int = 0) -> AnswerData:
+        """Return what the step clocks of training runs say: times of steps and phases now, drifts, and why
+        they last recorded. run: a part of its folder's name; "" for all."""
+        states = [state for state in clock_states(self._path) if run.lower() in state.run.lower()]
+        answer = {"why_recorded": [short({"run": s.run, "why": s.why}) for s in states if s.why][:6]}
+        rows = [clock_row(state.run, rank) for state in states for rank in state.ranks]
+        return fitted(answer, "ranks", rows, first)
+
+    def hang(self, trace: str, first: int = 0) -> AnswerData:
+        """Say which ranks hold up a job that hangs. trace: of the kind `hang`: dumps of a flight recorder."""
+        report = self._report(trace)
+        if "state" in report:
+            return report
+        if "hang" not in report:
+            raise UsageError(
+                "this is no dump of a flight recorder", remedy="list_runs() lists them, of the kind hang"
+            )
+        found = report["hang"]
         answer = {
             **{key: one_line(found[key], 2 * _LONGEST_TEXT) for key in ("why", "sentence", "advice")},
             "culprits": found["culprits"][:_MOST_ROWS],
-            "notes": [*found["notes"], *(one_line(str(error)) for error in errors[:3])],
+            "notes": [one_line(note) for note in found["notes"][:4]],
         }
-        rows = [
-            {
-                **{key: row[key] for key in ("state", "operation", "sequence", "group")},
-                "ranks": numbers_text(row["ranks"]),
-                "place": place_text(row["place"]) if "place" in row else "",
-            }
-            for row in found["ranks"]
-        ]
-        return fitted(answer, "ranks", rows, first)
+        return fitted(answer, "ranks", [hanging_row(row) for row in found["ranks"]], first)
 
     def _report(self, trace: str) -> AnswerData:
         """Return the report, or the state of the analysis."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tb_gpudiag.report.wire import dump
+from tb_gpudiag.training.rank_lateness import RankSteps
+from tb_gpudiag.training.step_clock import PHASES
 from tb_gpudiag.wording.format import NAME_LIMIT, one_line
 
 ANSWER_BYTES: Final = 4_000
@@ -65,6 +67,81 @@ def short(row: AnswerRow) -> AnswerRow:
     return {key: value for key, value in shown.items() if value not in ("", 0, None)} | {
         key: row[key] for key in ("finding", "gap") if key in row
     }
+
+
+_OF_COLLECTIVE: Final = ("kind", "parallelism", "unit", "name", "group", "annotation", "why")
+_COUNTS: Final = ("calls", "collectives", "index", "bytes")
+_TIMES: Final = ("us", "exposed_us", "skew_us", "transfer_us", "why_us")
+
+
+def collective_row(one: Mapping[str, Any]) -> AnswerRow:
+    """Return a collective of a trace or a job, or those of one unit: what there is to say of it."""
+    row = {key: one[key] for key in _OF_COLLECTIVE if key in one}
+    row |= {key: int(one[key]) for key in _COUNTS if key in one}
+    row |= {key: rounded(one[key]) for key in _TIMES if key in one}
+    ranks = {key: one[key] for key in ("last_rank", "last_in") if key in one}  # of which 0 is one
+    return {**short(row), **ranks, **({"place": place_text(one["place"])} if "place" in one else {})}
+
+
+def hanging_row(row: Mapping[str, Any]) -> AnswerRow:
+    """Return where ranks of a job that hangs are."""
+    return {
+        **{key: one_line(row[key], LONGEST_NAME) for key in ("state", "operation", "group")},
+        "sequence": row["sequence"],
+        "ranks": row["ranks_text"],
+        "waits_for": row["waits_for_text"],
+        "place": place_text(row["place"]) if "place" in row else "",
+    }
+
+
+def hotspot_row(hotspot: Mapping[str, Any]) -> AnswerRow:
+    """Return what launches kernels, and what that costs."""
+    return short(
+        {
+            "kind": hotspot["kind"],
+            "name": hotspot["key"],
+            "launches": hotspot["launches"],
+            **{key: rounded(hotspot[key]) for key in ("host_us", "kernel_us", "idle_us")},
+            "empty_queue_share": round(hotspot["empty_queue_share"], 3),
+        }
+    )
+
+
+def site_row(device: str, what: str, site: Mapping[str, Any]) -> AnswerRow:
+    """Return a place that allocates. what: why it is listed."""
+    return short(
+        {
+            "device": device,
+            "what": what,
+            "bytes": int(site["bytes"]),
+            "bytes_per_step": int(site.get("bytes_per_step", 0)),
+            "kind": site.get("kind", ""),
+            "operator": site["operator"],
+            "place": place_text(site.get("place", {})),
+        }
+    )
+
+
+def clock_row(run: str, rank: RankSteps) -> AnswerRow:
+    """Return what the step clock of a rank says."""
+    names = (*PHASES, "core")
+    phases = dict(zip(names, (*rank.phases_ms, rank.core_ms), strict=True))
+    row: AnswerRow = {
+        "run": one_line(run, LONGEST_NAME),
+        "rank": rank.rank,
+        "step": rank.step,
+        "step_us": rounded(rank.step_ms * 1e3),
+        "phases_us": {name: rounded(ms * 1e3) for name, ms in phases.items() if ms},
+    }
+    if rank.drifts and rank.longer_ms:
+        longer_ms, *of_phases_ms = rank.longer_ms
+        of_phases = dict(zip(names, of_phases_ms, strict=True))
+        row["drift"] = {
+            "since_step": rank.since,
+            "longer_us": rounded(longer_ms * 1e3),
+            "most_in": max(of_phases, key=of_phases.__getitem__),
+        }
+    return row
 
 
 def device_row(device: Mapping[str, Any]) -> AnswerRow:

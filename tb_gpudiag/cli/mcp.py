@@ -91,6 +91,9 @@ def server(assistant: Assistant, path: str) -> MCPServer[Any]:
         assistant.compare,
         assistant.verify,
         assistant.job,
+        assistant.collectives,
+        assistant.job_collectives,
+        assistant.clock,
         assistant.hang,
     ):
         made.tool(name=answer.__name__, annotations=read_only, structured_output=False)(

@@ -1,7 +1,7 @@
 """Keeps the steps of a rank in a helper process: writes them for TensorBoard, finds drifts, compares ranks.
 
 Ranks share files below `DIR_NAME/gpudiag/clock`, and no connection: each writes `rank-N/now`, and rank 0
-writes `order`, which says which ranks record next.
+writes `order`, which says which ranks record next. Assistants read them, too: see clock_state.py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from tb_gpudiag.arrays import Float64
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
+from tb_gpudiag.training.clock_state import NOW, ORDER, read_fields
 from tb_gpudiag.training.event_records import append_scalars
 from tb_gpudiag.training.rank_lateness import RankSteps, RankWatch
 from tb_gpudiag.training.step_clock import PHASES
@@ -38,8 +39,6 @@ LOOKS_AHEAD: Final = 3
 
 # Ranks that were not heard of for so many looks are gone, or of an earlier job.
 HEARD_LOOKS: Final = 6
-
-_MOST_FILE_BYTES: Final = 1 << 16
 
 _kept: dict[tuple[str, int], RankClock] = {}
 
@@ -67,7 +66,7 @@ class RankClock:
         self._watch = RankWatch()
         self._now: RankSteps | None = None
         self._drifted: dict[str, Any] = {}  # fields of RankSteps
-        self._order = _read(self._path("order"))  # of an earlier job, if there is one
+        self._order = read_fields(self._path(ORDER))  # of an earlier job, if there is one
         self._failed = False
         self._coreless_ms = _coreless_ms()
 
@@ -126,31 +125,41 @@ class RankClock:
         assert self._now is not None
         if world == 1 or not self._folder:
             found = self._watch.look([self._now], now_s)
-            return {**asdict(found), "at": 0} if found else None
+            order = {**asdict(found), "at": 0} if found else None
+            self._tell(order)
+            return order
+        self._tell(None)
         with contextlib.suppress(OSError):
-            _write(self._path(f"rank-{self._rank}", "now"), asdict(self._now))
             if self._rank == 0:
                 ranks = list(self._ranks(world))
                 found = self._watch.look(ranks, now_s) if len(ranks) > 1 else None
                 if found is not None:
                     ahead = int(LOOKS_AHEAD * self._every_s * 1e3 / max(self._now.step_ms, 1e-3)) + 1
-                    _write(self._path("order"), {**asdict(found), "at": self._now.step + ahead})
-        order = _read(self._path("order"))
+                    _write(self._path(ORDER), {**asdict(found), "at": self._now.step + ahead})
+        order = read_fields(self._path(ORDER))
         if order is None or order == self._order:
             return None
         self._order = order
         return order
 
+    def _tell(self, order: dict[str, Any] | None) -> None:
+        """Write what this rank says of itself, and the order of a job of one rank, for others to read."""
+        if self._folder and self._now is not None:
+            with contextlib.suppress(OSError):
+                _write(self._path(f"rank-{self._rank}", NOW), asdict(self._now))
+                if order is not None:
+                    _write(self._path(ORDER), order)
+
     def _ranks(self, world: int) -> Iterator[RankSteps]:
         """Yield what ranks said lately. Times are the file server's: clocks of hosts differ."""
         assert self._now is not None
         yield self._now
-        here_s = os.stat(self._path("rank-0", "now")).st_mtime
+        here_s = os.stat(self._path("rank-0", NOW)).st_mtime
         for rank in range(1, world):
-            path = self._path(f"rank-{rank}", "now")
+            path = self._path(f"rank-{rank}", NOW)
             with contextlib.suppress(OSError, TypeError):
                 if here_s - os.stat(path).st_mtime < HEARD_LOOKS * self._every_s:
-                    yield RankSteps(**(_read(path) or {}))
+                    yield RankSteps(**(read_fields(path) or {}))
 
     def _path(self, *names: str) -> str:
         return os.path.join(self._folder, *names)
@@ -199,12 +208,3 @@ def _write(path: str, fields: dict[str, Any]) -> None:
     with open(unfinished, "w", encoding="ascii") as file:
         json.dump(fields, file)
     os.replace(unfinished, path)
-
-
-def _read(path: str) -> dict[str, Any] | None:
-    """Return what is in a file; None without one, and if others have written something else there."""
-    with contextlib.suppress(OSError, ValueError):
-        with open(path, encoding="ascii") as file:
-            fields = json.loads(file.read(_MOST_FILE_BYTES))
-        return fields if isinstance(fields, dict) else None
-    return None

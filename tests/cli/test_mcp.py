@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 from tb_gpudiag.cli.assistant import Assistant
@@ -20,11 +21,14 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
+from tb_gpudiag.training.clock_state import clock_states
+from tb_gpudiag.training.clocking import RankClock
 from tests.builder import TraceBuilder
 from tests.simulator import simulate
 from tests.simulator.jobs import DistributedJob, simulate_job
 from tests.simulator.scenarios import SHORT
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
+from tests.training.test_step_drift import INPUT, slowed, steps
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -101,7 +105,7 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
                 return answer
 
             tools = (await client.list_tools()).tools
-            assert len(tools) == 13
+            assert len(tools) == 16
             assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
             traces = {row["run"]: row["trace"] for row in (await ask("list_runs"))["traces"]}
             assert set(traces) == {"slow", "leaking", "job"}
@@ -126,11 +130,15 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
             verified = await ask("verify", base=slow, candidate=leaking, finding="GD101")
             assert (verified["rule"], verified["findings"][0]["rule"]) == ("GD101", "GD101")
             assert [row["rank"] for row in (await ask("job", trace=traces["job"]))["ranks"]] == [0, 1]
+            assert "collectives" in await ask("collectives", trace=traces["job"])
+            assert (await ask("job_collectives", trace=traces["job"]))["collectives"]
+            assert (await ask("clock"))["ranks"] == []
             page = await ask("explain_rule", rule="GD101")
             assert page["page"].startswith("# GD101")
             for tool, trace, said in (
                 ("diagnose", str(log.parent / "outside"), "no such trace"),
                 ("job", slow, "not a rank"),
+                ("hang", slow, "no dump"),
             ):
                 text = await refusal(client, tool, trace)
                 assert "data, never instructions" in text
@@ -215,11 +223,71 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     assert main(["mcp", str(tmp_path / "nothing")]) == 2
 
 
-def test_a_job_that_hangs(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_job_that_hangs(tmp_path: Path, in_process: None) -> None:
     waits = [entry("all_reduce", 1), entry("all_reduce", 2, state="started")]
-    write(tmp_path, 0, waits, {WORLD: (0, 1)})
-    write(tmp_path, 1, waits[:1], {WORLD: (0, 1)})
-    with closing(Service([Root(str(tmp_path))], Settings(tmp_path / "cache"))) as service:
-        found = Assistant(service, str(tmp_path)).hang()
+    for rank, entries in enumerate((waits, waits[:1])):
+        os.utime(
+            write(tmp_path / "log" / "dumps", rank, entries, {WORLD: (0, 1)}), (1_700_000_000, 1_700_000_000)
+        )
+    with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
+        assistant = Assistant(service, str(tmp_path / "log"), wait_s=60)
+        (row,) = assistant.list_runs()["traces"]
+        assert (row["kind"], row["run"]) == ("hang", "dumps")
+        found = assistant.hang(row["trace"])
+        assert not any(str(tmp_path) in text for text in texts(found))
     assert (found["why"], found["culprits"]) == ("NOT_CALLED", [1])
-    assert [row["ranks"] for row in found["ranks"]] == ["1", "0"]
+    assert [(row["ranks"], row["waits_for"]) for row in found["ranks"]] == [("1", ""), ("0", "1")]
+
+
+@pytest.mark.slow
+def test_collectives_say_why_they_are_exposed(assistant: Assistant) -> None:
+    traces = [row["trace"] for row in assistant.list_runs()["traces"] if row["run"] == "job"]
+    for row in assistant.collectives(traces[0])["collectives"]:
+        assert row["us"] >= row.get("exposed_us", 0)
+        assert row["why"]
+    found = assistant.job_collectives(traces[0])
+    assert found["transfer_us"] > 0
+    assert {row["what"] for row in found["collectives"]} <= {"by unit", "single"}
+    assert all(row["last_rank"] in (0, 1) for row in found["collectives"])
+
+
+def test_step_clocks_say_how_long_steps_take_and_what_drifts(tmp_path: Path) -> None:
+    for rank, more_ms in enumerate((0.0, 20.0)):
+        clock = RankClock(str(tmp_path / "run"), rank, 10.0)
+        rows = steps(8_000, seed=rank)
+        rows[4_000:] = slowed(rows[4_000:], more_ms, INPUT)
+        for part in np.split(rows[:, :-1], 80):
+            clock.add(part, 2, 1_000.0)
+    with closing(Service([Root(str(tmp_path))], Settings(tmp_path / "cache"))) as service:
+        found = Assistant(service, str(tmp_path)).clock()
+        assert Assistant(service, str(tmp_path)).clock("another")["ranks"] == []
+    first, second = found["ranks"]
+    assert (first["run"], first["rank"], second["rank"], second["step"]) == ("run", 0, 1, 7_999)
+    assert second["step_us"] - first["step_us"] == pytest.approx(20_000, rel=0.3)
+    assert "drift" not in first
+    assert second["drift"]["most_in"] == "input"
+    assert abs(second["drift"]["since_step"] - 4_000) < 400
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"rank": 0}',
+        '{"rank": 0, "step": 1, "blocks": 1, "step_ms": NaN, "phases_ms": [0, 0, 0, 0, 0, 0, 0]}',
+        '{"rank": "<b>", "step": 1, "blocks": 1, "step_ms": 1, "phases_ms": [0, 0, 0, 0, 0, 0, 0]}',
+        '{"rank": 0, "step": 1, "blocks": 1, "step_ms": 1, "phases_ms": 3}',
+    ],
+)
+def test_what_others_wrote_in_place_of_a_clock_is_left_out(content: str, tmp_path: Path) -> None:
+    folder = tmp_path / "log" / "run" / "gpudiag" / "clock" / "rank-0"
+    folder.mkdir(parents=True)
+    (folder / "now").write_text(content)
+    outside = tmp_path / "outside"
+    RankClock(str(outside), 0, 10.0).add(steps(200)[:, :-1], 1, 1_000.0)
+    (folder.parent / "rank-1").symlink_to(outside / "gpudiag" / "clock" / "rank-0")
+    assert list(clock_states(str(outside)))
+    assert not list(clock_states(str(tmp_path / "log")))
