@@ -62,7 +62,7 @@ class Loop:
 
 
 class _Hooks:
-    """What a clock has added to a loop. It can be taken away and put back."""
+    """What a clock has added to a loop. It can be taken away and put back, as it was then."""
 
     def __init__(self, loop: Loop) -> None:
         self._where: list[Any] = [
@@ -71,13 +71,20 @@ class _Hooks:
             loop.optimizer._optimizer_step_pre_hooks,
             loop.optimizer._optimizer_step_post_hooks,
         ]
-        self._what = [dict(hooks) for hooks in self._where]
-        self._callbacks = list(gc.callbacks)
+        self._callbacks = gc.callbacks.copy()
+        self._what: list[dict[int, Any]] | None = None  # while it is away
 
     def put(self, there: bool) -> None:
-        for hooks, what in zip(self._where, self._what, strict=True):
-            hooks.clear()
-            hooks.update(what if there else {})
+        if there is (self._what is None):
+            return
+        if there:
+            for hooks, what in zip(self._where, self._what or [], strict=True):
+                hooks.update(what)
+            self._what = None
+        else:
+            self._what = [dict(hooks) for hooks in self._where]
+            for hooks in self._where:
+                hooks.clear()
         gc.callbacks[:] = self._callbacks if there else []
 
 
