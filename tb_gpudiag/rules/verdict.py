@@ -12,6 +12,7 @@ from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.waiting.compilation import compiled_functions
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
@@ -29,7 +30,7 @@ from tb_gpudiag.rules.shared.odd_recordings import (
     thinned_sentence,
 )
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
-from tb_gpudiag.rules.shared.recording_advice import little_work, sentences_for
+from tb_gpudiag.rules.shared.recording_advice import SEVERAL_STEPS, little_work, sentences_for
 from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
 from tb_gpudiag.rules.shared.slowed_recording import gpu_keeps_busy, host_may_keep_up, slowed_sentences
 from tb_gpudiag.rules.shared.verdict_sentences import (
@@ -184,12 +185,19 @@ def _not_shown(
         limiter, said = _unseen_limiter(facts, parts, unseen_host)
         if limiter != "unknown":
             return limiter, said
+    if limiter == "compile" and len(facts.steps) < SEVERAL_STEPS and not _compiles_again(facts):
+        return "initialization", _COMPILED_ONCE.format(**_figures(parts))
     server, most_ns = facts.job.server, max(parts.by_limiter.values())
     if server is not None and limiter != "compute" and host_ns == most_ns and one_replayed_step(facts):
         return "unknown", f"{waited} {one_step_sentence(server)}"
     if limiter in _MAY_BE_THE_RECORDER and host_may_keep_up(facts):
         return ("compute" if gpu_keeps_busy(facts) else "unknown"), f"In the recording, it{waited[2:]}"
     return limiter, said
+
+
+def _compiles_again(facts: Facts) -> bool:
+    functions = compiled_functions(facts.host, facts.steps, facts.host_window)
+    return any(function.before > 0 for function in functions)
 
 
 def _unseen_limiter(facts: Facts, parts: WindowParts, unseen_host: _Unseen) -> tuple[str, str]:
@@ -333,6 +341,11 @@ _THINNED = (
 _UNSEEN_SENTENCE = (
     "It waited {} of the time while the host did something that this trace does not show. Record with "
     "{} to see what."
+)
+
+_COMPILED_ONCE = (
+    "It waited {all_host} of the time for the host, most of it for compiling or loading code. In a recording "
+    "without several steps nothing shows that this recurs. Record again after a few warm-up steps."
 )
 
 _UNSEEN_IN_RANGE = (

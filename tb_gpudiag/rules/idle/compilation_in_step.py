@@ -8,6 +8,7 @@ from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, merged, union
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.compilation import (
     CompiledFunction,
@@ -134,6 +135,7 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
             "Record after warm-up; if later steps compile too, find out why.", CODE["record_later"], _URL
         ),
         cost_ns=cost_ns,
+        leads=once and lost.device != NO_DEVICE and cost_ns >= MOST * lost.window_ns,
         evidence=[
             Evidence.of_window("Compiling and loading", cost_ns, lost.window_ns),
             *(Evidence.of_cost(_LABELS[k], ns, cost_ns) for ns, k in sorted(by_kind, reverse=True) if ns),

@@ -6,9 +6,12 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.compilation_in_step import RULE
+from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import Predicted, with_saving
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import EPOCH_NS, CompileLogBuilder, HostThread, TraceBuilder
 from tests.rules.stage import (
@@ -213,3 +216,17 @@ def test_the_log_of_another_process_is_said_to_be_no_help(tmp_path: Path) -> Non
     evidence = figures(finding(RULE.check(_logged(log, tmp_path))))
     assert evidence["Log of torch.compile"][:2] == (number(0), "of 2 compilations are in the log")
     assert "Function “3”" in evidence
+
+
+def test_without_steps_a_compilation_is_first_run_work_and_comes_first(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::mm", at=0, us=50)
+    main.launch("gemm", at=10, us=10, runs_at=30, runs_us=100)
+    _dynamo(main, at=60, us=4_000)
+    for i in range(40):
+        main.op(f"aten::add_{i}", at=4_100 + 50 * i, us=40)
+        main.launch(f"add_{i}", at=4_110 + 50 * i, us=10, runs_at=4_125 + 50 * i, runs_us=20)
+    facts = facts_of(trace, tmp_path)
+    assert find_verdict(facts).limiter == "initialization"
+    assert run_rules(facts, RULES).findings[0].rule.id == "GD104"
