@@ -138,6 +138,8 @@ def test_exports_of_ranks_are_a_job(tmp_path: Path, capsys: pytest.CaptureFixtur
                 launch = at + start - ms
                 export.call("cudaLaunchKernel_v7000", launch, launch + ms // 2, correlation)
                 export.kernel(name, at + start, at + end, correlation, streamId=stream)
+            # The host waits for its GPU, so that it begins the next step sooner if the GPU does.
+            export.call("cudaStreamSynchronize_v3020", at + 46 * ms + late, at + 95 * ms, 1_000 + step)
         for name, value in (("RANK", rank), ("WORLD_SIZE", 2)):
             variable = f'{name}="{value}"'
             export.add("META_DATA_CAPTURE", name="PROCESS_0:ENVIRONMENT_VARIABLE", value=variable)

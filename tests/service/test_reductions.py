@@ -101,7 +101,7 @@ def test_the_ranks_of_a_job(service: Callable[[], Service], tmp_path: Path) -> N
 def test_the_row_of_a_job_has_its_verdict_and_not_one_rank_s(
     service: Callable[[], Service], tmp_path: Path
 ) -> None:
-    simulate_job(DistributedJob("ddp", ranks=3, steps=6, fault=JobFault("loader", (1,), 2.0)), seed=0).write(
+    simulate_job(DistributedJob("ddp", ranks=3, steps=6, fault=JobFault("loader", (1,), 20.0)), seed=0).write(
         tmp_path / "log" / "job"
     )
     served = service()

@@ -96,6 +96,8 @@ def longest_call(host: Host, event: Int64, weight_ns: Int64) -> LongestCall:
     operator."""
     names, known = host.events.name, event != NONE
     known[known] = host.operator[event[known]] != NONE
+    if not known.any():
+        return LongestCall(NONE, "", 0, 0, 0)
     took_ns = np.bincount(host.operator[event[known]], weight_ns[known], len(names)).astype(np.int64)
     longest = int(took_ns.argmax())
     others = (took_ns > 0) & (names == names[longest])
