@@ -101,3 +101,6 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """What records each part of a trace, by recorder."""
+
+THINNED_TITLE = "Most events were removed from this file"
+"""Of a finding on a file that is not whole. A job of ranks leaves such files out."""

@@ -14,9 +14,8 @@ import pyarrow as pa
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import About, Digest
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
-from tb_gpudiag.rules.shared.odd_recordings import THINNED_TITLE
 from tb_gpudiag.wording.format import count, in_quotes
-from tb_gpudiag.wording.good_recording import RECORDERS
+from tb_gpudiag.wording.good_recording import RECORDERS, THINNED_TITLE
 
 NAMES_SHOWN: Final = 8
 """Ranks or files that a note lists."""

@@ -31,9 +31,6 @@ FOLLOWED = 0.5
 FEWEST_NUMBERS = 100
 
 
-THINNED_TITLE = "Most events were removed from this file"
-
-
 def is_thinned(facts: Facts) -> bool:
     """Whether somebody removed operators from the file. Calls and GPU work went with them, so its gaps and
     counts are not the job's."""
