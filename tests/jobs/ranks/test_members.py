@@ -7,7 +7,7 @@ from dataclasses import replace
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.members import find_sets
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.rules.shared.odd_recordings import THINNED_TITLE
+from tb_gpudiag.wording.good_recording import THINNED_TITLE
 from tests.jobs.ranks.stage import MS, job
 
 HOUR = 3_600_000
