@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 _WORD: Final = rb"[A-Za-z0-9_-]"
@@ -34,6 +35,12 @@ class _Form:
     starts: tuple[bytes, ...]
     rest: bytes
     inside: bool = False  # it may start within a word
+
+    @cached_property
+    def expression(self) -> re.Pattern[bytes]:
+        """Matches values of this form. Most forms are in no trace, and are never compiled."""
+        starts = b"|".join(map(re.escape, self.starts))
+        return re.compile(b"%s(?:%s)(?:%s)" % (b"" if self.inside else BOUNDARY, starts, self.rest))
 
 
 def _form(name: str, starts: str, rest: bytes, *, inside: bool = False) -> _Form:
@@ -197,24 +204,16 @@ class FoundForm(NamedTuple):
     name: str
 
 
-def _by_start() -> dict[bytes, list[tuple[re.Pattern[bytes], str]]]:
-    found: dict[bytes, list[tuple[re.Pattern[bytes], str]]] = {}
-    for form in _FORMS:
-        starts = b"|".join(map(re.escape, form.starts))
-        boundary = b"" if form.inside else BOUNDARY
-        expression = re.compile(b"%s(?:%s)(?:%s)" % (boundary, starts, form.rest))
-        for start in dict.fromkeys(start[:3] for start in form.starts):
-            found.setdefault(start, []).append((expression, form.name))
-    return found
-
-
-_BY_START: Final = _by_start()
+_BY_START: Final = {
+    start[:3]: [form for form in _FORMS if any(one[:3] == start[:3] for one in form.starts)]
+    for start in (*IN_VALUES, *IN_WORDS)
+}
 
 
 def form_at(text: bytes, place: int) -> FoundForm | None:
     """Return the value of a known form that starts here. It may go on after the end that is returned."""
-    for expression, name in _BY_START.get(text[place : place + 3], ()):
-        match = expression.match(text, place, place + _LONGEST)
+    for form in _BY_START.get(text[place : place + 3], ()):
+        match = form.expression.match(text, place, place + _LONGEST)
         if match is not None:
-            return FoundForm(*match.span(match.lastindex or 0), name)
+            return FoundForm(*match.span(match.lastindex or 0), form.name)
     return None

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
@@ -78,15 +79,20 @@ def _marks(host: Host) -> tuple[Int64, Int64]:
     calls = np.flatnonzero(match(events, CALL) & (events.category == Category.CPU_OP))
     calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
     found = np.full(len(mark), NONE, np.int64)
-    kind_of = [operation(name) for name in events.names]
-    if _SCATTERED not in {kind_of[i] for i in events.name[mark].tolist()}:
-        kind_of = [_REDUCED if kind == _SCATTERED else kind for kind in kind_of]
-    kinds = np.unique(np.array(kind_of or [""]), return_inverse=True)[1][events.name]
-    for kind in np.unique(kinds[mark]).tolist():
-        own, called = np.flatnonzero(kinds[mark] == kind), calls[kinds[calls] == kind]
+    kind, called_kind = _kinds(host, mark), _kinds(host, calls)
+    if _SCATTERED not in kind:
+        called_kind = np.where(called_kind == _SCATTERED, _REDUCED, called_kind)
+    for one in np.unique(kind).tolist():
+        own, called = np.flatnonzero(kind == one), calls[called_kind == one]
         for some, candidates in _by_size(host, own, mark, called):
             _pair(host, some, mark, candidates, found)
     return mark, found
+
+
+def _kinds(host: Host, some: Int64) -> NDArray[np.str_]:
+    """Return the operations that the names of some events contain, "" for none; shape of `some`."""
+    names, place = np.unique(host.events.name[some], return_inverse=True)
+    return np.array([operation(host.events.names[i]) for i in names.tolist()], np.str_)[place]
 
 
 def _by_size(host: Host, own: Int64, mark: Int64, calls: Int64) -> list[tuple[Int64, Int64]]:
