@@ -204,10 +204,15 @@ class FoundForm(NamedTuple):
     name: str
 
 
-_BY_START: Final = {
-    start[:3]: [form for form in _FORMS if any(one[:3] == start[:3] for one in form.starts)]
-    for start in (*IN_VALUES, *IN_WORDS)
-}
+def _by_start() -> dict[bytes, list[_Form]]:
+    found: dict[bytes, list[_Form]] = {}
+    for form in _FORMS:
+        for start in {start[:3] for start in form.starts}:
+            found.setdefault(start, []).append(form)
+    return found
+
+
+_BY_START: Final = _by_start()
 
 
 def form_at(text: bytes, place: int) -> FoundForm | None:
