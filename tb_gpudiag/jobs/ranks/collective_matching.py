@@ -23,6 +23,12 @@ _MOST_SHIFT: Final = 512
 # Longer sequences that differ somewhere in the middle are compared up to here.
 _MOST_ALIGNED: Final = 3_000
 
+# A receive that is posted early is in the step before its send's. So where up to this share fewer operations
+# have steps of one name, the ends decide: those of one collective differ by the clocks, equally each time,
+# and at a wrong place they scatter this many times as much.
+_MOST_EARLY: Final = 0.25
+_TIMES_SCATTER: Final = 4.0
+
 # Where ranks call the same kinds, and most have the same sizes, the others are wrong sizes of the same ones.
 _MOST_OTHER_SIZES: Final = 0.5
 
@@ -186,10 +192,10 @@ class _Matcher:
         return None if in_another_order or other.mean() > _MOST_OTHER_SIZES else places
 
     def _by_step(self, reference: Int64, rows: Int64, shifts: list[int]) -> int | None:
-        """Choose the shift at which operations have steps of the same name, else none for equal sequences,
-        else the one at which they overlap in time; None if several are as good."""
+        """Choose the shift at which operations have steps of the same name and end together, else none for
+        equal sequences, else the one at which they overlap in time; None if several are as good."""
         operations = self._operations
-        fits = []
+        fits, scatter = [], []
         for shift in shifts:
             low, high = max(0, shift), min(len(reference), len(rows) + shift)
             ours, theirs = rows[low - shift : high - shift], reference[low:high]
@@ -198,7 +204,12 @@ class _Matcher:
                 operations.start_ns[theirs] < operations.end_ns[ours]
             )
             fits.append((int(names.sum()), int(together.sum())))
+            scatter.append(_scatter_ns(operations.end_ns[ours] - operations.end_ns[theirs]))
         best = max(fits)
+        near = [i for i, (names, _) in enumerate(fits) if names and names >= (1 - _MOST_EARLY) * best[0]]
+        near.sort(key=scatter.__getitem__)
+        if len(near) > 1 and _TIMES_SCATTER * scatter[near[0]] <= scatter[near[1]]:
+            return shifts[near[0]]
         if not best[0] and 0 in shifts and len(reference) == len(rows):
             return 0
         return shifts[fits.index(best)] if fits.count(best) == 1 and best > (0, 0) else None
@@ -286,6 +297,11 @@ class _Matcher:
         away = tuple(m for m in channel.members if m not in own) or _away(own)
         if away:
             self._mismatches.append(Mismatch("apart", channel.group, NONE, away))
+
+
+def _scatter_ns(differences: Int64) -> float:
+    """Return by how much these differ from one another, at least 1 ns."""
+    return max(1.0, float(np.abs(differences - np.median(differences)).mean()))
 
 
 def _fitting_shifts(wanted: Int64, have: Int64) -> list[int]:

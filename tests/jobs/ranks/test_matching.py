@@ -126,3 +126,27 @@ def test_a_send_matches_its_receive() -> None:
     facts = facts_of(job(2, 3, change=change))
     assert len(facts.matching) == 6
     assert {channel.pair for channel in facts.channels.channels} == {(0, 1)}
+
+
+def test_receives_that_are_posted_early_match_their_sends() -> None:
+    """The first receive of each step after the first is posted in the step before it, on another host."""
+    own_ms = (10.0, 31.0, 17.0)
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["kind"] = "send" if rank == 0 else "recv"
+        row["destination" if rank == 0 else "source"] = 1 - rank
+        row["step"] -= rank == 1 and number in (4, 8)
+
+    digests = job(
+        2,
+        3,
+        change=change,
+        collectives=4,
+        sequence=False,
+        own_ms=lambda rank, step: own_ms[step],
+        host=lambda rank: f"node{rank}",
+    )
+    facts = facts_of(digests)
+    assert len(facts.matching) == 12
+    rows = facts.operations.member == 0
+    assert facts.matching.collective[rows].tolist() == facts.matching.collective[~rows].tolist()
