@@ -202,8 +202,8 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
 def _replayed(facts: JobFacts, lost_ns: int) -> int:
     """Return what stragglers cost over the steps, if a replay shows far less than own times do. These are a
     GPU's: while it waits in a collective, its host may be nearly as late as the last one, and only the replay
-    has hosts. On a CPU, own time is the host's already."""
-    slowdown = facts.slowdown if facts.on_gpu else None
+    has hosts. On a CPU, own time is the host's already. Stages without replicas have no peers in a replay."""
+    slowdown = facts.slowdown if facts.on_gpu and not facts.own_time.staged else None
     if slowdown is None:
         return lost_ns
     most = max(1.0, slowdown.s, *slowdown.by_member.values())

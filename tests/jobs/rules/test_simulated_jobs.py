@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.report.job_report import run_job_rules
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
@@ -49,6 +50,15 @@ def test_a_planted_fault_is_found(fault: JobFault, rule: str, part: str) -> None
         uneven = find_uneven(facts)
         assert uneven.part == part
         assert not fault.ranks or facts.ranks(uneven.members) == list(fault.ranks)
+
+
+@pytest.mark.slow
+def test_a_stage_that_logs_holds_up_a_pipeline_over_two_hosts() -> None:
+    """The last stage has no peer in a replay: that it saves nothing there says nothing."""
+    pipeline = replace(JOBS["pp"], layers=2, microbatches=6, fault=JobFault("logging", (3,), 5))
+    facts = job_facts(pipeline)
+    assert (facts.matching.collective != NONE).all()
+    assert [one.rule.id for one in run_job_rules(facts).findings if one.rule.id != "GD610"] == ["GD602"]
 
 
 @pytest.mark.slow
