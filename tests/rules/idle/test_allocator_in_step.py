@@ -7,14 +7,12 @@ from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import HostThread
 from tests.rules.stage import (
     Act,
-    cannot_tell,
     facts_of,
     figures,
     finding,
     healthy,
     is_clear,
     one_gap,
-    without_gpu,
 )
 
 
@@ -115,7 +113,3 @@ def test_an_allocation_while_the_gpu_is_busy_costs_nothing(tmp_path: Path) -> No
     trace = healthy()
     HostThread(trace, trace.recording.host[0].thread).call("cudaMalloc", at=400, us=500)
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

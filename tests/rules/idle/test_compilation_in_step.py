@@ -20,7 +20,6 @@ from tests.rules.stage import (
     figures,
     finding,
     findings,
-    healthy,
     is_clear,
     one_gap,
     severity,
@@ -48,10 +47,6 @@ def test_fires_on_idle_under_every_kind_of_compilation(act: object, tmp_path: Pa
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(one_gap(_load_module, 19), tmp_path)))
-
-
-def test_a_healthy_step_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 
 
 def test_cannot_tell_from_a_trace_without_activity(tmp_path: Path) -> None:

@@ -8,14 +8,11 @@ from tb_gpudiag.rules.idle.queued_not_visible import RULE
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
 from tests.rules.stage import (
-    cannot_tell,
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     one_gap,
-    without_gpu,
 )
 
 
@@ -47,14 +44,6 @@ def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
 def test_a_late_host_is_clear(tmp_path: Path) -> None:
     facts = facts_of(one_gap(lambda main, at, us: main.op("aten::add", at=at, us=us), 300), tmp_path)
     assert is_clear(RULE.check(facts))
-
-
-def test_a_queue_without_gaps_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 def test_idle_time_before_the_first_work_may_be_work_that_was_not_recorded(tmp_path: Path) -> None:

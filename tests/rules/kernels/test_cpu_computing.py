@@ -11,7 +11,7 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import facts_of, figures, finding, healthy, is_clear
+from tests.rules.stage import facts_of, figures, finding, is_clear
 
 
 def _passes(convolution_us: float, *, loading_us: float = 0, backward: bool = False) -> TraceBuilder:
@@ -86,9 +86,8 @@ def test_a_long_step_that_multiplies_little_computes_as_well(
     assert is_clear(answer) is not said
 
 
-def test_it_is_clear_where_loading_or_a_gpu_limits_the_job(tmp_path: Path) -> None:
+def test_it_is_clear_where_loading_limits_the_job(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_passes(100, loading_us=450), tmp_path / "loading")))
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path / "gpu")))
 
 
 def test_it_comes_after_what_costs_much_of_the_time(tmp_path: Path) -> None:

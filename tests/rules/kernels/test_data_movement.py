@@ -15,9 +15,7 @@ from tests.rules.stage import (
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
-    without_gpu,
 )
 
 COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
@@ -113,18 +111,10 @@ def test_a_copy_by_the_copy_engine_changes_no_layout(tmp_path: Path) -> None:
     assert "Layout changes" not in figures(found)
 
 
-def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
 def test_cannot_tell_if_the_gpu_was_not_recorded(tmp_path: Path) -> None:
     trace = TraceBuilder()  # has a GPU
     trace.thread().step(0, at=STEP_AT, us=STEP_US).op("aten::copy_", at=STEP_AT, us=900)
     assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
-
-
-def test_a_job_on_the_cpu_without_copies_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 @pytest.mark.parametrize(("us", "fires"), [(210, True), (190, False)])

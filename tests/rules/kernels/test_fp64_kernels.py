@@ -12,14 +12,11 @@ from tests.builder import DeviceProperties, TraceBuilder
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
-    cannot_tell,
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     removed_ns,
-    without_gpu,
 )
 
 GEFORCE = DeviceProperties("NVIDIA GeForce RTX 4090", compute_major=8, compute_minor=9)
@@ -63,11 +60,6 @@ def test_a_gpu_for_scientific_computing_gets_a_hint(tmp_path: Path) -> None:
 def test_little_fp64_and_other_kernels_are_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(_inference(DGEMM, 49, GEFORCE, tmp_path / "short")))
     assert is_clear(RULE.check(_inference("ampere_sgemm_128x64_nn", 900, GEFORCE, tmp_path / "fp32")))
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path / "healthy")))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 def test_fp64_beside_longer_other_kernels_came_in_unnoticed(tmp_path: Path) -> None:

@@ -12,14 +12,11 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
-    cannot_tell,
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     removed_ns,
-    without_gpu,
 )
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >()"
@@ -98,11 +95,3 @@ def test_a_run_does_not_span_streams(tmp_path: Path) -> None:
     for stream in (7, 20):
         trace.kernel(ADD, at=STEP_AT, us=400, stream=stream)
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
-
-
-def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

@@ -16,9 +16,7 @@ from tests.rules.stage import (
     figures,
     finding,
     findings,
-    healthy,
     is_clear,
-    without_gpu,
 )
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -103,11 +101,6 @@ def test_kernels_next_to_others_are_clear(tmp_path: Path) -> None:
         assert is_clear(RULE.check(facts_of(trace, tmp_path / f"{name[:4]}2")))
 
 
-def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu_or_kernel_resources(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path / "cpu")))
+def test_cannot_tell_without_kernel_resources(tmp_path: Path) -> None:
     event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.0, "dur": 9.0, "args": {}}
     assert cannot_tell(RULE.check(facts_of(TraceBuilder().raw(event), tmp_path / "rocm")))

@@ -18,10 +18,8 @@ from tests.rules.stage import (
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     removed_ns,
-    without_gpu,
 )
 
 BF16 = "c10::BFloat16"
@@ -83,12 +81,11 @@ def test_time_claimed_by_another_rule_is_not_counted(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts, finding(UNALIGNED.check(facts)).claims))
 
 
-def test_cannot_tell_without_shapes_peaks_or_a_gpu(tmp_path: Path) -> None:
+def test_cannot_tell_without_shapes_or_peaks(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(_matmul(800, shapes=False), tmp_path / "shapes")))
     unnamed = _matmul(800, device="Test GPU")
     unnamed.recording.devices = [DeviceProperties("Test GPU", compute_major=99)]
     assert cannot_tell(RULE.check(facts_of(unnamed, tmp_path / "peaks")))
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path / "cpu")))
 
 
 def _operator(
@@ -166,7 +163,3 @@ def test_why_a_matmul_is_slow(left: list[int], right: list[int], reason: str, tm
 def test_a_step_without_matmuls_is_clear(tmp_path: Path) -> None:
     trace = _operator("aten::sum", "reduce_kernel", 800, [[4096, 4096]], [], "NVIDIA H100 80GB HBM3")
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
-
-
-def test_a_healthy_job_is_not_a_finding(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(healthy(), tmp_path)))  # the test GPU's peaks are not in the table

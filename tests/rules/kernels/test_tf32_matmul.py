@@ -11,14 +11,11 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
-    cannot_tell,
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     removed_ns,
-    without_gpu,
 )
 
 TF32 = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4>()"
@@ -63,11 +60,3 @@ def test_inference_runs_in_16_bits_as_a_whole(tmp_path: Path) -> None:
 )
 def test_little_time_and_other_formats_are_clear(name: str, us: float, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_job(name, us), tmp_path)))
-
-
-def test_a_healthy_trace_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_it_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

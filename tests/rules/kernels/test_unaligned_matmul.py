@@ -12,14 +12,11 @@ from tests.real_traces import real_facts
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
-    cannot_tell,
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     removed_ns,
-    without_gpu,
 )
 
 ALIGN1 = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>(Params)"
@@ -90,14 +87,6 @@ def test_half_precision_on_cuda_cores_counts(tmp_path: Path) -> None:
 )
 def test_short_kernels_and_aligned_matmuls_are_clear(name: str, share: float, tmp_path: Path) -> None:
     assert is_clear(RULE.check(matmul(name, share, [[197, 64], [64, 197]], tmp_path)))
-
-
-def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 def test_real_odd_sequence_lengths_are_found(shared_traces: Path) -> None:

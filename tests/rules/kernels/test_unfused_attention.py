@@ -12,14 +12,11 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
-    cannot_tell,
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     removed_ns,
-    without_gpu,
 )
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
@@ -82,11 +79,3 @@ def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
 def test_a_classifiers_softmax_and_fused_attention_are_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(attention(SOFTMAX, "aten::addmm", 300, tmp_path / "classifier")))
     assert is_clear(RULE.check(attention(FLASH, "aten::bmm", 300, tmp_path / "fused")))
-
-
-def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

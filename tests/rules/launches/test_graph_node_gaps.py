@@ -8,7 +8,7 @@ from tb_gpudiag.rules.launches.graph_node_gaps import RULE
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import facts_of, figures, finding, is_clear
 
 NODES = 90
 
@@ -83,11 +83,3 @@ def test_a_server_gets_fixes_of_serving(tmp_path: Path) -> None:
     assert "vLLM" in fix.text
     assert "--max-num-seqs" in fix.code
     assert "torch.compile" not in fix.code
-
-
-def test_a_healthy_trace_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_it_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

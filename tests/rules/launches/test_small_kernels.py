@@ -18,9 +18,7 @@ from tests.rules.stage import (
     figures,
     finding,
     findings,
-    healthy,
     is_clear,
-    without_gpu,
 )
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
@@ -162,10 +160,6 @@ def test_kernels_of_one_operator_are_not_a_loop(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
 
 
-def test_many_launches_far_ahead_of_the_gpu_are_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
 def test_launch_bound_does_not_count_its_time_again(tmp_path: Path) -> None:
     facts = facts_of(_loop(["aten::fill_"]), tmp_path)
     alone = finding(launch_bound.RULE.check(facts))
@@ -208,10 +202,6 @@ def test_a_cuda_graph_needs_the_same_shapes_in_every_step(
         main.launch("gemm", at=1000 * step + 505, us=5, runs_at=1000 * step + 515, runs_us=5)
     (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
     assert said in str(figures(one)["CUDA graph"])
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 def _apple(

@@ -8,7 +8,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.memory.forward_as_training import RULE
 from tb_gpudiag.wording.quantity import number, size
 from tests.builder import TraceBuilder
-from tests.rules.stage import facts_of, figures, finding, healthy, is_clear
+from tests.rules.stage import facts_of, figures, finding, is_clear
 
 MIB = 2**20
 
@@ -94,7 +94,3 @@ def test_batch_norm_in_evaluation_mode_is_clear(tmp_path: Path) -> None:
     settings = {"Concrete Inputs": ["", "", "", "", "", "False", "0.1", "1e-05", "True"]}
     trace.thread().op("aten::batch_norm", at=900, us=5, shapes=[[8, 64]], types=["float"], more=settings)
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
-
-
-def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))

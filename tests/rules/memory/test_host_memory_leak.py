@@ -23,7 +23,7 @@ from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts
 from tests.rules.memory_stage import MIB, build_model, job, only, unsure
-from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear
+from tests.rules.stage import cannot_tell, facts_of, is_clear
 
 
 def test_a_growing_list_on_the_host_is_found_with_its_line(tmp_path: Path) -> None:
@@ -180,10 +180,6 @@ def test_logged_numbers_and_freed_memory_are_not_a_leak(tmp_path: Path) -> None:
 
 def test_a_gpu_leak_is_not_a_host_leak(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(job([MIB] * 6), tmp_path)))
-
-
-def test_cannot_tell_without_memory_events(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(healthy(), tmp_path)))
 
 
 def test_a_real_leak_on_the_cpu_is_found(shared_traces: Path) -> None:

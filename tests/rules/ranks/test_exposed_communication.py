@@ -16,14 +16,11 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
-    cannot_tell,
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     severity,
-    without_gpu,
 )
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
@@ -74,14 +71,6 @@ def test_does_not_count_claimed_time_again(tmp_path: Path) -> None:
     (claim,) = finding(RULE.check(facts)).claims.values()
     half = Intervals(claim.start, claim.start + 150_000)
     assert is_clear(RULE.check(facts, {0: half}))
-
-
-def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevComm*)"

@@ -11,7 +11,7 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.odd_recordings import LEAST_SHARE, SPOILS_SHARE
 from tb_gpudiag.wording.quantity import duration
 from tests.builder import TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, one_gap, without_gpu
+from tests.rules.stage import facts_of, figures, finding, healthy, is_clear, one_gap
 
 
 def lost_gap(idle_us: float) -> TraceBuilder:
@@ -55,7 +55,3 @@ def test_it_comes_first_if_most_launches_lack_their_kernels(tmp_path: Path) -> N
         trace.thread("other").call("cudaLaunchKernel", at=1_085 + i / 4, us=0.2)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert (found.severity, found.leads) == (Severity.WARNING, True)
-
-
-def test_without_a_gpu_it_cannot_tell(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

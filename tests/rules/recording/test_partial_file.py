@@ -95,7 +95,3 @@ def test_other_files_are_judged(left: Callable[[int], bool], tmp_path: Path) -> 
     facts = _operators_left(left, tmp_path)
     assert is_clear(RULE.check(facts))
     assert "removed" not in find_verdict(facts).sentence
-
-
-def test_a_complete_file_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))

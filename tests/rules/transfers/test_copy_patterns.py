@@ -10,7 +10,7 @@ from tb_gpudiag.rules.transfers.copy_patterns import RULE
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, figures, findings, healthy, is_clear, without_gpu
+from tests.rules.stage import facts_of, figures, findings, healthy, is_clear
 
 SIZE = 1 << 20
 
@@ -121,7 +121,3 @@ def test_compares_the_bandwidth_with_pinned_copies(tmp_path: Path) -> None:
         bandwidth(gb_per_s),
         bandwidth(gb_per_s, "reached by pinned copies of this trace"),
     )
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

@@ -12,14 +12,11 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
-    cannot_tell,
     facts_of,
     figures,
     finding,
-    healthy,
     is_clear,
     saving,
-    without_gpu,
 )
 
 MIB = 1 << 20
@@ -68,14 +65,6 @@ def test_a_copy_that_overlaps_with_computing_costs_nothing(tmp_path: Path) -> No
 def test_does_not_count_claimed_time_again(tmp_path: Path) -> None:
     facts = facts_of(_copying(400, pinned=False), tmp_path)
     assert is_clear(RULE.check(facts, finding(PAGEABLE.check(facts)).claims))
-
-
-def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 @pytest.mark.parametrize("to", ["HtoD", "DtoH"])

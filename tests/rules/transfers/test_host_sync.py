@@ -19,7 +19,6 @@ from tests.rules.stage import (
     is_clear,
     one_gap,
     severity,
-    without_gpu,
 )
 
 
@@ -101,10 +100,6 @@ def test_a_synchronization_with_work_still_queued_costs_nothing(tmp_path: Path) 
         "cudaEventSynchronize", at=400, us=200
     )  # an event in mid-queue
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 def test_a_fix_removes_at_least_what_drained_the_queue_and_at_most_all(

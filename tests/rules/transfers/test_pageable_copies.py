@@ -9,7 +9,7 @@ from tb_gpudiag.rules.transfers.pageable_copies import RULE
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
 from tests.builder.story import Direction
-from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, saving, without_gpu
+from tests.rules.stage import facts_of, figures, finding, is_clear, saving
 
 MIB = 2**20
 
@@ -122,14 +122,6 @@ def test_pinned_memory_is_clear(tmp_path: Path) -> None:
 
 def test_reading_back_a_few_bytes_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_copying(200, bytes=64 * 1024 - 1), tmp_path)))
-
-
-def test_a_healthy_step_is_clear(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
-
-
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
 def test_the_low_end_of_the_saving_is_what_pinned_memory_copies_faster(tmp_path: Path) -> None:
