@@ -123,7 +123,13 @@ def _constant(name: str, kind: str, value: object) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """A line for each entry of a table or a list."""
+    if isinstance(value, dict):
+        entries = [f"{_json(name)}: {json.dumps(entry, ensure_ascii=False)}" for name, entry in value.items()]
+        return "{\n  " + ",\n  ".join(entries) + "\n}"
+    if isinstance(value, list):
+        return "[\n  " + ",\n  ".join(json.dumps(entry, ensure_ascii=False) for entry in value) + "\n]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def stylesheet() -> str:

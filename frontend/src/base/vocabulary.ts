@@ -18,1455 +18,301 @@ export interface Colored extends Term {
 }
 
 export const WORK_PARTS: Readonly<Record<"computing" | "copying" | "communicating", Colored>> = {
-  "computing": {
-    "word": "Computing",
-    "noun": "computing",
-    "explanation": "The GPU runs kernels other than collectives.",
-    "color": {
-      "light": "#2093e2",
-      "dark": "#4b78a1"
-    },
-    "hatched": false
-  },
-  "copying": {
-    "word": "Copying, exposed",
-    "noun": "copying, exposed",
-    "explanation": "The GPU runs copies or memsets and nothing else.",
-    "color": {
-      "light": "#6c86a6",
-      "dark": "#bfdaf4"
-    },
-    "hatched": false
-  },
-  "communicating": {
-    "word": "Communicating, exposed",
-    "noun": "communicating, exposed",
-    "explanation": "The GPU runs collectives and nothing computes at the same time.",
-    "color": {
-      "light": "#6239a0",
-      "dark": "#9b63f2"
-    },
-    "hatched": false
-  }
+  "computing": {"word": "Computing", "noun": "computing", "explanation": "The GPU runs kernels other than collectives.", "color": {"light": "#2093e2", "dark": "#4b78a1"}, "hatched": false},
+  "copying": {"word": "Copying, exposed", "noun": "copying, exposed", "explanation": "The GPU runs copies or memsets and nothing else.", "color": {"light": "#6c86a6", "dark": "#bfdaf4"}, "hatched": false},
+  "communicating": {"word": "Communicating, exposed", "noun": "communicating, exposed", "explanation": "The GPU runs collectives and nothing computes at the same time.", "color": {"light": "#6239a0", "dark": "#9b63f2"}, "hatched": false}
 };
 
 export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "graph" | "queued" | "unlinked" | "profiler" | "host" | "unrecorded" | "requests", Colored>> = {
-  "input": {
-    "word": "Data loading",
-    "noun": "data loading",
-    "explanation": "The host loads the next batch while the GPU waits.",
-    "color": {
-      "light": "#d67100",
-      "dark": "#e79c01"
-    },
-    "hatched": false
-  },
-  "compile": {
-    "word": "Compilation",
-    "noun": "compilation",
-    "explanation": "The host compiles, captures or loads GPU code while the GPU waits.",
-    "color": {
-      "light": "#b47d8c",
-      "dark": "#cd6e89"
-    },
-    "hatched": false
-  },
-  "initialization": {
-    "word": "Initialization",
-    "noun": "first-run work",
-    "explanation": "The host does first-run work, such as creating the CUDA context or a loader, while the GPU waits.",
-    "color": {
-      "light": "#10685c",
-      "dark": "#2cd2a2"
-    },
-    "hatched": false
-  },
-  "sync": {
-    "word": "Synchronization",
-    "noun": "synchronization",
-    "explanation": "The host is blocked in a call that waits for the GPU, so it launches nothing.",
-    "color": {
-      "light": "#d9002c",
-      "dark": "#f43828"
-    },
-    "hatched": false
-  },
-  "allocator": {
-    "word": "Memory allocation",
-    "noun": "memory allocation",
-    "explanation": "The host is inside cudaMalloc, cudaFree or a host allocation while the GPU waits.",
-    "color": {
-      "light": "#91684f",
-      "dark": "#a37d5f"
-    },
-    "hatched": false
-  },
-  "collective": {
-    "word": "Collective call",
-    "noun": "collective calls",
-    "explanation": "The host is inside a collective call while the GPU waits.",
-    "color": {
-      "light": "#7b5eb5",
-      "dark": "#a38eb8"
-    },
-    "hatched": false
-  },
-  "python": {
-    "word": "Python",
-    "noun": "Python between operators",
-    "explanation": "Python code between operators runs on the host while the GPU waits.",
-    "color": {
-      "light": "#616300",
-      "dark": "#efdc20"
-    },
-    "hatched": false
-  },
-  "dispatch": {
-    "word": "CPU operator overhead",
-    "noun": "CPU operator overhead",
-    "explanation": "Operators prepare work on the CPU while the GPU waits.",
-    "color": {
-      "light": "#919059",
-      "dark": "#cbcd74"
-    },
-    "hatched": false
-  },
-  "launch": {
-    "word": "Launch calls",
-    "noun": "launch calls",
-    "explanation": "The host is inside the launch call itself.",
-    "color": {
-      "light": "#b70961",
-      "dark": "#ff7aee"
-    },
-    "hatched": false
-  },
-  "latency": {
-    "word": "Launch latency",
-    "noun": "launch latency",
-    "explanation": "The launch call has returned, or the previous kernel has ended, and the next one has not started.",
-    "color": {
-      "light": "#5e6981",
-      "dark": "#91a7a8"
-    },
-    "hatched": false
-  },
-  "graph": {
-    "word": "Between graph nodes",
-    "noun": "gaps between graph nodes",
-    "explanation": "A node of a CUDA graph has ended, and the next one has not started. The host has no part in it.",
-    "color": {
-      "light": "#123a2c",
-      "dark": "#a5ffe4"
-    },
-    "hatched": false
-  },
-  "queued": {
-    "word": "Queued, cause not visible",
-    "noun": "queued work (cause not visible)",
-    "explanation": "Work was already launched. The trace does not show why it did not start.",
-    "color": {
-      "light": "#535a64",
-      "dark": "#86898e"
-    },
-    "hatched": true
-  },
-  "unlinked": {
-    "word": "No launch recorded",
-    "noun": "work without a recorded launch",
-    "explanation": "The trace does not show which call launched the work that ended the gap.",
-    "color": {
-      "light": "#6b786e",
-      "dark": "#687488"
-    },
-    "hatched": true
-  },
-  "profiler": {
-    "word": "Profiler overhead",
-    "noun": "profiler overhead",
-    "explanation": "The profiler itself keeps the host busy.",
-    "color": {
-      "light": "#908e77",
-      "dark": "#78745e"
-    },
-    "hatched": true
-  },
-  "host": {
-    "word": "Host, not recorded",
-    "noun": "host work that was not recorded",
-    "explanation": "The host is between two calls, and the trace has neither operators nor Python code.",
-    "color": {
-      "light": "#693900",
-      "dark": "#96f594"
-    },
-    "hatched": true
-  },
-  "unrecorded": {
-    "word": "Unrecorded work",
-    "noun": "unrecorded work",
-    "explanation": "The GPU runs work that the trace lacks: from before the recording, or in a CUDA graph.",
-    "color": {
-      "light": "#817084",
-      "dark": "#b0a0b5"
-    },
-    "hatched": true
-  },
-  "requests": {
-    "word": "No batch to run",
-    "noun": "no batch to run",
-    "explanation": "The inference server has no request left, or a worker waits for the batch of its engine's process.",
-    "color": {
-      "light": "#0d073d",
-      "dark": "#f4fdb9"
-    },
-    "hatched": false
-  }
+  "input": {"word": "Data loading", "noun": "data loading", "explanation": "The host loads the next batch while the GPU waits.", "color": {"light": "#d67100", "dark": "#e79c01"}, "hatched": false},
+  "compile": {"word": "Compilation", "noun": "compilation", "explanation": "The host compiles, captures or loads GPU code while the GPU waits.", "color": {"light": "#b47d8c", "dark": "#cd6e89"}, "hatched": false},
+  "initialization": {"word": "Initialization", "noun": "first-run work", "explanation": "The host does first-run work, such as creating the CUDA context or a loader, while the GPU waits.", "color": {"light": "#10685c", "dark": "#2cd2a2"}, "hatched": false},
+  "sync": {"word": "Synchronization", "noun": "synchronization", "explanation": "The host is blocked in a call that waits for the GPU, so it launches nothing.", "color": {"light": "#d9002c", "dark": "#f43828"}, "hatched": false},
+  "allocator": {"word": "Memory allocation", "noun": "memory allocation", "explanation": "The host is inside cudaMalloc, cudaFree or a host allocation while the GPU waits.", "color": {"light": "#91684f", "dark": "#a37d5f"}, "hatched": false},
+  "collective": {"word": "Collective call", "noun": "collective calls", "explanation": "The host is inside a collective call while the GPU waits.", "color": {"light": "#7b5eb5", "dark": "#a38eb8"}, "hatched": false},
+  "python": {"word": "Python", "noun": "Python between operators", "explanation": "Python code between operators runs on the host while the GPU waits.", "color": {"light": "#616300", "dark": "#efdc20"}, "hatched": false},
+  "dispatch": {"word": "CPU operator overhead", "noun": "CPU operator overhead", "explanation": "Operators prepare work on the CPU while the GPU waits.", "color": {"light": "#919059", "dark": "#cbcd74"}, "hatched": false},
+  "launch": {"word": "Launch calls", "noun": "launch calls", "explanation": "The host is inside the launch call itself.", "color": {"light": "#b70961", "dark": "#ff7aee"}, "hatched": false},
+  "latency": {"word": "Launch latency", "noun": "launch latency", "explanation": "The launch call has returned, or the previous kernel has ended, and the next one has not started.", "color": {"light": "#5e6981", "dark": "#91a7a8"}, "hatched": false},
+  "graph": {"word": "Between graph nodes", "noun": "gaps between graph nodes", "explanation": "A node of a CUDA graph has ended, and the next one has not started. The host has no part in it.", "color": {"light": "#123a2c", "dark": "#a5ffe4"}, "hatched": false},
+  "queued": {"word": "Queued, cause not visible", "noun": "queued work (cause not visible)", "explanation": "Work was already launched. The trace does not show why it did not start.", "color": {"light": "#535a64", "dark": "#86898e"}, "hatched": true},
+  "unlinked": {"word": "No launch recorded", "noun": "work without a recorded launch", "explanation": "The trace does not show which call launched the work that ended the gap.", "color": {"light": "#6b786e", "dark": "#687488"}, "hatched": true},
+  "profiler": {"word": "Profiler overhead", "noun": "profiler overhead", "explanation": "The profiler itself keeps the host busy.", "color": {"light": "#908e77", "dark": "#78745e"}, "hatched": true},
+  "host": {"word": "Host, not recorded", "noun": "host work that was not recorded", "explanation": "The host is between two calls, and the trace has neither operators nor Python code.", "color": {"light": "#693900", "dark": "#96f594"}, "hatched": true},
+  "unrecorded": {"word": "Unrecorded work", "noun": "unrecorded work", "explanation": "The GPU runs work that the trace lacks: from before the recording, or in a CUDA graph.", "color": {"light": "#817084", "dark": "#b0a0b5"}, "hatched": true},
+  "requests": {"word": "No batch to run", "noun": "no batch to run", "explanation": "The inference server has no request left, or a worker waits for the batch of its engine's process.", "color": {"light": "#0d073d", "dark": "#f4fdb9"}, "hatched": false}
 };
 
 export const TRIGGERS: Readonly<Record<"drained" | "starved" | "queued" | "unknown", Term>> = {
-  "drained": {
-    "word": "Queue drained",
-    "noun": "a synchronization had emptied the queue",
-    "explanation": "A synchronization had emptied the launch queue."
-  },
-  "starved": {
-    "word": "Queue starved",
-    "noun": "the host never got ahead of the GPU",
-    "explanation": "The host never got ahead of the GPU."
-  },
-  "queued": {
-    "word": "Work queued",
-    "noun": "work was queued but did not start",
-    "explanation": "Work was queued but did not start."
-  },
-  "unknown": {
-    "word": "Trigger not visible",
-    "noun": "the trace does not show what led to it",
-    "explanation": "The trace does not show what led to the gap."
-  }
+  "drained": {"word": "Queue drained", "noun": "a synchronization had emptied the queue", "explanation": "A synchronization had emptied the launch queue."},
+  "starved": {"word": "Queue starved", "noun": "the host never got ahead of the GPU", "explanation": "The host never got ahead of the GPU."},
+  "queued": {"word": "Work queued", "noun": "work was queued but did not start", "explanation": "Work was queued but did not start."},
+  "unknown": {"word": "Trigger not visible", "noun": "the trace does not show what led to it", "explanation": "The trace does not show what led to the gap."}
 };
 
 export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "compile" | "compute" | "copy" | "communication" | "memory" | "initialization" | "requests" | "mixed" | "unknown", Term>> = {
-  "input": {
-    "word": "Data loading",
-    "noun": "waiting for data",
-    "explanation": "The GPU waits for the next batch."
-  },
-  "launch": {
-    "word": "Kernel launches",
-    "noun": "kernel launches",
-    "explanation": "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph."
-  },
-  "sync": {
-    "word": "Synchronization",
-    "noun": "synchronizations",
-    "explanation": "The host waits for the GPU, and the GPU then waits for new work."
-  },
-  "python": {
-    "word": "Work on the host",
-    "noun": "work on the host",
-    "explanation": "The GPU waits for Python code or operators on the host."
-  },
-  "compile": {
-    "word": "Compilation",
-    "noun": "compilation",
-    "explanation": "The GPU waits while the host compiles or loads GPU code."
-  },
-  "compute": {
-    "word": "GPU computing",
-    "noun": "GPU computing",
-    "explanation": "The GPU computes most of the time. Faster kernels help most."
-  },
-  "copy": {
-    "word": "Copies",
-    "noun": "exposed copies",
-    "explanation": "The GPU copies data and computes nothing at the same time."
-  },
-  "communication": {
-    "word": "Communication",
-    "noun": "communication",
-    "explanation": "The GPU communicates, or waits for a collective, and computes nothing at the same time."
-  },
-  "memory": {
-    "word": "Memory",
-    "noun": "memory allocation",
-    "explanation": "The job waits for memory from the driver, or ran out of it."
-  },
-  "initialization": {
-    "word": "Initialization",
-    "noun": "first-run work",
-    "explanation": "Most of the recorded time is first-run work. Record later steps."
-  },
-  "requests": {
-    "word": "No requests",
-    "noun": "waiting for requests",
-    "explanation": "The inference server had nothing to run: the GPU waits for requests."
-  },
-  "mixed": {
-    "word": "Several causes",
-    "noun": "several causes",
-    "explanation": "No single cause is clearly the largest."
-  },
-  "unknown": {
-    "word": "Not known",
-    "noun": "idle time without a visible cause",
-    "explanation": "The trace does not show the cause."
-  }
+  "input": {"word": "Data loading", "noun": "waiting for data", "explanation": "The GPU waits for the next batch."},
+  "launch": {"word": "Kernel launches", "noun": "kernel launches", "explanation": "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph."},
+  "sync": {"word": "Synchronization", "noun": "synchronizations", "explanation": "The host waits for the GPU, and the GPU then waits for new work."},
+  "python": {"word": "Work on the host", "noun": "work on the host", "explanation": "The GPU waits for Python code or operators on the host."},
+  "compile": {"word": "Compilation", "noun": "compilation", "explanation": "The GPU waits while the host compiles or loads GPU code."},
+  "compute": {"word": "GPU computing", "noun": "GPU computing", "explanation": "The GPU computes most of the time. Faster kernels help most."},
+  "copy": {"word": "Copies", "noun": "exposed copies", "explanation": "The GPU copies data and computes nothing at the same time."},
+  "communication": {"word": "Communication", "noun": "communication", "explanation": "The GPU communicates, or waits for a collective, and computes nothing at the same time."},
+  "memory": {"word": "Memory", "noun": "memory allocation", "explanation": "The job waits for memory from the driver, or ran out of it."},
+  "initialization": {"word": "Initialization", "noun": "first-run work", "explanation": "Most of the recorded time is first-run work. Record later steps."},
+  "requests": {"word": "No requests", "noun": "waiting for requests", "explanation": "The inference server had nothing to run: the GPU waits for requests."},
+  "mixed": {"word": "Several causes", "noun": "several causes", "explanation": "No single cause is clearly the largest."},
+  "unknown": {"word": "Not known", "noun": "idle time without a visible cause", "explanation": "The trace does not show the cause."}
 };
 
 export const SEVERITIES: Readonly<Record<"INFO" | "WARNING" | "ERROR", Colored>> = {
-  "INFO": {
-    "word": "Info",
-    "noun": "info",
-    "explanation": "Worth knowing. It costs little or nothing.",
-    "color": {
-      "light": "#47627d",
-      "dark": "#a9bccf"
-    },
-    "hatched": false
-  },
-  "WARNING": {
-    "word": "Warning",
-    "noun": "warning",
-    "explanation": "Costs enough to be worth a fix.",
-    "color": {
-      "light": "#9a5b00",
-      "dark": "#f2b95c"
-    },
-    "hatched": false
-  },
-  "ERROR": {
-    "word": "Error",
-    "noun": "error",
-    "explanation": "Costs a large share of the time, and at least 10 ms, or ends the job.",
-    "color": {
-      "light": "#b3261e",
-      "dark": "#ff9a8f"
-    },
-    "hatched": false
-  }
+  "INFO": {"word": "Info", "noun": "info", "explanation": "Worth knowing. It costs little or nothing.", "color": {"light": "#47627d", "dark": "#a9bccf"}, "hatched": false},
+  "WARNING": {"word": "Warning", "noun": "warning", "explanation": "Costs enough to be worth a fix.", "color": {"light": "#9a5b00", "dark": "#f2b95c"}, "hatched": false},
+  "ERROR": {"word": "Error", "noun": "error", "explanation": "Costs a large share of the time, and at least 10 ms, or ends the job.", "color": {"light": "#b3261e", "dark": "#ff9a8f"}, "hatched": false}
 };
 
 export const FAMILIES: Readonly<Record<"gemm" | "convolution" | "attention" | "elementwise" | "reduction" | "normalization" | "softmax" | "copy" | "collective" | "other", Term>> = {
-  "gemm": {
-    "word": "Matmul",
-    "noun": "matmul",
-    "explanation": "Multiplies a matrix with a matrix or a vector."
-  },
-  "convolution": {
-    "word": "Convolution",
-    "noun": "convolution",
-    "explanation": "Computes a convolution, forward or backward."
-  },
-  "attention": {
-    "word": "Attention",
-    "noun": "attention",
-    "explanation": "Computes attention in one fused kernel."
-  },
-  "elementwise": {
-    "word": "Elementwise",
-    "noun": "elementwise",
-    "explanation": "Computes each output from its own inputs: pointwise math, casts."
-  },
-  "reduction": {
-    "word": "Reduction",
-    "noun": "reduction",
-    "explanation": "Sums, maxima, scans, pooling and losses."
-  },
-  "normalization": {
-    "word": "Normalization",
-    "noun": "normalization",
-    "explanation": "Layer, batch, group and RMS norm."
-  },
-  "softmax": {
-    "word": "Softmax",
-    "noun": "softmax",
-    "explanation": "Exponentials of each row, divided by their sum."
-  },
-  "copy": {
-    "word": "Data movement",
-    "noun": "data movement",
-    "explanation": "Moves data and computes nothing: copies, memsets, transposes, gathers."
-  },
-  "collective": {
-    "word": "Collective",
-    "noun": "collective",
-    "explanation": "Communicates between GPUs."
-  },
-  "other": {
-    "word": "Other",
-    "noun": "other",
-    "explanation": "The kernel's name does not show what it does."
-  }
+  "gemm": {"word": "Matmul", "noun": "matmul", "explanation": "Multiplies a matrix with a matrix or a vector."},
+  "convolution": {"word": "Convolution", "noun": "convolution", "explanation": "Computes a convolution, forward or backward."},
+  "attention": {"word": "Attention", "noun": "attention", "explanation": "Computes attention in one fused kernel."},
+  "elementwise": {"word": "Elementwise", "noun": "elementwise", "explanation": "Computes each output from its own inputs: pointwise math, casts."},
+  "reduction": {"word": "Reduction", "noun": "reduction", "explanation": "Sums, maxima, scans, pooling and losses."},
+  "normalization": {"word": "Normalization", "noun": "normalization", "explanation": "Layer, batch, group and RMS norm."},
+  "softmax": {"word": "Softmax", "noun": "softmax", "explanation": "Exponentials of each row, divided by their sum."},
+  "copy": {"word": "Data movement", "noun": "data movement", "explanation": "Moves data and computes nothing: copies, memsets, transposes, gathers."},
+  "collective": {"word": "Collective", "noun": "collective", "explanation": "Communicates between GPUs."},
+  "other": {"word": "Other", "noun": "other", "explanation": "The kernel's name does not show what it does."}
 };
 
 export const EXPOSURE_REASONS: Readonly<Record<"hidden" | "other_rank" | "same_stream" | "host_behind" | "synchronized" | "rate_limited" | "not_prefetched" | "late_launch" | "behind_collective" | "last_bucket" | "reduced_again" | "needed_at_once" | "after_computing" | "too_long" | "waited_for" | "unknown", Term>> = {
-  "hidden": {
-    "word": "Hidden",
-    "noun": "hidden",
-    "explanation": "Something computed all the time."
-  },
-  "other_rank": {
-    "word": "Waits for another rank",
-    "noun": "a rank that arrives late",
-    "explanation": "It took longer than equal collectives: another rank arrived later."
-  },
-  "same_stream": {
-    "word": "On the computing stream",
-    "noun": "the stream that computes runs them, too",
-    "explanation": "It runs on the stream that computes, so nothing can compute beside it."
-  },
-  "host_behind": {
-    "word": "Host launches too late",
-    "noun": "a host that launches the next kernels too late",
-    "explanation": "Nothing was queued to compute beside it: the host launched the next kernel later."
-  },
-  "synchronized": {
-    "word": "Host waits for it",
-    "noun": "a host that waits for them before it launches more",
-    "explanation": "The host waits for it before it launches what computes next."
-  },
-  "rate_limited": {
-    "word": "Rate limiter",
-    "noun": "FSDP's rate limiter",
-    "explanation": "FSDP's rate limiter (limit_all_gathers) held the host until an earlier unit was freed."
-  },
-  "not_prefetched": {
-    "word": "Not prefetched",
-    "noun": "no prefetch: FSDP launches them for the unit that runs next",
-    "explanation": "FSDP launched it for the unit that runs next, not while the unit before it computed."
-  },
-  "late_launch": {
-    "word": "Launched late",
-    "noun": "a host that launches them late",
-    "explanation": "The host launched it when the computing before it was over."
-  },
-  "behind_collective": {
-    "word": "Behind another collective",
-    "noun": "the collectives queued before them",
-    "explanation": "It was launched in time, and could begin only after the collective before it."
-  },
-  "last_bucket": {
-    "word": "Last bucket",
-    "noun": "the last bucket, which has nothing left to hide behind",
-    "explanation": "The last gradients of the backward pass: nothing is left to compute."
-  },
-  "reduced_again": {
-    "word": "Reduced again later",
-    "noun": "gradients that are reduced in each micro-batch",
-    "explanation": "Gradients of a micro-batch: they are reduced again before the optimizer steps."
-  },
-  "needed_at_once": {
-    "word": "Needed at once",
-    "noun": "layers that need the result at once",
-    "explanation": "It sends what was just computed, and the next layer needs the result."
-  },
-  "after_computing": {
-    "word": "Starts after computing",
-    "noun": "computing that has to end before they begin",
-    "explanation": "It was launched in time, and could begin only when the computing before it had ended."
-  },
-  "too_long": {
-    "word": "Longer than the computing",
-    "noun": "too little computing to hide them behind",
-    "explanation": "It began while something computed, and took longer."
-  },
-  "waited_for": {
-    "word": "Waited for at once",
-    "noun": "a host that waits right after the call",
-    "explanation": "The host called it and computed nothing until it was over."
-  },
-  "unknown": {
-    "word": "Cannot tell",
-    "noun": "reasons that the trace does not show",
-    "explanation": "The trace does not show it."
-  }
+  "hidden": {"word": "Hidden", "noun": "hidden", "explanation": "Something computed all the time."},
+  "other_rank": {"word": "Waits for another rank", "noun": "a rank that arrives late", "explanation": "It took longer than equal collectives: another rank arrived later."},
+  "same_stream": {"word": "On the computing stream", "noun": "the stream that computes runs them, too", "explanation": "It runs on the stream that computes, so nothing can compute beside it."},
+  "host_behind": {"word": "Host launches too late", "noun": "a host that launches the next kernels too late", "explanation": "Nothing was queued to compute beside it: the host launched the next kernel later."},
+  "synchronized": {"word": "Host waits for it", "noun": "a host that waits for them before it launches more", "explanation": "The host waits for it before it launches what computes next."},
+  "rate_limited": {"word": "Rate limiter", "noun": "FSDP's rate limiter", "explanation": "FSDP's rate limiter (limit_all_gathers) held the host until an earlier unit was freed."},
+  "not_prefetched": {"word": "Not prefetched", "noun": "no prefetch: FSDP launches them for the unit that runs next", "explanation": "FSDP launched it for the unit that runs next, not while the unit before it computed."},
+  "late_launch": {"word": "Launched late", "noun": "a host that launches them late", "explanation": "The host launched it when the computing before it was over."},
+  "behind_collective": {"word": "Behind another collective", "noun": "the collectives queued before them", "explanation": "It was launched in time, and could begin only after the collective before it."},
+  "last_bucket": {"word": "Last bucket", "noun": "the last bucket, which has nothing left to hide behind", "explanation": "The last gradients of the backward pass: nothing is left to compute."},
+  "reduced_again": {"word": "Reduced again later", "noun": "gradients that are reduced in each micro-batch", "explanation": "Gradients of a micro-batch: they are reduced again before the optimizer steps."},
+  "needed_at_once": {"word": "Needed at once", "noun": "layers that need the result at once", "explanation": "It sends what was just computed, and the next layer needs the result."},
+  "after_computing": {"word": "Starts after computing", "noun": "computing that has to end before they begin", "explanation": "It was launched in time, and could begin only when the computing before it had ended."},
+  "too_long": {"word": "Longer than the computing", "noun": "too little computing to hide them behind", "explanation": "It began while something computed, and took longer."},
+  "waited_for": {"word": "Waited for at once", "noun": "a host that waits right after the call", "explanation": "The host called it and computed nothing until it was over."},
+  "unknown": {"word": "Cannot tell", "noun": "reasons that the trace does not show", "explanation": "The trace does not show it."}
 };
 
 export const MFU_PARTS: Readonly<Record<"idle" | "communicating" | "copying" | "memory_bound" | "low_efficiency" | "data_type" | "unknown" | "recomputed" | "model", Term>> = {
-  "idle": {
-    "word": "Idle",
-    "noun": "idle",
-    "explanation": "Nothing runs on the GPU."
-  },
-  "communicating": {
-    "word": "Communication",
-    "noun": "communication",
-    "explanation": "Collectives run, and nothing computes meanwhile."
-  },
-  "copying": {
-    "word": "Copies",
-    "noun": "copies",
-    "explanation": "Copies run, and nothing computes meanwhile."
-  },
-  "memory_bound": {
-    "word": "Memory-bound",
-    "noun": "memory-bound",
-    "explanation": "Kernels that move data and hardly compute, and what memory bandwidth costs matmuls."
-  },
-  "low_efficiency": {
-    "word": "Low efficiency",
-    "noun": "low efficiency",
-    "explanation": "Matmuls, convolutions and attention take longer than arithmetic and memory bandwidth explain."
-  },
-  "data_type": {
-    "word": "Slower data type",
-    "noun": "slower data type",
-    "explanation": "Matmuls in a format with a lower peak than the one that most FLOPs are computed in."
-  },
-  "unknown": {
-    "word": "Unknown FLOPs",
-    "noun": "unknown FLOPs",
-    "explanation": "Kernels that may compute FLOPs that the trace does not show, and work that it lacks."
-  },
-  "recomputed": {
-    "word": "Recomputed",
-    "noun": "recomputed",
-    "explanation": "Arithmetic of the forward pass that backward repeats: checkpointing."
-  },
-  "model": {
-    "word": "Model FLOPs",
-    "noun": "model FLOPs",
-    "explanation": "Arithmetic that the model needs, at the peak: the MFU."
-  }
+  "idle": {"word": "Idle", "noun": "idle", "explanation": "Nothing runs on the GPU."},
+  "communicating": {"word": "Communication", "noun": "communication", "explanation": "Collectives run, and nothing computes meanwhile."},
+  "copying": {"word": "Copies", "noun": "copies", "explanation": "Copies run, and nothing computes meanwhile."},
+  "memory_bound": {"word": "Memory-bound", "noun": "memory-bound", "explanation": "Kernels that move data and hardly compute, and what memory bandwidth costs matmuls."},
+  "low_efficiency": {"word": "Low efficiency", "noun": "low efficiency", "explanation": "Matmuls, convolutions and attention take longer than arithmetic and memory bandwidth explain."},
+  "data_type": {"word": "Slower data type", "noun": "slower data type", "explanation": "Matmuls in a format with a lower peak than the one that most FLOPs are computed in."},
+  "unknown": {"word": "Unknown FLOPs", "noun": "unknown FLOPs", "explanation": "Kernels that may compute FLOPs that the trace does not show, and work that it lacks."},
+  "recomputed": {"word": "Recomputed", "noun": "recomputed", "explanation": "Arithmetic of the forward pass that backward repeats: checkpointing."},
+  "model": {"word": "Model FLOPs", "noun": "model FLOPs", "explanation": "Arithmetic that the model needs, at the peak: the MFU."}
 };
 
 export const ENGINE_KINDS: Readonly<Record<"prefill" | "decode" | "mixed" | "idle" | "forward", Term>> = {
-  "prefill": {
-    "word": "Prefill",
-    "noun": "prefill",
-    "explanation": "All requests of the step are at their prompts."
-  },
-  "decode": {
-    "word": "Decode",
-    "noun": "decode",
-    "explanation": "All requests of the step get their next token, or next few."
-  },
-  "mixed": {
-    "word": "Mixed",
-    "noun": "mixed",
-    "explanation": "Some requests are at their prompts, and others get their next token."
-  },
-  "idle": {
-    "word": "Idle",
-    "noun": "idle",
-    "explanation": "An engine without requests runs along with the other engines of the job."
-  },
-  "forward": {
-    "word": "Not known",
-    "noun": "not known",
-    "explanation": "The trace does not say what the requests of the step are at."
-  }
+  "prefill": {"word": "Prefill", "noun": "prefill", "explanation": "All requests of the step are at their prompts."},
+  "decode": {"word": "Decode", "noun": "decode", "explanation": "All requests of the step get their next token, or next few."},
+  "mixed": {"word": "Mixed", "noun": "mixed", "explanation": "Some requests are at their prompts, and others get their next token."},
+  "idle": {"word": "Idle", "noun": "idle", "explanation": "An engine without requests runs along with the other engines of the job."},
+  "forward": {"word": "Not known", "noun": "not known", "explanation": "The trace does not say what the requests of the step are at."}
 };
 
 export const MEMORY_KINDS: Readonly<Record<"parameter" | "gradient" | "optimizer_state" | "activation" | "temporary" | "input" | "before" | "unknown", Colored>> = {
-  "parameter": {
-    "word": "Parameters",
-    "noun": "parameters",
-    "explanation": "Weights of the model.",
-    "color": {
-      "light": "#2c92e1",
-      "dark": "#4a77a1"
-    },
-    "hatched": false
-  },
-  "gradient": {
-    "word": "Gradients",
-    "noun": "gradients",
-    "explanation": "Allocated in the backward pass and kept for the optimizer.",
-    "color": {
-      "light": "#b94f30",
-      "dark": "#d46e4d"
-    },
-    "hatched": false
-  },
-  "optimizer_state": {
-    "word": "Optimizer state",
-    "noun": "optimizer state",
-    "explanation": "Allocated by the optimizer and kept, such as Adam's moments.",
-    "color": {
-      "light": "#6154a6",
-      "dark": "#8579da"
-    },
-    "hatched": false
-  },
-  "activation": {
-    "word": "Activations",
-    "noun": "activations",
-    "explanation": "Allocated in the forward pass and kept for the backward pass.",
-    "color": {
-      "light": "#2c8467",
-      "dark": "#55b297"
-    },
-    "hatched": false
-  },
-  "temporary": {
-    "word": "Temporaries",
-    "noun": "temporaries",
-    "explanation": "Freed soon after they were allocated.",
-    "color": {
-      "light": "#a48c00",
-      "dark": "#d0ba40"
-    },
-    "hatched": false
-  },
-  "input": {
-    "word": "Inputs",
-    "noun": "inputs",
-    "explanation": "Data copied to the device.",
-    "color": {
-      "light": "#884666",
-      "dark": "#fbc0d9"
-    },
-    "hatched": false
-  },
-  "before": {
-    "word": "Allocated before recording",
-    "noun": "memory allocated before recording",
-    "explanation": "Live when the recording began. The recording does not show what it is for.",
-    "color": {
-      "light": "#677588",
-      "dark": "#6b7884"
-    },
-    "hatched": false
-  },
-  "unknown": {
-    "word": "Unknown",
-    "noun": "memory of unknown purpose",
-    "explanation": "The recording does not show what it is for.",
-    "color": {
-      "light": "#898d93",
-      "dark": "#99a4b2"
-    },
-    "hatched": false
-  }
+  "parameter": {"word": "Parameters", "noun": "parameters", "explanation": "Weights of the model.", "color": {"light": "#2c92e1", "dark": "#4a77a1"}, "hatched": false},
+  "gradient": {"word": "Gradients", "noun": "gradients", "explanation": "Allocated in the backward pass and kept for the optimizer.", "color": {"light": "#b94f30", "dark": "#d46e4d"}, "hatched": false},
+  "optimizer_state": {"word": "Optimizer state", "noun": "optimizer state", "explanation": "Allocated by the optimizer and kept, such as Adam's moments.", "color": {"light": "#6154a6", "dark": "#8579da"}, "hatched": false},
+  "activation": {"word": "Activations", "noun": "activations", "explanation": "Allocated in the forward pass and kept for the backward pass.", "color": {"light": "#2c8467", "dark": "#55b297"}, "hatched": false},
+  "temporary": {"word": "Temporaries", "noun": "temporaries", "explanation": "Freed soon after they were allocated.", "color": {"light": "#a48c00", "dark": "#d0ba40"}, "hatched": false},
+  "input": {"word": "Inputs", "noun": "inputs", "explanation": "Data copied to the device.", "color": {"light": "#884666", "dark": "#fbc0d9"}, "hatched": false},
+  "before": {"word": "Allocated before recording", "noun": "memory allocated before recording", "explanation": "Live when the recording began. The recording does not show what it is for.", "color": {"light": "#677588", "dark": "#6b7884"}, "hatched": false},
+  "unknown": {"word": "Unknown", "noun": "memory of unknown purpose", "explanation": "The recording does not show what it is for.", "color": {"light": "#898d93", "dark": "#99a4b2"}, "hatched": false}
 };
 
 export const MEMORY_LINES: Readonly<Record<"allocated" | "reserved" | "floor" | "capacity", Colored>> = {
-  "allocated": {
-    "word": "Allocated",
-    "noun": "allocated",
-    "explanation": "Memory in use by tensors.",
-    "color": {
-      "light": "#1e91de",
-      "dark": "#7ab5e7"
-    },
-    "hatched": false
-  },
-  "reserved": {
-    "word": "Reserved",
-    "noun": "reserved",
-    "explanation": "Memory that the caching allocator has from the driver, in use or not.",
-    "color": {
-      "light": "#8c819f",
-      "dark": "#a594b3"
-    },
-    "hatched": false
-  },
-  "floor": {
-    "word": "Floor",
-    "noun": "floor",
-    "explanation": "Lowest allocated memory of each step.",
-    "color": {
-      "light": "#c4420d",
-      "dark": "#ef854f"
-    },
-    "hatched": false
-  },
-  "capacity": {
-    "word": "Capacity",
-    "noun": "capacity",
-    "explanation": "Memory of the device.",
-    "color": {
-      "light": "#8f231b",
-      "dark": "#ffa99a"
-    },
-    "hatched": false
-  }
+  "allocated": {"word": "Allocated", "noun": "allocated", "explanation": "Memory in use by tensors.", "color": {"light": "#1e91de", "dark": "#7ab5e7"}, "hatched": false},
+  "reserved": {"word": "Reserved", "noun": "reserved", "explanation": "Memory that the caching allocator has from the driver, in use or not.", "color": {"light": "#8c819f", "dark": "#a594b3"}, "hatched": false},
+  "floor": {"word": "Floor", "noun": "floor", "explanation": "Lowest allocated memory of each step.", "color": {"light": "#c4420d", "dark": "#ef854f"}, "hatched": false},
+  "capacity": {"word": "Capacity", "noun": "capacity", "explanation": "Memory of the device.", "color": {"light": "#8f231b", "dark": "#ffa99a"}, "hatched": false}
 };
 
 export const SYNC_KINDS: Readonly<Record<"print" | "size" | "condition" | "item" | "copy_to_host" | "copy_to_device" | "device" | "event" | "stream" | "launch" | "copy", Term>> = {
-  "print": {
-    "word": "Printing a tensor",
-    "noun": "printing a tensor",
-    "explanation": "The tensor is copied to the host to become text."
-  },
-  "size": {
-    "word": "Size that only the GPU knows",
-    "noun": "size that only the GPU knows",
-    "explanation": "The host needs a result's size: nonzero, unique, a boolean index."
-  },
-  "condition": {
-    "word": "Branch on a tensor's value",
-    "noun": "branch on a tensor's value",
-    "explanation": "An if or while reads a tensor's value on the host."
-  },
-  "item": {
-    "word": ".item() or float()",
-    "noun": ".item() or float()",
-    "explanation": "One value is read on the host."
-  },
-  "copy_to_host": {
-    "word": "Copy to the host",
-    "noun": "copy to the host",
-    "explanation": ".cpu(), .tolist() or .numpy() waits for the copy."
-  },
-  "copy_to_device": {
-    "word": "Copy to the device",
-    "noun": "copy to the device",
-    "explanation": "A copy from pageable memory returns after the data has left it."
-  },
-  "device": {
-    "word": "Device synchronization",
-    "noun": "device synchronization",
-    "explanation": "A wait for all streams, such as torch.cuda.synchronize()."
-  },
-  "event": {
-    "word": "Event synchronization",
-    "noun": "event synchronization",
-    "explanation": "The host waits until the GPU has reached an event."
-  },
-  "stream": {
-    "word": "Stream synchronization",
-    "noun": "stream synchronization",
-    "explanation": "The host waits until one stream has no work left."
-  },
-  "launch": {
-    "word": "Launch that waits",
-    "noun": "launch that waits",
-    "explanation": "Each launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1."
-  },
-  "copy": {
-    "word": "Copy",
-    "noun": "copy",
-    "explanation": "A copy whose direction is not recorded."
-  }
+  "print": {"word": "Printing a tensor", "noun": "printing a tensor", "explanation": "The tensor is copied to the host to become text."},
+  "size": {"word": "Size that only the GPU knows", "noun": "size that only the GPU knows", "explanation": "The host needs a result's size: nonzero, unique, a boolean index."},
+  "condition": {"word": "Branch on a tensor's value", "noun": "branch on a tensor's value", "explanation": "An if or while reads a tensor's value on the host."},
+  "item": {"word": ".item() or float()", "noun": ".item() or float()", "explanation": "One value is read on the host."},
+  "copy_to_host": {"word": "Copy to the host", "noun": "copy to the host", "explanation": ".cpu(), .tolist() or .numpy() waits for the copy."},
+  "copy_to_device": {"word": "Copy to the device", "noun": "copy to the device", "explanation": "A copy from pageable memory returns after the data has left it."},
+  "device": {"word": "Device synchronization", "noun": "device synchronization", "explanation": "A wait for all streams, such as torch.cuda.synchronize()."},
+  "event": {"word": "Event synchronization", "noun": "event synchronization", "explanation": "The host waits until the GPU has reached an event."},
+  "stream": {"word": "Stream synchronization", "noun": "stream synchronization", "explanation": "The host waits until one stream has no work left."},
+  "launch": {"word": "Launch that waits", "noun": "launch that waits", "explanation": "Each launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1."},
+  "copy": {"word": "Copy", "noun": "copy", "explanation": "A copy whose direction is not recorded."}
 };
 
 export const HOST_KINDS: Readonly<Record<"input" | "operator" | "call" | "python", Term>> = {
-  "input": {
-    "word": "Data loading",
-    "noun": "data loading",
-    "explanation": "The data loader, all of it together."
-  },
-  "operator": {
-    "word": "Operator",
-    "noun": "operator",
-    "explanation": "A PyTorch operator on the CPU."
-  },
-  "call": {
-    "word": "Runtime call",
-    "noun": "runtime call",
-    "explanation": "A call of the CUDA or HIP runtime or driver."
-  },
-  "python": {
-    "word": "Python",
-    "noun": "Python",
-    "explanation": "Python code between operators."
-  }
+  "input": {"word": "Data loading", "noun": "data loading", "explanation": "The data loader, all of it together."},
+  "operator": {"word": "Operator", "noun": "operator", "explanation": "A PyTorch operator on the CPU."},
+  "call": {"word": "Runtime call", "noun": "runtime call", "explanation": "A call of the CUDA or HIP runtime or driver."},
+  "python": {"word": "Python", "noun": "Python", "explanation": "Python code between operators."}
 };
 
 export const EVENT_KINDS: Readonly<Record<"other" | "cpu_op" | "user_annotation" | "python_function" | "runtime" | "driver" | "kernel" | "memcpy" | "memset" | "gpu_user_annotation" | "overhead" | "cuda_sync" | "instant" | "communication" | "mtia" | "ascend", Colored>> = {
-  "other": {
-    "word": "Event",
-    "noun": "event",
-    "explanation": "An event of another kind.",
-    "color": {
-      "light": "#878e94",
-      "dark": "#707781"
-    },
-    "hatched": false
-  },
-  "cpu_op": {
-    "word": "Operator",
-    "noun": "operator",
-    "explanation": "A PyTorch operator on the CPU.",
-    "color": {
-      "light": "#557760",
-      "dark": "#62a2a0"
-    },
-    "hatched": false
-  },
-  "user_annotation": {
-    "word": "Annotation",
-    "noun": "annotation",
-    "explanation": "A range that the program named.",
-    "color": {
-      "light": "#7e6e9f",
-      "dark": "#8877b2"
-    },
-    "hatched": false
-  },
-  "python_function": {
-    "word": "Python function",
-    "noun": "Python function",
-    "explanation": "A Python call, recorded with_stack=True.",
-    "color": {
-      "light": "#9e8c52",
-      "dark": "#978c80"
-    },
-    "hatched": false
-  },
-  "runtime": {
-    "word": "Runtime call",
-    "noun": "runtime call",
-    "explanation": "A call of the CUDA or HIP runtime.",
-    "color": {
-      "light": "#9d5f39",
-      "dark": "#9f6637"
-    },
-    "hatched": false
-  },
-  "driver": {
-    "word": "Driver call",
-    "noun": "driver call",
-    "explanation": "A call of the CUDA driver.",
-    "color": {
-      "light": "#754c3a",
-      "dark": "#d3a591"
-    },
-    "hatched": false
-  },
-  "kernel": {
-    "word": "Kernel",
-    "noun": "kernel",
-    "explanation": "A program on the GPU.",
-    "color": {
-      "light": "#2093e2",
-      "dark": "#4b78a1"
-    },
-    "hatched": false
-  },
-  "memcpy": {
-    "word": "Copy",
-    "noun": "copy",
-    "explanation": "A copy to, from or on the GPU.",
-    "color": {
-      "light": "#6c86a6",
-      "dark": "#bfdaf4"
-    },
-    "hatched": false
-  },
-  "memset": {
-    "word": "Memset",
-    "noun": "memset",
-    "explanation": "GPU memory is filled with a value.",
-    "color": {
-      "light": "#6c86a6",
-      "dark": "#bfdaf4"
-    },
-    "hatched": false
-  },
-  "gpu_user_annotation": {
-    "word": "GPU annotation",
-    "noun": "GPU annotation",
-    "explanation": "A range of GPU work that the program named.",
-    "color": {
-      "light": "#7e6e9f",
-      "dark": "#8877b2"
-    },
-    "hatched": false
-  },
-  "overhead": {
-    "word": "Profiler overhead",
-    "noun": "profiler overhead",
-    "explanation": "The profiler itself.",
-    "color": {
-      "light": "#908e77",
-      "dark": "#78745e"
-    },
-    "hatched": false
-  },
-  "cuda_sync": {
-    "word": "Synchronization",
-    "noun": "synchronization",
-    "explanation": "The host waits for the GPU.",
-    "color": {
-      "light": "#896478",
-      "dark": "#cd7d5e"
-    },
-    "hatched": false
-  },
-  "instant": {
-    "word": "Instant",
-    "noun": "instant",
-    "explanation": "An event without a duration.",
-    "color": {
-      "light": "#878e94",
-      "dark": "#707781"
-    },
-    "hatched": false
-  },
-  "communication": {
-    "word": "Communication",
-    "noun": "communication",
-    "explanation": "A collective's kernel.",
-    "color": {
-      "light": "#6239a0",
-      "dark": "#9b63f2"
-    },
-    "hatched": false
-  },
-  "mtia": {
-    "word": "MTIA event",
-    "noun": "mTIA event",
-    "explanation": "An event of an accelerator that is not read.",
-    "color": {
-      "light": "#878e94",
-      "dark": "#707781"
-    },
-    "hatched": false
-  },
-  "ascend": {
-    "word": "Ascend event",
-    "noun": "ascend event",
-    "explanation": "An event of an accelerator that is not read.",
-    "color": {
-      "light": "#878e94",
-      "dark": "#707781"
-    },
-    "hatched": false
-  }
+  "other": {"word": "Event", "noun": "event", "explanation": "An event of another kind.", "color": {"light": "#878e94", "dark": "#707781"}, "hatched": false},
+  "cpu_op": {"word": "Operator", "noun": "operator", "explanation": "A PyTorch operator on the CPU.", "color": {"light": "#557760", "dark": "#62a2a0"}, "hatched": false},
+  "user_annotation": {"word": "Annotation", "noun": "annotation", "explanation": "A range that the program named.", "color": {"light": "#7e6e9f", "dark": "#8877b2"}, "hatched": false},
+  "python_function": {"word": "Python function", "noun": "Python function", "explanation": "A Python call, recorded with_stack=True.", "color": {"light": "#9e8c52", "dark": "#978c80"}, "hatched": false},
+  "runtime": {"word": "Runtime call", "noun": "runtime call", "explanation": "A call of the CUDA or HIP runtime.", "color": {"light": "#9d5f39", "dark": "#9f6637"}, "hatched": false},
+  "driver": {"word": "Driver call", "noun": "driver call", "explanation": "A call of the CUDA driver.", "color": {"light": "#754c3a", "dark": "#d3a591"}, "hatched": false},
+  "kernel": {"word": "Kernel", "noun": "kernel", "explanation": "A program on the GPU.", "color": {"light": "#2093e2", "dark": "#4b78a1"}, "hatched": false},
+  "memcpy": {"word": "Copy", "noun": "copy", "explanation": "A copy to, from or on the GPU.", "color": {"light": "#6c86a6", "dark": "#bfdaf4"}, "hatched": false},
+  "memset": {"word": "Memset", "noun": "memset", "explanation": "GPU memory is filled with a value.", "color": {"light": "#6c86a6", "dark": "#bfdaf4"}, "hatched": false},
+  "gpu_user_annotation": {"word": "GPU annotation", "noun": "GPU annotation", "explanation": "A range of GPU work that the program named.", "color": {"light": "#7e6e9f", "dark": "#8877b2"}, "hatched": false},
+  "overhead": {"word": "Profiler overhead", "noun": "profiler overhead", "explanation": "The profiler itself.", "color": {"light": "#908e77", "dark": "#78745e"}, "hatched": false},
+  "cuda_sync": {"word": "Synchronization", "noun": "synchronization", "explanation": "The host waits for the GPU.", "color": {"light": "#896478", "dark": "#cd7d5e"}, "hatched": false},
+  "instant": {"word": "Instant", "noun": "instant", "explanation": "An event without a duration.", "color": {"light": "#878e94", "dark": "#707781"}, "hatched": false},
+  "communication": {"word": "Communication", "noun": "communication", "explanation": "A collective's kernel.", "color": {"light": "#6239a0", "dark": "#9b63f2"}, "hatched": false},
+  "mtia": {"word": "MTIA event", "noun": "mTIA event", "explanation": "An event of an accelerator that is not read.", "color": {"light": "#878e94", "dark": "#707781"}, "hatched": false},
+  "ascend": {"word": "Ascend event", "noun": "ascend event", "explanation": "An event of an accelerator that is not read.", "color": {"light": "#878e94", "dark": "#707781"}, "hatched": false}
 };
 
 export const STEP_SIGNS: Readonly<Record<"module" | "input" | "threads" | "one_call" | "part" | "none", Term>> = {
-  "module": {
-    "word": "Own module call",
-    "noun": "own module call",
-    "explanation": "Each repetition runs its own call of an outermost module, so each counts as a step."
-  },
-  "input": {
-    "word": "Own input",
-    "noun": "own input",
-    "explanation": "Each repetition takes data from the host, so each counts as a step."
-  },
-  "threads": {
-    "word": "Several threads",
-    "noun": "several threads",
-    "explanation": "Several host threads launch each repetition, as forward and backward do, so each counts as a step."
-  },
-  "one_call": {
-    "word": "Inside one call",
-    "noun": "inside one call",
-    "explanation": "All repetitions are inside one call of {inside}. They are parts of a step, such as layers."
-  },
-  "part": {
-    "word": "Part of the work",
-    "noun": "part of the work",
-    "explanation": "Most of the GPU's work is outside of them. They are parts of a step, such as batches of one image."
-  },
-  "none": {
-    "word": "No evidence",
-    "noun": "no evidence",
-    "explanation": "The trace does not show whether a repetition is a step or a part of one, such as a layer."
-  }
+  "module": {"word": "Own module call", "noun": "own module call", "explanation": "Each repetition runs its own call of an outermost module, so each counts as a step."},
+  "input": {"word": "Own input", "noun": "own input", "explanation": "Each repetition takes data from the host, so each counts as a step."},
+  "threads": {"word": "Several threads", "noun": "several threads", "explanation": "Several host threads launch each repetition, as forward and backward do, so each counts as a step."},
+  "one_call": {"word": "Inside one call", "noun": "inside one call", "explanation": "All repetitions are inside one call of {inside}. They are parts of a step, such as layers."},
+  "part": {"word": "Part of the work", "noun": "part of the work", "explanation": "Most of the GPU's work is outside of them. They are parts of a step, such as batches of one image."},
+  "none": {"word": "No evidence", "noun": "no evidence", "explanation": "The trace does not show whether a repetition is a step or a part of one, such as a layer."}
 };
 
 export const PHASES: Readonly<Record<"forward" | "backward" | "optimizer" | "zero_grad", Term>> = {
-  "forward": {
-    "word": "Forward pass",
-    "noun": "forward pass",
-    "explanation": "Operators and modules of the forward pass."
-  },
-  "backward": {
-    "word": "Backward pass",
-    "noun": "backward pass",
-    "explanation": "Autograd computes gradients."
-  },
-  "optimizer": {
-    "word": "Optimizer step",
-    "noun": "optimizer step",
-    "explanation": "The optimizer updates the weights."
-  },
-  "zero_grad": {
-    "word": "Zeroing of gradients",
-    "noun": "zeroing of gradients",
-    "explanation": "Gradients are zeroed or freed before the next step."
-  }
+  "forward": {"word": "Forward pass", "noun": "forward pass", "explanation": "Operators and modules of the forward pass."},
+  "backward": {"word": "Backward pass", "noun": "backward pass", "explanation": "Autograd computes gradients."},
+  "optimizer": {"word": "Optimizer step", "noun": "optimizer step", "explanation": "The optimizer updates the weights."},
+  "zero_grad": {"word": "Zeroing of gradients", "noun": "zeroing of gradients", "explanation": "Gradients are zeroed or freed before the next step."}
 };
 
 export const TREND_STATES: Readonly<Record<"rising" | "level" | "plateau" | "falling" | "unclear", Term>> = {
-  "rising": {
-    "word": "Rising",
-    "noun": "rises by {change}",
-    "explanation": "The floor rises from step to step."
-  },
-  "level": {
-    "word": "Level",
-    "noun": "stays level",
-    "explanation": "The floor does not change."
-  },
-  "plateau": {
-    "word": "Plateau",
-    "noun": "rose and now stays level",
-    "explanation": "The floor rose and then stays level."
-  },
-  "falling": {
-    "word": "Falling",
-    "noun": "falls by {change}",
-    "explanation": "The floor falls from step to step."
-  },
-  "unclear": {
-    "word": "Unclear",
-    "noun": "changes by {change}, without a clear trend",
-    "explanation": "The floor changes without a direction."
-  }
+  "rising": {"word": "Rising", "noun": "rises by {change}", "explanation": "The floor rises from step to step."},
+  "level": {"word": "Level", "noun": "stays level", "explanation": "The floor does not change."},
+  "plateau": {"word": "Plateau", "noun": "rose and now stays level", "explanation": "The floor rose and then stays level."},
+  "falling": {"word": "Falling", "noun": "falls by {change}", "explanation": "The floor falls from step to step."},
+  "unclear": {"word": "Unclear", "noun": "changes by {change}, without a clear trend", "explanation": "The floor changes without a direction."}
 };
 
 export const SAVING_BASES: Readonly<Record<"replayed" | "estimate" | "at most", Term>> = {
-  "replayed": {
-    "word": "Replayed",
-    "noun": "replayed",
-    "explanation": "Simulated from your trace, without this cost."
-  },
-  "estimate": {
-    "word": "Estimate",
-    "noun": "estimate",
-    "explanation": "An estimate from measured times or known rates."
-  },
-  "at most": {
-    "word": "At most",
-    "noun": "at most",
-    "explanation": "Low confidence: upper bound only."
-  }
+  "replayed": {"word": "Replayed", "noun": "replayed", "explanation": "Simulated from your trace, without this cost."},
+  "estimate": {"word": "Estimate", "noun": "estimate", "explanation": "An estimate from measured times or known rates."},
+  "at most": {"word": "At most", "noun": "at most", "explanation": "Low confidence: upper bound only."}
 };
 
 export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline" | "record" | "hang", Term>> = {
-  "trace": {
-    "word": "Trace",
-    "noun": "a trace",
-    "explanation": "A torch.profiler trace: what ran when."
-  },
-  "snapshot": {
-    "word": "CUDA memory snapshot",
-    "noun": "a memory snapshot",
-    "explanation": "Allocations of the caching allocator, with stacks."
-  },
-  "memory_timeline": {
-    "word": "Memory timeline",
-    "noun": "a memory timeline",
-    "explanation": "Memory by category over time, from torch.profiler."
-  },
-  "record": {
-    "word": "Record",
-    "noun": "a record",
-    "explanation": "What the training job left of a recording in an event file: the trace was not kept."
-  },
-  "hang": {
-    "word": "Job that hangs",
-    "noun": "dumps of the flight recorder",
-    "explanation": "Dumps of torch's flight recorder: the last collectives that each rank has called."
-  }
+  "trace": {"word": "Trace", "noun": "a trace", "explanation": "A torch.profiler trace: what ran when."},
+  "snapshot": {"word": "CUDA memory snapshot", "noun": "a memory snapshot", "explanation": "Allocations of the caching allocator, with stacks."},
+  "memory_timeline": {"word": "Memory timeline", "noun": "a memory timeline", "explanation": "Memory by category over time, from torch.profiler."},
+  "record": {"word": "Record", "noun": "a record", "explanation": "What the training job left of a recording in an event file: the trace was not kept."},
+  "hang": {"word": "Job that hangs", "noun": "dumps of the flight recorder", "explanation": "Dumps of torch's flight recorder: the last collectives that each rank has called."}
 };
 
 export const HANG_STATES: Readonly<Record<"ENDED" | "WAITS" | "RUNS" | "NO_DUMP", Term>> = {
-  "ENDED": {
-    "word": "After",
-    "noun": "after",
-    "explanation": "Its last operation has ended: the rank is in code of its own after it."
-  },
-  "WAITS": {
-    "word": "Waiting in",
-    "noun": "waiting in",
-    "explanation": "It has called the operation, which has not ended."
-  },
-  "RUNS": {
-    "word": "Running",
-    "noun": "running",
-    "explanation": "The operation has begun on the GPU, and not ended."
-  },
-  "NO_DUMP": {
-    "word": "No dump",
-    "noun": "no dump",
-    "explanation": "The rank belongs to the job, and there is no dump of it."
-  }
+  "ENDED": {"word": "After", "noun": "after", "explanation": "Its last operation has ended: the rank is in code of its own after it."},
+  "WAITS": {"word": "Waiting in", "noun": "waiting in", "explanation": "It has called the operation, which has not ended."},
+  "RUNS": {"word": "Running", "noun": "running", "explanation": "The operation has begun on the GPU, and not ended."},
+  "NO_DUMP": {"word": "No dump", "noun": "no dump", "explanation": "The rank belongs to the job, and there is no dump of it."}
 };
 
 export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term>> = {
-  "peak": {
-    "word": "Allocated at the peak",
-    "noun": "allocated at the peak",
-    "explanation": "Highest allocated memory of the recording."
-  },
-  "reserved": {
-    "word": "Reserved at the peak",
-    "noun": "reserved at the peak",
-    "explanation": "Highest memory that the caching allocator has reserved."
-  },
-  "floor": {
-    "word": "Floor",
-    "noun": "floor",
-    "explanation": "Lowest allocated memory of a step, median over the steps after the warm-up."
-  }
+  "peak": {"word": "Allocated at the peak", "noun": "allocated at the peak", "explanation": "Highest allocated memory of the recording."},
+  "reserved": {"word": "Reserved at the peak", "noun": "reserved at the peak", "explanation": "Highest memory that the caching allocator has reserved."},
+  "floor": {"word": "Floor", "noun": "floor", "explanation": "Lowest allocated memory of a step, median over the steps after the warm-up."}
 };
 
 export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "engine_steps" | "engine_step_time" | "engine_requests" | "engine_tokens" | "engine_rate" | "engine_busy" | "engine_gap" | "idle_before" | "idle_inside" | "idle_of_window" | "collective_calls" | "message_size" | "collective_time" | "exposed_time" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "compiled_before" | "compile_time" | "break_runs" | "between_graphs" | "graphless_runs" | "graphless_time" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
-  "launches": {
-    "word": "Launches",
-    "noun": "launches",
-    "explanation": "Number of launches. A graph launch counts once."
-  },
-  "launch_api": {
-    "word": "Launch API",
-    "noun": "launch API",
-    "explanation": "Host time in the launch calls."
-  },
-  "full_queue_time": {
-    "word": "Blocked on a full queue",
-    "noun": "blocked on a full queue",
-    "explanation": "Part of the time in launch calls. Not a problem: the host is ahead, and the GPU has work."
-  },
-  "operator_overhead": {
-    "word": "Operator overhead",
-    "noun": "operator overhead",
-    "explanation": "Time of the launching thread in operators, outside of calls, since its previous launch."
-  },
-  "python_time": {
-    "word": "Python",
-    "noun": "Python",
-    "explanation": "Time of the launching thread outside of operators and calls, since its previous launch."
-  },
-  "gpu_time": {
-    "word": "GPU time",
-    "noun": "GPU time",
-    "explanation": "Time of the launched work on the GPU."
-  },
-  "idle_gpu_share": {
-    "word": "Launched on an idle GPU",
-    "noun": "launched on an idle GPU",
-    "explanation": "Share of the launches that found the GPU with no work left."
-  },
-  "idle_caused": {
-    "word": "Idle caused",
-    "noun": "idle caused",
-    "explanation": "GPU idle time that ended with one of these launches."
-  },
-  "idle_per_step": {
-    "word": "Idle per step",
-    "noun": "idle per step",
-    "explanation": "GPU idle time that these launches caused, per step."
-  },
-  "engine_steps": {
-    "word": "Steps",
-    "noun": "steps",
-    "explanation": "Runs of the model for a batch of requests, in the step window."
-  },
-  "engine_step_time": {
-    "word": "Step time",
-    "noun": "step time",
-    "explanation": "From a step's beginning to the next step's, median."
-  },
-  "engine_requests": {
-    "word": "Requests",
-    "noun": "requests",
-    "explanation": "Requests in a step, median."
-  },
-  "engine_tokens": {
-    "word": "Tokens",
-    "noun": "tokens",
-    "explanation": "Tokens that the model computes in a step, median."
-  },
-  "engine_rate": {
-    "word": "Tokens/s",
-    "noun": "tokens/s",
-    "explanation": "Tokens of these steps by their time, without the time in which there was no batch to run."
-  },
-  "engine_busy": {
-    "word": "GPU busy",
-    "noun": "GPU busy",
-    "explanation": "Share of the same time in which something ran on the GPU."
-  },
-  "engine_gap": {
-    "word": "Gap before",
-    "noun": "gap before",
-    "explanation": "From the end of all earlier work on the GPU to the start of the step's own first work, median."
-  },
-  "idle_before": {
-    "word": "Idle before steps",
-    "noun": "idle before steps",
-    "explanation": "GPU idle in the gaps before steps, while the engine was in this function."
-  },
-  "idle_inside": {
-    "word": "Idle in steps",
-    "noun": "idle in steps",
-    "explanation": "GPU idle after the first work of a step, likewise."
-  },
-  "idle_of_window": {
-    "word": "Share of step window",
-    "noun": "share of step window",
-    "explanation": "Both, of the step window."
-  },
-  "collective_calls": {
-    "word": "Calls",
-    "noun": "calls",
-    "explanation": "Number of collectives in the step window."
-  },
-  "message_size": {
-    "word": "Size",
-    "noun": "size",
-    "explanation": "The larger of what goes in and what comes out, the median."
-  },
-  "collective_time": {
-    "word": "Time",
-    "noun": "time",
-    "explanation": "Duration of these collectives, waiting for other ranks included."
-  },
-  "exposed_time": {
-    "word": "Exposed",
-    "noun": "exposed",
-    "explanation": "Part of the time in which nothing computed."
-  },
-  "mean_depth": {
-    "word": "Mean depth",
-    "noun": "mean depth",
-    "explanation": "Launches that wait for the GPU, mean over the step window."
-  },
-  "median_depth": {
-    "word": "Median depth",
-    "noun": "median depth",
-    "explanation": "Launches that wait for the GPU, median over the step window."
-  },
-  "max_depth": {
-    "word": "Max depth",
-    "noun": "max depth",
-    "explanation": "Launches that wait for the GPU, maximum over the step window."
-  },
-  "queue_empty": {
-    "word": "Empty",
-    "noun": "empty",
-    "explanation": "Share of the step window in which no launch was waiting."
-  },
-  "not_linked": {
-    "word": "Not linked",
-    "noun": "not linked",
-    "explanation": "Work without a launch in the trace. It counts from its start."
-  },
-  "blocked_launches": {
-    "word": "Blocked on a full queue",
-    "noun": "blocked on a full queue",
-    "explanation": "Launches that waited because the queue was full."
-  },
-  "blocked_time": {
-    "word": "Time blocked",
-    "noun": "time blocked",
-    "explanation": "Host time of the launches that waited because the queue was full."
-  },
-  "kernels": {
-    "word": "Kernels",
-    "noun": "kernels",
-    "explanation": "Number of kernels."
-  },
-  "kernel_time": {
-    "word": "Time",
-    "noun": "time",
-    "explanation": "Sum of the kernels' durations."
-  },
-  "kernel_share": {
-    "word": "Share of step window",
-    "noun": "share of step window",
-    "explanation": "Share of the step window in which at least one of them ran."
-  },
-  "tensor_cores": {
-    "word": "On tensor cores",
-    "noun": "on tensor cores",
-    "explanation": "Share of their time in kernels that use tensor cores, judging by their names."
-  },
-  "calls": {
-    "word": "Calls",
-    "noun": "calls",
-    "explanation": "Number of calls that launched kernels."
-  },
-  "beyond_roofline": {
-    "word": "Beyond the roofline",
-    "noun": "beyond the roofline",
-    "explanation": "Time beyond what arithmetic and bytes take at the peaks."
-  },
-  "teraflops": {
-    "word": "Arithmetic",
-    "noun": "arithmetic",
-    "explanation": "FLOPs of the calls, divided by the time of their kernels."
-  },
-  "terabytes": {
-    "word": "Memory",
-    "noun": "memory",
-    "explanation": "Each input read once and each result written once, by the kernels' time."
-  },
-  "of_roofline": {
-    "word": "Of the roofline",
-    "noun": "of the roofline",
-    "explanation": "The least possible time at the stated peaks, as a share of the time."
-  },
-  "host_time": {
-    "word": "Time",
-    "noun": "time",
-    "explanation": "Time of the main host thread, each moment counted once."
-  },
-  "host_share": {
-    "word": "Share of step window",
-    "noun": "share of step window",
-    "explanation": "Share of the step window, on the main host thread."
-  },
-  "sync_calls": {
-    "word": "Calls",
-    "noun": "calls",
-    "explanation": "Number of calls that blocked the host."
-  },
-  "host_blocked": {
-    "word": "Host blocked",
-    "noun": "host blocked",
-    "explanation": "Host time inside the call, while it waits for the GPU."
-  },
-  "idle_after": {
-    "word": "GPU idle after",
-    "noun": "GPU idle after",
-    "explanation": "GPU idle time until the next launch arrives."
-  },
-  "compiled_before": {
-    "word": "Before",
-    "noun": "before",
-    "explanation": "How often the function had been compiled before."
-  },
-  "compile_time": {
-    "word": "Time",
-    "noun": "time",
-    "explanation": "Time of this compilation in the recording."
-  },
-  "break_runs": {
-    "word": "Runs",
-    "noun": "runs",
-    "explanation": "How often the code between the graphs ran in the step window."
-  },
-  "between_graphs": {
-    "word": "Between graphs",
-    "noun": "between graphs",
-    "explanation": "Host time from the end of the graph before the break to the start of the function after it."
-  },
-  "graphless_runs": {
-    "word": "Runs",
-    "noun": "runs",
-    "explanation": "How often the function ran in the step window."
-  },
-  "graphless_time": {
-    "word": "Host time",
-    "noun": "host time",
-    "explanation": "Host time of these runs. A CUDA graph would replace most of it."
-  },
-  "growth": {
-    "word": "Grows by",
-    "noun": "grows by",
-    "explanation": "What is still live of each step's allocations."
-  },
-  "still_live": {
-    "word": "Still live at end",
-    "noun": "still live at end",
-    "explanation": "Live at the end of the recording."
-  },
-  "live_after_range": {
-    "word": "Live after range",
-    "noun": "live after range",
-    "explanation": "Live at the end of the range."
-  },
-  "live_count": {
-    "word": "Allocations",
-    "noun": "allocations",
-    "explanation": "Number of allocations that are still live."
-  },
-  "median_size": {
-    "word": "Size",
-    "noun": "size",
-    "explanation": "Median size of an allocation."
-  },
-  "live_steps": {
-    "word": "Steps",
-    "noun": "steps",
-    "explanation": "Steps with allocations that are still live."
-  },
-  "largest_free": {
-    "word": "Largest free block",
-    "noun": "largest free block",
-    "explanation": "Size of the largest free block."
-  },
-  "saves": {
-    "word": "Saves at most",
-    "noun": "saves at most",
-    "explanation": "On top of the fixes above it."
-  },
-  "window_after": {
-    "word": "Step window after it",
-    "noun": "step window after it",
-    "explanation": "Its length with this fix and those above it."
-  }
+  "launches": {"word": "Launches", "noun": "launches", "explanation": "Number of launches. A graph launch counts once."},
+  "launch_api": {"word": "Launch API", "noun": "launch API", "explanation": "Host time in the launch calls."},
+  "full_queue_time": {"word": "Blocked on a full queue", "noun": "blocked on a full queue", "explanation": "Part of the time in launch calls. Not a problem: the host is ahead, and the GPU has work."},
+  "operator_overhead": {"word": "Operator overhead", "noun": "operator overhead", "explanation": "Time of the launching thread in operators, outside of calls, since its previous launch."},
+  "python_time": {"word": "Python", "noun": "Python", "explanation": "Time of the launching thread outside of operators and calls, since its previous launch."},
+  "gpu_time": {"word": "GPU time", "noun": "GPU time", "explanation": "Time of the launched work on the GPU."},
+  "idle_gpu_share": {"word": "Launched on an idle GPU", "noun": "launched on an idle GPU", "explanation": "Share of the launches that found the GPU with no work left."},
+  "idle_caused": {"word": "Idle caused", "noun": "idle caused", "explanation": "GPU idle time that ended with one of these launches."},
+  "idle_per_step": {"word": "Idle per step", "noun": "idle per step", "explanation": "GPU idle time that these launches caused, per step."},
+  "engine_steps": {"word": "Steps", "noun": "steps", "explanation": "Runs of the model for a batch of requests, in the step window."},
+  "engine_step_time": {"word": "Step time", "noun": "step time", "explanation": "From a step's beginning to the next step's, median."},
+  "engine_requests": {"word": "Requests", "noun": "requests", "explanation": "Requests in a step, median."},
+  "engine_tokens": {"word": "Tokens", "noun": "tokens", "explanation": "Tokens that the model computes in a step, median."},
+  "engine_rate": {"word": "Tokens/s", "noun": "tokens/s", "explanation": "Tokens of these steps by their time, without the time in which there was no batch to run."},
+  "engine_busy": {"word": "GPU busy", "noun": "GPU busy", "explanation": "Share of the same time in which something ran on the GPU."},
+  "engine_gap": {"word": "Gap before", "noun": "gap before", "explanation": "From the end of all earlier work on the GPU to the start of the step's own first work, median."},
+  "idle_before": {"word": "Idle before steps", "noun": "idle before steps", "explanation": "GPU idle in the gaps before steps, while the engine was in this function."},
+  "idle_inside": {"word": "Idle in steps", "noun": "idle in steps", "explanation": "GPU idle after the first work of a step, likewise."},
+  "idle_of_window": {"word": "Share of step window", "noun": "share of step window", "explanation": "Both, of the step window."},
+  "collective_calls": {"word": "Calls", "noun": "calls", "explanation": "Number of collectives in the step window."},
+  "message_size": {"word": "Size", "noun": "size", "explanation": "The larger of what goes in and what comes out, the median."},
+  "collective_time": {"word": "Time", "noun": "time", "explanation": "Duration of these collectives, waiting for other ranks included."},
+  "exposed_time": {"word": "Exposed", "noun": "exposed", "explanation": "Part of the time in which nothing computed."},
+  "mean_depth": {"word": "Mean depth", "noun": "mean depth", "explanation": "Launches that wait for the GPU, mean over the step window."},
+  "median_depth": {"word": "Median depth", "noun": "median depth", "explanation": "Launches that wait for the GPU, median over the step window."},
+  "max_depth": {"word": "Max depth", "noun": "max depth", "explanation": "Launches that wait for the GPU, maximum over the step window."},
+  "queue_empty": {"word": "Empty", "noun": "empty", "explanation": "Share of the step window in which no launch was waiting."},
+  "not_linked": {"word": "Not linked", "noun": "not linked", "explanation": "Work without a launch in the trace. It counts from its start."},
+  "blocked_launches": {"word": "Blocked on a full queue", "noun": "blocked on a full queue", "explanation": "Launches that waited because the queue was full."},
+  "blocked_time": {"word": "Time blocked", "noun": "time blocked", "explanation": "Host time of the launches that waited because the queue was full."},
+  "kernels": {"word": "Kernels", "noun": "kernels", "explanation": "Number of kernels."},
+  "kernel_time": {"word": "Time", "noun": "time", "explanation": "Sum of the kernels' durations."},
+  "kernel_share": {"word": "Share of step window", "noun": "share of step window", "explanation": "Share of the step window in which at least one of them ran."},
+  "tensor_cores": {"word": "On tensor cores", "noun": "on tensor cores", "explanation": "Share of their time in kernels that use tensor cores, judging by their names."},
+  "calls": {"word": "Calls", "noun": "calls", "explanation": "Number of calls that launched kernels."},
+  "beyond_roofline": {"word": "Beyond the roofline", "noun": "beyond the roofline", "explanation": "Time beyond what arithmetic and bytes take at the peaks."},
+  "teraflops": {"word": "Arithmetic", "noun": "arithmetic", "explanation": "FLOPs of the calls, divided by the time of their kernels."},
+  "terabytes": {"word": "Memory", "noun": "memory", "explanation": "Each input read once and each result written once, by the kernels' time."},
+  "of_roofline": {"word": "Of the roofline", "noun": "of the roofline", "explanation": "The least possible time at the stated peaks, as a share of the time."},
+  "host_time": {"word": "Time", "noun": "time", "explanation": "Time of the main host thread, each moment counted once."},
+  "host_share": {"word": "Share of step window", "noun": "share of step window", "explanation": "Share of the step window, on the main host thread."},
+  "sync_calls": {"word": "Calls", "noun": "calls", "explanation": "Number of calls that blocked the host."},
+  "host_blocked": {"word": "Host blocked", "noun": "host blocked", "explanation": "Host time inside the call, while it waits for the GPU."},
+  "idle_after": {"word": "GPU idle after", "noun": "GPU idle after", "explanation": "GPU idle time until the next launch arrives."},
+  "compiled_before": {"word": "Before", "noun": "before", "explanation": "How often the function had been compiled before."},
+  "compile_time": {"word": "Time", "noun": "time", "explanation": "Time of this compilation in the recording."},
+  "break_runs": {"word": "Runs", "noun": "runs", "explanation": "How often the code between the graphs ran in the step window."},
+  "between_graphs": {"word": "Between graphs", "noun": "between graphs", "explanation": "Host time from the end of the graph before the break to the start of the function after it."},
+  "graphless_runs": {"word": "Runs", "noun": "runs", "explanation": "How often the function ran in the step window."},
+  "graphless_time": {"word": "Host time", "noun": "host time", "explanation": "Host time of these runs. A CUDA graph would replace most of it."},
+  "growth": {"word": "Grows by", "noun": "grows by", "explanation": "What is still live of each step's allocations."},
+  "still_live": {"word": "Still live at end", "noun": "still live at end", "explanation": "Live at the end of the recording."},
+  "live_after_range": {"word": "Live after range", "noun": "live after range", "explanation": "Live at the end of the range."},
+  "live_count": {"word": "Allocations", "noun": "allocations", "explanation": "Number of allocations that are still live."},
+  "median_size": {"word": "Size", "noun": "size", "explanation": "Median size of an allocation."},
+  "live_steps": {"word": "Steps", "noun": "steps", "explanation": "Steps with allocations that are still live."},
+  "largest_free": {"word": "Largest free block", "noun": "largest free block", "explanation": "Size of the largest free block."},
+  "saves": {"word": "Saves at most", "noun": "saves at most", "explanation": "On top of the fixes above it."},
+  "window_after": {"word": "Step window after it", "noun": "step window after it", "explanation": "Its length with this fix and those above it."}
 };
 
 export const PALETTE = {
-  "page": {
-    "light": "#f3f5f7",
-    "dark": "#17191c"
-  },
-  "surface": {
-    "light": "#ffffff",
-    "dark": "#212429"
-  },
-  "raised": {
-    "light": "#f7f9fa",
-    "dark": "#262a30"
-  },
-  "line": {
-    "light": "#dfe3e8",
-    "dark": "#383e46"
-  },
-  "line-soft": {
-    "light": "#eceff2",
-    "dark": "#2d3238"
-  },
-  "text": {
-    "light": "#1d2329",
-    "dark": "#e8ebee"
-  },
-  "muted": {
-    "light": "#5f6a76",
-    "dark": "#99a3ae"
-  },
-  "accent": {
-    "light": "#1f5fbf",
-    "dark": "#7fb0f5"
-  },
-  "accent-soft": {
-    "light": "#e7effb",
-    "dark": "#263650"
-  },
-  "error-soft": {
-    "light": "#fbe9e7",
-    "dark": "#41241f"
-  },
-  "warning-soft": {
-    "light": "#fdf1dc",
-    "dark": "#3d301a"
-  },
-  "info-soft": {
-    "light": "#e8eef4",
-    "dark": "#2b343e"
-  },
-  "code": {
-    "light": "#f4f6f8",
-    "dark": "#1a1d21"
-  },
-  "other": {
-    "light": "#767c82",
-    "dark": "#8a9097"
-  },
-  "info": {
-    "light": "#47627d",
-    "dark": "#a9bccf"
-  },
-  "warning": {
-    "light": "#9a5b00",
-    "dark": "#f2b95c"
-  },
-  "error": {
-    "light": "#b3261e",
-    "dark": "#ff9a8f"
-  }
+  "page": {"light": "#f3f5f7", "dark": "#17191c"},
+  "surface": {"light": "#ffffff", "dark": "#212429"},
+  "raised": {"light": "#f7f9fa", "dark": "#262a30"},
+  "line": {"light": "#dfe3e8", "dark": "#383e46"},
+  "line-soft": {"light": "#eceff2", "dark": "#2d3238"},
+  "text": {"light": "#1d2329", "dark": "#e8ebee"},
+  "muted": {"light": "#5f6a76", "dark": "#99a3ae"},
+  "accent": {"light": "#1f5fbf", "dark": "#7fb0f5"},
+  "accent-soft": {"light": "#e7effb", "dark": "#263650"},
+  "error-soft": {"light": "#fbe9e7", "dark": "#41241f"},
+  "warning-soft": {"light": "#fdf1dc", "dark": "#3d301a"},
+  "info-soft": {"light": "#e8eef4", "dark": "#2b343e"},
+  "code": {"light": "#f4f6f8", "dark": "#1a1d21"},
+  "other": {"light": "#767c82", "dark": "#8a9097"},
+  "info": {"light": "#47627d", "dark": "#a9bccf"},
+  "warning": {"light": "#9a5b00", "dark": "#f2b95c"},
+  "error": {"light": "#b3261e", "dark": "#ff9a8f"}
 } as const satisfies Readonly<Record<string, Tone>>;
 
 export const GLOSSARY: Readonly<Record<string, string>> = {
@@ -1544,74 +390,23 @@ export const RECORDING = "from torch.profiler import ProfilerActivity, profile, 
 export const NSYS_RECORDING = "# nsys profile --trace=cuda,nvtx,osrt --cuda-graph-trace=node --cuda-memory-usage=true \\\n#     --sample=process-tree --cudabacktrace=all --python-backtrace=cuda \\\n#     --capture-range=cudaProfilerApi -o my_run python -X perf train.py\n# nsys export --type sqlite my_run.nsys-rep\nimport torch\n\ntorch.cuda.profiler.start()\nwith torch.autograd.profiler.emit_nvtx(record_shapes=True):  # operators; slows the host down\n    for batch in loader:\n        torch.cuda.nvtx.range_push(\"step\")\n        train_step(batch)\n        torch.cuda.nvtx.range_pop()\ntorch.cuda.profiler.stop()\n";
 
 export const OPTIONS = {
-  "torch": {
-    "gpu": "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
-    "steps": "prof.step(), and a schedule",
-    "stacks": "with_stack=True",
-    "shapes": "record_shapes=True",
-    "memory": "profile_memory=True"
-  },
-  "nsys": {
-    "gpu": "--trace=cuda,nvtx,osrt",
-    "steps": "torch.cuda.nvtx.range_push(\"step\"), and range_pop() at its end",
-    "stacks": "--sample=process-tree --cudabacktrace=all --python-backtrace=cuda, and python -X perf",
-    "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
-    "memory": "--cuda-memory-usage=true"
-  },
-  "rocprof": {
-    "gpu": "--kernel-trace --memory-copy-trace --hip-runtime-trace",
-    "steps": "torch.cuda.nvtx.range_push(\"step\"), range_pop() at its end, and --marker-trace",
-    "stacks": "torch.profiler with with_stack=True",
-    "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True), and --marker-trace",
-    "memory": "torch.profiler with profile_memory=True"
-  }
+  "torch": {"gpu": "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]", "steps": "prof.step(), and a schedule", "stacks": "with_stack=True", "shapes": "record_shapes=True", "memory": "profile_memory=True"},
+  "nsys": {"gpu": "--trace=cuda,nvtx,osrt", "steps": "torch.cuda.nvtx.range_push(\"step\"), and range_pop() at its end", "stacks": "--sample=process-tree --cudabacktrace=all --python-backtrace=cuda, and python -X perf", "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True)", "memory": "--cuda-memory-usage=true"},
+  "rocprof": {"gpu": "--kernel-trace --memory-copy-trace --hip-runtime-trace", "steps": "torch.cuda.nvtx.range_push(\"step\"), range_pop() at its end, and --marker-trace", "stacks": "torch.profiler with with_stack=True", "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True), and --marker-trace", "memory": "torch.profiler with profile_memory=True"}
 } as const;
 
 export const SQL_QUESTIONS: readonly { readonly question: string; readonly query: string }[] = [
-  {
-    "question": "Which line of yours keeps the GPU idle most?",
-    "query": "SELECT line, cause, sum(duration_ns) / 1e6 AS idle_ms\nFROM idle WHERE in_window\nGROUP BY ALL ORDER BY idle_ms DESC LIMIT 20"
-  },
-  {
-    "question": "Why was the GPU idle, step by step?",
-    "query": "SELECT trace, device, step, cause, sum(duration_ns) / 1e6 AS idle_ms\nFROM idle WHERE step IS NOT NULL\nGROUP BY ALL ORDER BY trace, device, step, idle_ms DESC"
-  },
-  {
-    "question": "What did the host do in gaps longer than 1 ms?",
-    "query": "SELECT trace, device, gap, gaps.start_ns / 1e6 AS at_ms, gaps.duration_ns / 1e6 AS gap_ms,\n  idle.cause, idle.name, idle.line, sum(idle.duration_ns) / 1e6 AS part_ms\nFROM gaps JOIN idle USING (trace, device, gap)\nWHERE gaps.duration_ns > 1e6\nGROUP BY ALL ORDER BY gap_ms DESC, gap, part_ms DESC"
-  },
-  {
-    "question": "How many launches has a step, by operator, and what do they cost?",
-    "query": "SELECT operator, count(*) / any_value(steps) AS launches_per_step,\n  sum(duration_ns) / 1e6 AS host_ms, avg(empty_queue::INT) AS empty_queue_share, sum(idle_ns) / 1e6 AS idle_ms\nFROM launches JOIN traces USING (trace)\nGROUP BY trace, operator ORDER BY idle_ms DESC, host_ms DESC LIMIT 20"
-  },
-  {
-    "question": "Which are the slowest 1 % of launches?",
-    "query": "SELECT name, operator, line, step, duration_ns / 1e3 AS host_us,\n  full_queue_ns / 1e3 AS full_queue_us\nFROM launches\nQUALIFY duration_ns >= quantile_disc(duration_ns, 0.99) OVER ()\nORDER BY duration_ns DESC"
-  },
-  {
-    "question": "Which kernels take the largest share of the GPU's work?",
-    "query": "SELECT name, family, count(*) AS kernels, sum(duration_ns) / 1e6 AS ms,\n  100 * sum(duration_ns) / sum(sum(duration_ns)) OVER () AS percent\nFROM kernels\nGROUP BY name, family ORDER BY ms DESC LIMIT 20"
-  },
-  {
-    "question": "How much GPU time has a step, by module?",
-    "query": "SELECT module, sum(duration_ns) / 1e6 / any_value(steps) AS ms_per_step\nFROM kernels JOIN traces USING (trace)\nGROUP BY trace, module ORDER BY ms_per_step DESC LIMIT 20"
-  },
-  {
-    "question": "How fast are copies, by direction?",
-    "query": "SELECT direction, pageable, count(*) AS copies, sum(bytes) / 1e6 AS mb,\n  sum(bytes) / sum(duration_ns) AS gb_per_s\nFROM copies WHERE in_window\nGROUP BY ALL ORDER BY mb DESC"
-  },
-  {
-    "question": "How long do collectives take, by size, and how much does it vary?",
-    "query": "SELECT kind, bytes, count(*) AS calls, median(duration_ns) / 1e6 AS median_ms,\n  quantile_cont(duration_ns, 0.1) / 1e6 AS p10_ms, quantile_cont(duration_ns, 0.9) / 1e6 AS p90_ms,\n  sum(exposed_ns) / 1e6 AS exposed_ms\nFROM collectives\nGROUP BY kind, bytes ORDER BY sum(duration_ns) DESC"
-  },
-  {
-    "question": "Which collectives are exposed, and why?",
-    "query": "SELECT kind, parallelism, unit, why_exposed, count(*) AS calls, sum(exposed_ns) / 1e6 AS exposed_ms\nFROM collectives\nGROUP BY ALL ORDER BY exposed_ms DESC LIMIT 20"
-  },
-  {
-    "question": "Who holds memory at the peak?",
-    "query": "SELECT device, operator, module, line, count(*) AS allocations, sum(bytes) / 1e6 AS mb\nFROM memory WHERE at_peak\nGROUP BY ALL ORDER BY mb DESC LIMIT 20"
-  }
+  {"question": "Which line of yours keeps the GPU idle most?", "query": "SELECT line, cause, sum(duration_ns) / 1e6 AS idle_ms\nFROM idle WHERE in_window\nGROUP BY ALL ORDER BY idle_ms DESC LIMIT 20"},
+  {"question": "Why was the GPU idle, step by step?", "query": "SELECT trace, device, step, cause, sum(duration_ns) / 1e6 AS idle_ms\nFROM idle WHERE step IS NOT NULL\nGROUP BY ALL ORDER BY trace, device, step, idle_ms DESC"},
+  {"question": "What did the host do in gaps longer than 1 ms?", "query": "SELECT trace, device, gap, gaps.start_ns / 1e6 AS at_ms, gaps.duration_ns / 1e6 AS gap_ms,\n  idle.cause, idle.name, idle.line, sum(idle.duration_ns) / 1e6 AS part_ms\nFROM gaps JOIN idle USING (trace, device, gap)\nWHERE gaps.duration_ns > 1e6\nGROUP BY ALL ORDER BY gap_ms DESC, gap, part_ms DESC"},
+  {"question": "How many launches has a step, by operator, and what do they cost?", "query": "SELECT operator, count(*) / any_value(steps) AS launches_per_step,\n  sum(duration_ns) / 1e6 AS host_ms, avg(empty_queue::INT) AS empty_queue_share, sum(idle_ns) / 1e6 AS idle_ms\nFROM launches JOIN traces USING (trace)\nGROUP BY trace, operator ORDER BY idle_ms DESC, host_ms DESC LIMIT 20"},
+  {"question": "Which are the slowest 1 % of launches?", "query": "SELECT name, operator, line, step, duration_ns / 1e3 AS host_us,\n  full_queue_ns / 1e3 AS full_queue_us\nFROM launches\nQUALIFY duration_ns >= quantile_disc(duration_ns, 0.99) OVER ()\nORDER BY duration_ns DESC"},
+  {"question": "Which kernels take the largest share of the GPU's work?", "query": "SELECT name, family, count(*) AS kernels, sum(duration_ns) / 1e6 AS ms,\n  100 * sum(duration_ns) / sum(sum(duration_ns)) OVER () AS percent\nFROM kernels\nGROUP BY name, family ORDER BY ms DESC LIMIT 20"},
+  {"question": "How much GPU time has a step, by module?", "query": "SELECT module, sum(duration_ns) / 1e6 / any_value(steps) AS ms_per_step\nFROM kernels JOIN traces USING (trace)\nGROUP BY trace, module ORDER BY ms_per_step DESC LIMIT 20"},
+  {"question": "How fast are copies, by direction?", "query": "SELECT direction, pageable, count(*) AS copies, sum(bytes) / 1e6 AS mb,\n  sum(bytes) / sum(duration_ns) AS gb_per_s\nFROM copies WHERE in_window\nGROUP BY ALL ORDER BY mb DESC"},
+  {"question": "How long do collectives take, by size, and how much does it vary?", "query": "SELECT kind, bytes, count(*) AS calls, median(duration_ns) / 1e6 AS median_ms,\n  quantile_cont(duration_ns, 0.1) / 1e6 AS p10_ms, quantile_cont(duration_ns, 0.9) / 1e6 AS p90_ms,\n  sum(exposed_ns) / 1e6 AS exposed_ms\nFROM collectives\nGROUP BY kind, bytes ORDER BY sum(duration_ns) DESC"},
+  {"question": "Which collectives are exposed, and why?", "query": "SELECT kind, parallelism, unit, why_exposed, count(*) AS calls, sum(exposed_ns) / 1e6 AS exposed_ms\nFROM collectives\nGROUP BY ALL ORDER BY exposed_ms DESC LIMIT 20"},
+  {"question": "Who holds memory at the peak?", "query": "SELECT device, operator, module, line, count(*) AS allocations, sum(bytes) / 1e6 AS mb\nFROM memory WHERE at_peak\nGROUP BY ALL ORDER BY mb DESC LIMIT 20"}
 ];
 
 export const INKS: readonly [string, string] = [
