@@ -8,7 +8,6 @@ const pushed = vi.spyOn(window.history, "pushState");
 const replaced = vi.spyOn(window.history, "replaceState");
 
 beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
   window.location.hash = "#gpudiag";
   disconnect = connect(createQueryClient());
   vi.useFakeTimers();
@@ -18,7 +17,6 @@ beforeEach(() => {
 
 afterEach(() => {
   disconnect();
-  vi.useRealTimers();
 });
 
 function urls(spy: typeof pushed): string[] {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { openInPerfetto, PERFETTO } from "./perfetto";
 
 const tab = { closed: false, postMessage: vi.fn() };
@@ -11,11 +11,6 @@ beforeEach(() => {
   tab.postMessage.mockReset();
   open.mockReturnValue(tab);
   vi.stubGlobal("open", open);
-});
-
-afterEach(() => {
-  vi.unstubAllGlobals();
-  vi.useRealTimers();
 });
 
 function answer(data: unknown, origin: string, source: unknown = tab): void {

@@ -1,7 +1,7 @@
 import { QueryClientProvider } from "@tanstack/react-query";
-import { act, cleanup, renderHook } from "@testing-library/react";
+import { act, renderHook } from "@testing-library/react";
 import type { ReactNode } from "react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { beforeEach, expect, it, vi } from "vitest";
 import type { ReportState, TraceEntry, TraceList } from "../wire/report";
 import { createQueryClient, useReport, useTraces } from "./queries";
 import { usePage } from "./store";
@@ -11,19 +11,12 @@ let answers: Record<string, unknown>;
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "Date"] });
-  usePage.setState(usePage.getInitialState());
   requests = [];
   vi.stubGlobal("fetch", (url: string) => {
     requests.push(url);
     const route = /^\.\/(\w+)/.exec(url)?.[1] ?? "";
     return Promise.resolve(new Response(JSON.stringify(answers[route])));
   });
-});
-
-afterEach(() => {
-  cleanup();
-  vi.useRealTimers();
-  vi.unstubAllGlobals();
 });
 
 function wrapper() {
@@ -59,9 +52,7 @@ it("polls the list more often while an analysis runs, and not at all while hidde
   answers = { traces: list("running") };
   await pass(6_000);
   expect(await pass(12_000)).toBeGreaterThan(2 * idle);
-  act(() => {
-    usePage.setState({ visible: false });
-  });
+  act(() => usePage.setState({ visible: false }));
   await pass(2_000);
   expect(await pass(60_000)).toBe(0);
 });

@@ -1,19 +1,12 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, render, screen } from "@testing-library/react";
-import { afterEach, expect, it, vi } from "vitest";
+import { cleanup, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
 import type { TraceViewName } from "../base/hash";
-import { createQueryClient } from "../state/queries";
 import type { Report, TraceEntry } from "../wire/report";
+import { answerWith, renderPart } from "./page.testdata";
 import { TraceView } from "./TraceView";
 
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
-
 async function shown(open: TraceViewName, kind: string, more: object = {}): Promise<string[]> {
-  vi.stubGlobal("fetch", () => Promise.resolve(new Response('{"state": "queued"}')));
+  answerWith({ state: "queued" });
   const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "host", "counters"];
   const tables = ["launch_hotspots", "sync_sites", "kernel_families", "launch_queues", "collectives"];
   const report = {
@@ -22,13 +15,7 @@ async function shown(open: TraceViewName, kind: string, more: object = {}): Prom
     verdict: { limiter: "unknown", sentence: "Nothing grows.", busy_share: 0 },
     ...more,
   } as unknown as Report;
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <TraceView open={open} entry={{ id: "x", kind } as TraceEntry} report={report} />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
+  renderPart(<TraceView open={open} entry={{ id: "x", kind } as TraceEntry} report={report} />);
   const headings = await screen.findAllByRole("heading");
   return headings.map(({ textContent }) => textContent);
 }

@@ -1,4 +1,4 @@
-import { afterEach, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { address, fetchReport, fetchSlice, fetchTraces, ServerError, within } from "./client";
 
 function serve(status: number, body: unknown) {
@@ -6,10 +6,6 @@ function serve(status: number, body: unknown) {
   vi.stubGlobal("fetch", fetched);
   return fetched;
 }
-
-afterEach(() => {
-  vi.unstubAllGlobals();
-});
 
 it("uses relative URLs, so that any path prefix works", () => {
   expect(address("report", { id: "a&b=c/ü" })).toBe("./report?id=a%26b%3Dc%2F%C3%BC");

@@ -1,12 +1,10 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { cleanup, fireEvent, screen, within } from "@testing-library/react";
+import { afterEach, expect, it, vi } from "vitest";
 import { plain } from "../../base/format.testdata";
 import { savedFiles } from "../../base/save.testdata";
-import { createQueryClient } from "../../state/queries";
 import { usePage } from "../../state/store";
 import type { Comparison, ComparisonState, Finding, TraceEntry, Verified } from "../../wire/report";
+import { answerWith, renderPart } from "../page.testdata";
 import Compare from "./Compare";
 
 const trace = (id: string) =>
@@ -65,23 +63,11 @@ const comparison: Comparison = {
 
 function shown(answer: Partial<ComparisonState>, chosen: string | null = "b"): void {
   usePage.setState({ ...usePage.getInitialState(), tab: "compare", trace: "c", base: chosen });
-  vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer))));
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <Compare traces={[base, candidate]} entry={candidate} />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
+  answerWith(answer);
+  renderPart(<Compare traces={[base, candidate]} entry={candidate} />);
 }
 
-beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
-});
-
 afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
   vi.restoreAllMocks();
 });
 

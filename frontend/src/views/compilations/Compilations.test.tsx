@@ -1,10 +1,8 @@
-import { cleanup, render, screen, within } from "@testing-library/react";
-import { MantineProvider } from "@mantine/core";
-import { afterEach, expect, it } from "vitest";
+import { screen, within } from "@testing-library/react";
+import { expect, it } from "vitest";
 import type { Report } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { Compilations } from "./Compilations";
-
-afterEach(cleanup);
 
 const place = (name: string, us: number) => ({
   file: "train.py",
@@ -28,11 +26,7 @@ function show(more: object): void {
   const log = { name: "x.log", torch: "2.13", malformed_entries: 0, notes: [] };
   const lists = { compilations: [], breaks: [], without_graphs: [] };
   const report = { compile_log: { ...log, ...lists, ...more } } as unknown as Report;
-  render(
-    <MantineProvider>
-      <Compilations report={report} />
-    </MantineProvider>,
-  );
+  renderPart(<Compilations report={report} />);
 }
 
 it("says why functions were compiled while the profiler recorded, and leaves out the others", () => {

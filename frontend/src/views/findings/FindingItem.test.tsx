@@ -1,5 +1,5 @@
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { fireEvent, render, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
 import { usePage } from "../../state/store";
 import { rowPlaces } from "../../state/rowPlaces";
 import type { Finding, Report } from "../../wire/report";
@@ -33,12 +33,6 @@ function shown(some: Partial<Finding>): void {
     </RowPlacesProvider>,
   );
 }
-
-beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
-});
-
-afterEach(cleanup);
 
 it("shows a finding about memory in the memory view of its device", () => {
   shown({ cost_bytes: 2 ** 30 });

@@ -1,11 +1,9 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { fireEvent, screen, within } from "@testing-library/react";
+import { expect, it, vi } from "vitest";
 import { plain } from "../../base/format.testdata";
-import { createQueryClient } from "../../state/queries";
 import { usePage } from "../../state/store";
 import type { History, HistoryPoint, HistoryState, TraceEntry } from "../../wire/report";
+import { answerWith, renderPart } from "../page.testdata";
 import HistoryView from "./HistoryView";
 
 // The chart is drawn on a canvas, and tests have none.
@@ -39,24 +37,9 @@ const history = {
 } as unknown as History;
 
 function shown(answer: Partial<HistoryState>): void {
-  vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer))));
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <HistoryView traces={[entry]} entry={entry} />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
+  answerWith(answer);
+  renderPart(<HistoryView traces={[entry]} entry={entry} />);
 }
-
-beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
-});
-
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
 
 it("lists changes and drifts, and opens the first recording after a change", async () => {
   shown({ state: "ready", history });

@@ -1,11 +1,9 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { fireEvent, screen, within } from "@testing-library/react";
+import { expect, it } from "vitest";
 import { plain } from "../../base/format.testdata";
-import { createQueryClient } from "../../state/queries";
 import { usePage } from "../../state/store";
 import type { JobRank, JobReport, JobState, TraceEntry } from "../../wire/report";
+import { answerWith, renderPart } from "../page.testdata";
 import Job from "./Job";
 
 const entry = { id: "t0", run: "r", worker: "w", span: "", kind: "trace", content: "1" } as TraceEntry;
@@ -99,24 +97,9 @@ const job: JobReport = {
 };
 
 function shown(answer: Partial<JobState>): void {
-  vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer))));
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <Job traces={[entry]} entry={entry} />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
+  answerWith(answer);
+  renderPart(<Job traces={[entry]} entry={entry} />);
 }
-
-beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
-});
-
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
 
 function rows(table: string): string[][] {
   return within(screen.getByRole("table", { name: table }))

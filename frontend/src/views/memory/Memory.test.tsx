@@ -1,20 +1,11 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { createQueryClient } from "../../state/queries";
-import { usePage } from "../../state/store";
+import { fireEvent, screen, within } from "@testing-library/react";
+import { beforeEach, expect, it } from "vitest";
 import type { Report, TraceEntry } from "../../wire/report";
+import { answerWith, renderPart } from "../page.testdata";
 import { Memory } from "./Memory";
 
 beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
-  vi.stubGlobal("fetch", () => Promise.resolve(new Response('{"state": "queued"}')));
-});
-
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
+  answerWith({ state: "queued" });
 });
 
 function shown(findings: object[]): void {
@@ -24,13 +15,7 @@ function shown(findings: object[]): void {
     ...{ capacity_bytes: 0, reserved_at_peak_bytes: 0, steps_until_full: 0, relative: false },
   });
   const report = { findings, memory: [of(0), of(1), of(2)] } as unknown as Report;
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <Memory entry={{ id: "x", content: "c" } as TraceEntry} report={report} />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
+  renderPart(<Memory entry={{ id: "x", content: "c" } as TraceEntry} report={report} />);
 }
 
 const device = () => {

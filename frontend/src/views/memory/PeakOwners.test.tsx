@@ -1,10 +1,8 @@
-import { MantineProvider } from "@mantine/core";
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
-import { afterEach, expect, it, vi } from "vitest";
+import { fireEvent, screen } from "@testing-library/react";
+import { expect, it, vi } from "vitest";
 import type { DeviceMemory } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { PeakOwners } from "./PeakOwners";
-
-afterEach(cleanup);
 
 const LOG = {
   kind: "activation",
@@ -19,11 +17,7 @@ const BEFORE = { kind: "before", operator: "", module: "", bytes: 400, count: 0,
 function shown(peak_kinds: object[], peak_owners: object[]) {
   const onPick = vi.fn();
   const memory = { peak_allocated_bytes: 1000, peak_kinds, peak_owners } as unknown as DeviceMemory;
-  render(
-    <MantineProvider>
-      <PeakOwners memory={memory} picked={null} onPick={onPick} />
-    </MantineProvider>,
-  );
+  renderPart(<PeakOwners memory={memory} picked={null} onPick={onPick} />);
   return onPick;
 }
 

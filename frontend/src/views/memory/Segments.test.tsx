@@ -1,18 +1,12 @@
-import { MantineProvider } from "@mantine/core";
-import { cleanup, render, screen } from "@testing-library/react";
-import { afterEach, expect, it } from "vitest";
+import { screen } from "@testing-library/react";
+import { expect, it } from "vitest";
 import { plain } from "../../base/format.testdata";
 import type { DeviceMemory } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { Segments } from "./Segments";
 
-afterEach(cleanup);
-
 function shown(segments: DeviceMemory["segments"]): void {
-  render(
-    <MantineProvider>
-      <Segments memory={{ segments } as DeviceMemory} />
-    </MantineProvider>,
-  );
+  renderPart(<Segments memory={{ segments } as DeviceMemory} />);
 }
 
 it("shows how much of each segment is used", () => {

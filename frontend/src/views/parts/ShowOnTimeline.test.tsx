@@ -1,5 +1,5 @@
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { fireEvent, render, screen } from "@testing-library/react";
+import { beforeEach, describe, expect, it } from "vitest";
 import { linkOf, usePage } from "../../state/store";
 import type { RowPlaces } from "../../state/rowPlaces";
 import { LinkedRow, ShowOnTimeline, RowPlacesProvider } from "./ShowOnTimeline";
@@ -22,7 +22,6 @@ const known = new Map<object, RowPlaces>([
 ]);
 
 beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
   render(
     <RowPlacesProvider value={known}>
       <table>
@@ -43,11 +42,7 @@ beforeEach(() => {
   );
 });
 
-afterEach(cleanup);
-
-const press = (name: string) => {
-  fireEvent.click(screen.getAllByRole("button", { name })[0] ?? document.body);
-};
+const press = (name: string) => fireEvent.click(screen.getAllByRole("button", { name })[0] ?? document.body);
 const at = () => usePage.getState().shown;
 const view = () => usePage.getState().view;
 

@@ -1,11 +1,9 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
-import { afterEach, expect, it, vi } from "vitest";
+import { fireEvent, screen } from "@testing-library/react";
+import { expect, it, vi } from "vitest";
 import { SQL_QUESTIONS } from "../../base/vocabulary";
-import { createQueryClient } from "../../state/queries";
 import { usePage } from "../../state/store";
 import type { SqlState, TraceEntry } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { SqlSection } from "./SqlSection";
 
 const entry = { id: "p1", run: "r", worker: "w", span: "", kind: "trace", content: "1" } as TraceEntry;
@@ -18,20 +16,9 @@ function shown(answer: Partial<SqlState>): string[] {
     return Promise.resolve(new Response(JSON.stringify(answer)));
   });
   usePage.setState(usePage.getInitialState());
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <SqlSection entry={entry} />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
+  renderPart(<SqlSection entry={entry} />);
   return sent;
 }
-
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
 
 it("runs a question that was chosen, and shows cells as text", async () => {
   const sent = shown({
@@ -59,7 +46,5 @@ it("runs a query of one's own by keyboard, and again after it failed", async () 
   fireEvent.keyDown(box, { key: "Enter", ctrlKey: true });
   await screen.findByText(/DuckDB refuses the query/);
   fireEvent.keyDown(box, { key: "Enter", metaKey: true });
-  await vi.waitFor(() => {
-    expect(sent).toEqual(["SELECT nothing", "SELECT nothing"]);
-  });
+  await vi.waitFor(() => expect(sent).toEqual(["SELECT nothing", "SELECT nothing"]));
 });

@@ -1,31 +1,17 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { createQueryClient } from "../../state/queries";
-import { usePage } from "../../state/store";
+import { fireEvent, screen, within } from "@testing-library/react";
+import { expect, it, vi } from "vitest";
+import { renderPart } from "../page.testdata";
 import { ExplainButton } from "./ExplainButton";
 import { RulePanel } from "./RulePanel";
-
-beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
-});
-
-afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
-});
 
 function explain(status: number, answer: object): ReturnType<typeof vi.fn> {
   const fetched = vi.fn(() => Promise.resolve(new Response(JSON.stringify(answer), { status })));
   vi.stubGlobal("fetch", fetched);
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <ExplainButton rule="GD101" />
-        <RulePanel />
-      </QueryClientProvider>
-    </MantineProvider>,
+  renderPart(
+    <>
+      <ExplainButton rule="GD101" />
+      <RulePanel />
+    </>,
   );
   fireEvent.click(screen.getByRole("button", { name: "GD101 · Explain" }));
   return fetched;

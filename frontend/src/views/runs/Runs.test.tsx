@@ -1,12 +1,10 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { act, cleanup, fireEvent, render, screen, waitFor, within } from "@testing-library/react";
+import { act, fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { savedFiles } from "../../base/save.testdata";
-import { createQueryClient } from "../../state/queries";
 import { useRunsTable } from "../../state/runs";
 import { usePage } from "../../state/store";
 import type { RunRow } from "../../wire/report";
+import { answerWith, renderPart } from "../page.testdata";
 import Runs from "./Runs";
 
 function row(run: string, more: Partial<RunRow> = {}): RunRow {
@@ -32,14 +30,8 @@ const TABLE = { generation: 1, scanned: true, whole: true, more: false };
 
 async function shown(rows: readonly RunRow[], hasFolders = false): Promise<string[]> {
   const table = { ...TABLE, rows, total: rows.length, folders: hasFolders };
-  vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(table))));
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <Runs />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
+  answerWith(table);
+  renderPart(<Runs />);
   await screen.findByRole("table", { name: "Runs" });
   return names();
 }
@@ -52,13 +44,10 @@ function names(): string[] {
 }
 
 beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
   useRunsTable.setState(useRunsTable.getInitialState());
 });
 
 afterEach(() => {
-  cleanup();
-  vi.unstubAllGlobals();
   vi.restoreAllMocks();
 });
 
@@ -141,9 +130,7 @@ it("has one stop of Tab, and arrow keys among rows and columns", async () => {
   expect(document.activeElement?.getAttribute("aria-label")).toBe("Compare b");
   press("PageUp");
   expect(document.activeElement?.getAttribute("aria-label")).toBe("Compare a");
-  await waitFor(() => {
-    expect(stops()).toEqual([document.activeElement]);
-  });
+  await waitFor(() => expect(stops()).toEqual([document.activeElement]));
 });
 
 it("saves the runs in the order of the table, severities as words", async () => {

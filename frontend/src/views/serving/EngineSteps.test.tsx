@@ -1,11 +1,9 @@
-import { MantineProvider } from "@mantine/core";
-import { cleanup, render, screen, within } from "@testing-library/react";
-import { afterEach, expect, it } from "vitest";
+import { cleanup, screen, within } from "@testing-library/react";
+import { expect, it } from "vitest";
 import { plain } from "../../base/format.testdata";
 import type { EngineKind, Serving } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { EngineSteps } from "./EngineSteps";
-
-afterEach(cleanup);
 
 const kinds = [
   {
@@ -27,11 +25,7 @@ const serving = {
 } as unknown as Serving;
 
 function show(one: Serving | undefined) {
-  return render(
-    <MantineProvider>
-      <EngineSteps serving={one} />
-    </MantineProvider>,
-  );
+  return renderPart(<EngineSteps serving={one} />);
 }
 
 it("has a row for each kind of step, without what the server does not state", () => {

@@ -1,11 +1,9 @@
-import { MantineProvider } from "@mantine/core";
-import { cleanup, render, screen, within } from "@testing-library/react";
-import { afterEach, expect, it } from "vitest";
+import { screen, within } from "@testing-library/react";
+import { expect, it } from "vitest";
 import { plain } from "../../base/format.testdata";
 import type { CapturedGraphs } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { GraphKernels } from "./GraphKernels";
-
-afterEach(cleanup);
 
 const node = {
   ...{ operator: "aten::mm", shapes: "[[32,64],[64,64]]", module: "Linear", kernel: "<b>gemm</b>" },
@@ -18,11 +16,7 @@ const graphs = {
 } as unknown as CapturedGraphs;
 
 function show(one: CapturedGraphs | undefined) {
-  render(
-    <MantineProvider>
-      <GraphKernels graphs={one} />
-    </MantineProvider>,
-  );
+  renderPart(<GraphKernels graphs={one} />);
 }
 
 it("gives each kernel of a graph its operator, shapes and module", () => {

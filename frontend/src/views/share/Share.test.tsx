@@ -1,9 +1,8 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
-import { afterEach, expect, it } from "vitest";
+import { cleanup, fireEvent, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
 import { createQueryClient } from "../../state/queries";
 import type { TraceEntry } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { Share } from "./Share";
 
 const entry: TraceEntry = {
@@ -19,18 +18,10 @@ const entry: TraceEntry = {
   },
 };
 
-afterEach(cleanup);
-
 async function offered(recorder: string, withheld = ""): Promise<string> {
   const client = createQueryClient();
   client.setQueryData(["report", "1", "c"], { state: "ready", report: { trace: { recorder, withheld } } });
-  render(
-    <MantineProvider env="test">
-      <QueryClientProvider client={client}>
-        <Share entry={entry} />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
+  renderPart(<Share entry={entry} />, client);
   fireEvent.click(screen.getByRole("button", { name: "Share" }));
   return (await screen.findByRole("menu")).textContent;
 }

@@ -1,11 +1,9 @@
-import { MantineProvider } from "@mantine/core";
-import { cleanup, render, screen, within } from "@testing-library/react";
-import { afterEach, expect, it } from "vitest";
+import { screen, within } from "@testing-library/react";
+import { expect, it } from "vitest";
 import { plain } from "../../base/format.testdata";
 import type { Mfu, MfuPart } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { Peak } from "./Peak";
-
-afterEach(cleanup);
 
 const parts = [
   { part: "idle", cause: "python", us: 200, share: 0.2 },
@@ -21,11 +19,7 @@ const mfu = {
 } as Mfu;
 
 function show(one: Mfu | undefined) {
-  return render(
-    <MantineProvider>
-      <Peak mfu={one} />
-    </MantineProvider>,
-  );
+  return renderPart(<Peak mfu={one} />);
 }
 
 it("shows what the peak goes to, from what is lost first to what is left", () => {

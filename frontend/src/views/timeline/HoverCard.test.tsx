@@ -1,5 +1,4 @@
-import { MantineProvider } from "@mantine/core";
-import { cleanup, render, screen } from "@testing-library/react";
+import { cleanup, screen } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 import { cause } from "../../base/causes";
 import { plain } from "../../base/format.testdata";
@@ -8,6 +7,7 @@ import { deepest, NO_CHOICES, rowsOf } from "../../canvas/rows";
 import { sliceOf, withMemory } from "../../canvas/slice";
 import { queueLane, timelineOf } from "../../canvas/timeline.testdata";
 import type { Timeline } from "../../wire/report";
+import { renderPart } from "../page.testdata";
 import { HoverCard } from "./HoverCard";
 
 const view = { start_us: 0, end_us: 1000 };
@@ -23,11 +23,7 @@ function first(timeline: Timeline, x: number): Hit {
 
 function card(found: Hit, x = 0, y = 0): HTMLElement {
   cleanup();
-  render(
-    <MantineProvider>
-      <HoverCard hover={{ hit: found, x, y }} width={1000} height={400} />
-    </MantineProvider>,
-  );
+  renderPart(<HoverCard hover={{ hit: found, x, y }} width={1000} height={400} />);
   return screen.getByRole("tooltip");
 }
 

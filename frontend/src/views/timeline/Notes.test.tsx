@@ -1,6 +1,6 @@
 import { MantineProvider } from "@mantine/core";
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
-import { afterEach, expect, it } from "vitest";
+import { fireEvent, render, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
 import { notesOf } from "../../base/notes";
 import { linkOf, usePage } from "../../state/store";
 import { withNotes } from "../share/withNotes";
@@ -19,11 +19,6 @@ function Page() {
     </MantineProvider>
   );
 }
-
-afterEach(() => {
-  cleanup();
-  usePage.setState({ notes: new Map(), trace: null });
-});
 
 function write(text: string): void {
   fireEvent.change(screen.getByLabelText("Text of the note"), { target: { value: text } });

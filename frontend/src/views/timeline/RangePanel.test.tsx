@@ -1,12 +1,10 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { fireEvent, render, screen, within } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { fireEvent, screen, within } from "@testing-library/react";
+import { beforeEach, expect, it, vi } from "vitest";
 import { cause } from "../../base/causes";
 import { plain } from "../../base/format.testdata";
-import { createQueryClient } from "../../state/queries";
 import { usePage } from "../../state/store";
 import type { RangeStatistics, TraceEntry } from "../../wire/report";
+import { answerWith, renderPart } from "../page.testdata";
 import { RangePanel } from "./RangePanel";
 import type { Search } from "./useSearch";
 
@@ -40,18 +38,8 @@ const set = vi.fn();
 beforeEach(() => {
   usePage.setState({ ...usePage.getInitialState(), selection: range });
   set.mockClear();
-  vi.stubGlobal("fetch", () => Promise.resolve(Response.json(statistics)));
-  render(
-    <MantineProvider>
-      <QueryClientProvider client={createQueryClient()}>
-        <RangePanel entry={entry} range={range} search={{ set } as unknown as Search} />
-      </QueryClientProvider>
-    </MantineProvider>,
-  );
-});
-
-afterEach(() => {
-  vi.unstubAllGlobals();
+  answerWith(statistics);
+  renderPart(<RangePanel entry={entry} range={range} search={{ set } as unknown as Search} />);
 });
 
 const rowsOf = (table: HTMLElement) =>

@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { span } from "../../base/viewport";
 import { usePage, type PageState } from "../../state/store";
 import type { TimelineEvent } from "../../wire/report";
@@ -25,10 +25,6 @@ function pressed(key: string, more: Partial<Stage> = {}, inLanes = true): Partia
   );
   return Object.fromEntries(changed);
 }
-
-beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
-});
 
 describe("without a selected event", () => {
   it("arrows, W, A, S and D pan by a part of the view, and zoom on its middle", () => {

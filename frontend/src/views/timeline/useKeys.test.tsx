@@ -19,7 +19,6 @@ function Stage() {
 }
 
 beforeEach(() => {
-  usePage.setState(usePage.getInitialState());
   help.mockClear();
   render(<Stage />);
 });

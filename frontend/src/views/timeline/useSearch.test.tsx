@@ -1,6 +1,6 @@
 import { QueryClientProvider } from "@tanstack/react-query";
-import { act, cleanup, renderHook } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { act, renderHook } from "@testing-library/react";
+import { beforeEach, expect, it, vi } from "vitest";
 import { sliceOf } from "../../canvas/slice";
 import { timelineOf } from "../../canvas/timeline.testdata";
 import { createQueryClient } from "../../state/queries";
@@ -25,7 +25,6 @@ function event(at: number): TimelineEvent {
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  usePage.setState(usePage.getInitialState());
   total = 3;
   asked = [];
   vi.stubGlobal("fetch", (url: string) => {
@@ -35,12 +34,6 @@ beforeEach(() => {
     const events = Array.from({ length: Math.min(PAGE, total - first) }, (_, at) => event(first + at));
     return Promise.resolve(Response.json({ state: "ready", total, first, events, per_part: [total] }));
   });
-});
-
-afterEach(() => {
-  cleanup();
-  vi.useRealTimers();
-  vi.unstubAllGlobals();
 });
 
 /** Wait until the user rests, which starts a request, and for its answer. */
@@ -60,16 +53,10 @@ function searching() {
 
 async function found(text = "mm") {
   const { result, reveal } = searching();
-  act(() => {
-    result.current.set({ text });
-  });
+  act(() => result.current.set({ text }));
   await answered();
   expect(result.current.total).toBe(total);
-  const go = (at: number) => {
-    act(() => {
-      result.current.go(at);
-    });
-  };
+  const go = (at: number) => act(() => result.current.go(at));
   return { result, reveal, go };
 }
 
@@ -78,9 +65,7 @@ const shown = () => usePage.getState().event;
 it("asks once for what the user has typed, and shows no event before one is chosen", async () => {
   const { result } = searching();
   for (const text of ["m", "mm", "mm_"]) {
-    act(() => {
-      result.current.set({ text });
-    });
+    act(() => result.current.set({ text }));
   }
   await answered();
   expect(result.current.total).toBe(3);
@@ -118,12 +103,8 @@ it("loads the page of a match that is not loaded, and then shows the match", asy
 
 it("goes to the first match once it arrives, if Enter came before the answer", async () => {
   const { result } = searching();
-  act(() => {
-    result.current.set({ text: "mm" });
-  });
-  act(() => {
-    result.current.go(0);
-  });
+  act(() => result.current.set({ text: "mm" }));
+  act(() => result.current.go(0));
   await answered();
   expect(shown()).toBe(1000);
 });
@@ -132,9 +113,7 @@ it("begins again with another text, and has nowhere to go without matches", asyn
   const { result, go } = await found();
   go(2);
   total = 0;
-  act(() => {
-    result.current.set({ text: "nothing" });
-  });
+  act(() => result.current.set({ text: "nothing" }));
   expect(result.current.at).toBe(-1);
   await answered();
   expect(asked.at(-1)?.get("text")).toBe("nothing");
@@ -146,16 +125,10 @@ it("begins again with another text, and has nowhere to go without matches", asyn
 
 it("closes the list of matches for a range that is selected later, and without a text", async () => {
   const { result } = await found();
-  act(() => {
-    usePage.getState().setSelection({ start_us: 5, end_us: 9 });
-  });
+  act(() => usePage.getState().setSelection({ start_us: 5, end_us: 9 }));
   expect(result.current.open).toBe(false);
-  act(() => {
-    result.current.setOpen(true);
-  });
+  act(() => result.current.setOpen(true));
   expect(result.current.open).toBe(true);
-  act(() => {
-    result.current.set({ text: "" });
-  });
+  act(() => result.current.set({ text: "" }));
   expect(result.current.open).toBe(false);
 });
