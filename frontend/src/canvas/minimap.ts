@@ -32,9 +32,9 @@ export function paintMinimap(
     if (thread) paintBusy(context, slice, thread, width, MARKS_PX, room, scheme);
   }
   const height = room / Math.max(idle.length, 1);
-  idle.forEach((lane, at) => {
-    paintIdle(context, slice, lane, width, MARKS_PX + at * height, height - 1, scheme);
-  });
+  idle.forEach((lane, at) =>
+    paintIdle(context, slice, lane, width, MARKS_PX + at * height, height - 1, scheme),
+  );
   context.fillStyle = colors.accent;
   const most = Math.max(...perPart, 1);
   perPart.forEach((matches, at) => {

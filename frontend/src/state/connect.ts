@@ -22,17 +22,13 @@ export function connect(client: QueryClient): () => void {
   usePage.getState().openLink(readHash(currentHash()));
   const url = updateUrl();
   const stops = [
-    watchScheme((scheme) => {
-      usePage.setState({ scheme });
-    }),
+    watchScheme((scheme) => usePage.setState({ scheme })),
     watchVisible((visible) => {
       if (usePage.getState().visible !== visible) usePage.setState({ visible });
     }),
     watchHash((hash) => {
       if (isOurs(hash) && writeHash(hash, linkOf(usePage.getState())) !== hash) {
-        url.follow(() => {
-          usePage.getState().openLink(readHash(hash));
-        });
+        url.follow(() => usePage.getState().openLink(readHash(hash)));
       }
     }),
     watchReload(() => {
@@ -93,9 +89,7 @@ function updateUrl(): Url {
       write(now, pushHash);
       return;
     }
-    timer = window.setTimeout(() => {
-      write(usePage.getState(), replaceHash);
-    }, WRITE_AFTER_MS);
+    timer = window.setTimeout(() => write(usePage.getState(), replaceHash), WRITE_AFTER_MS);
   });
   return {
     follow: (update) => {

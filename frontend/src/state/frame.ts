@@ -20,25 +20,17 @@ export function watchScheme(notify: (scheme: Scheme) => void): Stop {
   const outer = outerWindow();
   if (outer) {
     const body = outer.document.body;
-    const check = () => {
-      notify(body.classList.contains("dark-mode") ? "dark" : "light");
-    };
+    const check = () => notify(body.classList.contains("dark-mode") ? "dark" : "light");
     const observer = new MutationObserver(check);
     observer.observe(body, { attributes: true, attributeFilter: ["class"] });
     check();
-    return () => {
-      observer.disconnect();
-    };
+    return () => observer.disconnect();
   }
   const preference = window.matchMedia("(prefers-color-scheme: dark)");
-  const check = () => {
-    notify(preference.matches ? "dark" : "light");
-  };
+  const check = () => notify(preference.matches ? "dark" : "light");
   preference.addEventListener("change", check);
   check();
-  return () => {
-    preference.removeEventListener("change", check);
-  };
+  return () => preference.removeEventListener("change", check);
 }
 
 /** A hidden frame has no height and gets no event when it is shown, so poll. Polling is cheap. */
@@ -46,9 +38,7 @@ const CHECK_EVERY_MS = 400;
 
 /** Report whether the page is visible. TensorBoard hides it while another of its tabs is active. */
 export function watchVisible(notify: (visible: boolean) => void): Stop {
-  const check = () => {
-    notify(window.innerHeight > 0 && document.visibilityState === "visible");
-  };
+  const check = () => notify(window.innerHeight > 0 && document.visibilityState === "visible");
   const timer = window.setInterval(check, CHECK_EVERY_MS);
   window.addEventListener("resize", check);
   document.addEventListener("visibilitychange", check);
@@ -86,9 +76,7 @@ export function pushHash(hash: string): void {
 /** Report when the user edits the URL or navigates back or forward. */
 export function watchHash(notify: (hash: string) => void): Stop {
   const around = linkWindow();
-  const check = () => {
-    notify(around.location.hash);
-  };
+  const check = () => notify(around.location.hash);
   around.addEventListener("hashchange", check);
   around.addEventListener("popstate", check);
   return () => {
@@ -117,7 +105,5 @@ export function watchReload(notify: () => void): Stop {
     port1.postMessage(JSON.stringify({ ...message, payload: null, error: null, isReply: true }));
   };
   window.parent.postMessage("experimental.bootstrap", "*", [port2]);
-  return () => {
-    port1.close();
-  };
+  return () => port1.close();
 }

@@ -32,8 +32,6 @@ export function openInPerfetto(buffer: ArrayBuffer, title: string, fileName: str
       if (tab.closed) end("silent");
       else tab.postMessage("PING", PERFETTO);
     }, ASK_EVERY_MS);
-    const waiting = window.setTimeout(() => {
-      end("silent");
-    }, GIVE_UP_MS);
+    const waiting = window.setTimeout(() => end("silent"), GIVE_UP_MS);
   });
 }

@@ -107,48 +107,21 @@ export const usePage = create<PageState>()((set) => ({
   scheme: "light",
   visible: true,
 
-  openTrace: (trace) => {
-    set((now) => (now.trace === trace ? now : { trace, ...OF_TRACE }));
-  },
-  openTab: (tab, trace) => {
-    set((now) => (trace === undefined || trace === now.trace ? { tab } : { tab, trace, ...OF_TRACE }));
-  },
-  compare: (base, candidate) => {
-    set({ tab: "compare", base, trace: candidate, ...OF_TRACE });
-  },
-  pinBase: (base) => {
-    set({ base });
-  },
-  filterRuns: (filter) => {
-    set({ filter });
-  },
-  openLink: (link) => {
-    set((now) => linked(now, link));
-  },
-  toggleFinding: (key) => {
-    set((now) => ({ finding: now.finding === key ? null : key }));
-  },
-  openFinding: (finding) => {
-    set({ finding });
-  },
-  setView: (view) => {
-    set({ view });
-  },
-  setSelection: (selection) => {
-    set({ selection, within: false });
-  },
-  setWithin: (within) => {
-    set({ within });
-  },
-  setNotes: (trace, notes) => {
-    set((now) => ({ notes: new Map(now.notes).set(trace, notes) }));
-  },
-  openGap: (gap) => {
-    set({ gap, event: null });
-  },
-  openEvent: (event) => {
-    set({ event, gap: null });
-  },
+  openTrace: (trace) => set((now) => (now.trace === trace ? now : { trace, ...OF_TRACE })),
+  openTab: (tab, trace) =>
+    set((now) => (trace === undefined || trace === now.trace ? { tab } : { tab, trace, ...OF_TRACE })),
+  compare: (base, candidate) => set({ tab: "compare", base, trace: candidate, ...OF_TRACE }),
+  pinBase: (base) => set({ base }),
+  filterRuns: (filter) => set({ filter }),
+  openLink: (link) => set((now) => linked(now, link)),
+  toggleFinding: (key) => set((now) => ({ finding: now.finding === key ? null : key })),
+  openFinding: (finding) => set({ finding }),
+  setView: (view) => set({ view }),
+  setSelection: (selection) => set({ selection, within: false }),
+  setWithin: (within) => set({ within }),
+  setNotes: (trace, notes) => set((now) => ({ notes: new Map(now.notes).set(trace, notes) })),
+  openGap: (gap) => set({ gap, event: null }),
+  openEvent: (event) => set({ event, gap: null }),
   show: (shown, { start_us, end_us }, tab) => {
     set({
       tab,
@@ -159,21 +132,11 @@ export const usePage = create<PageState>()((set) => ({
       selection: null,
     });
   },
-  unmark: () => {
-    set({ shown: null });
-  },
-  showMemoryOf: (memoryOf) => {
-    set({ tab: "memory", memoryOf });
-  },
-  explain: (explained) => {
-    set({ explained });
-  },
-  stop: (id) => {
-    set((now) => ({ stopped: new Set([...now.stopped, id]) }));
-  },
-  resume: (id) => {
-    set((now) => ({ stopped: new Set([...now.stopped].filter((other) => other !== id)) }));
-  },
+  unmark: () => set({ shown: null }),
+  showMemoryOf: (memoryOf) => set({ tab: "memory", memoryOf }),
+  explain: (explained) => set({ explained }),
+  stop: (id) => set((now) => ({ stopped: new Set([...now.stopped, id]) })),
+  resume: (id) => set((now) => ({ stopped: new Set([...now.stopped].filter((other) => other !== id)) })),
 }));
 
 /** The state that a link leads to. */

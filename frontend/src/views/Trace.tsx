@@ -30,12 +30,7 @@ export function Trace({ open, entry }: Props) {
         <Notice
           tone="info"
           action={
-            <Button
-              size="compact-sm"
-              onClick={() => {
-                resume(entry.id);
-              }}
-            >
+            <Button size="compact-sm" onClick={() => resume(entry.id)}>
               Analyze
             </Button>
           }

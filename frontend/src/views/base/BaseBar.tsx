@@ -50,13 +50,7 @@ function Judgment({ entry }: { entry: TraceEntry }) {
 function CompareButton() {
   const openTab = usePage((page) => page.openTab);
   return (
-    <Button
-      size="compact-xs"
-      variant="light"
-      onClick={() => {
-        openTab("compare");
-      }}
-    >
+    <Button size="compact-xs" variant="light" onClick={() => openTab("compare")}>
       Compare
     </Button>
   );
@@ -65,14 +59,7 @@ function CompareButton() {
 function Unpin() {
   const pinBase = usePage((page) => page.pinBase);
   return (
-    <Button
-      size="compact-xs"
-      variant="default"
-      aria-label="Unpin the base"
-      onClick={() => {
-        pinBase(null);
-      }}
-    >
+    <Button size="compact-xs" variant="default" aria-label="Unpin the base" onClick={() => pinBase(null)}>
       Unpin
     </Button>
   );

@@ -23,9 +23,7 @@ export function Base({ traces, entry }: Props) {
         variant={pinned ? "light" : "default"}
         aria-pressed={pinned !== undefined}
         title="Compare other recordings with this one"
-        onClick={() => {
-          pinBase(pinned ? null : entry.id);
-        }}
+        onClick={() => pinBase(pinned ? null : entry.id)}
       >
         {pinned ? "Pinned as base" : "Pin as base"}
       </Button>
@@ -39,9 +37,7 @@ export function Base({ traces, entry }: Props) {
         size="xs"
         aria-label="Unpin the base"
         title="Unpin the base"
-        onClick={() => {
-          pinBase(null);
-        }}
+        onClick={() => pinBase(null)}
       />
     </span>
   );

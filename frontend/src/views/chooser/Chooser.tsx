@@ -38,9 +38,7 @@ export function Chooser({ traces, entry }: Props) {
           most={300}
           value={entry.run}
           options={[...runs].map(([run, all]) => ({ value: run, label: run, ...summary(all) }))}
-          onPick={(run) => {
-            open(inRun(traces, run, entry.worker));
-          }}
+          onPick={(run) => open(inRun(traces, run, entry.worker))}
         />
         {ofJob && <span className="gd-job-name">job of {count(workers.size)} ranks</span>}
         {!ofJob && (
@@ -54,9 +52,7 @@ export function Chooser({ traces, entry }: Props) {
                 label: worker || "–",
                 ...summary(all),
               }))}
-              onPick={(worker) => {
-                open(newest(workers.get(worker) ?? []));
-              }}
+              onPick={(worker) => open(newest(workers.get(worker) ?? []))}
             />
             <Level
               label="Span"
@@ -67,9 +63,7 @@ export function Chooser({ traces, entry }: Props) {
                 label: spanLabel(span.span),
                 ...summary([span]),
               }))}
-              onPick={(id) => {
-                open(spans.find((span) => span.id === id));
-              }}
+              onPick={(id) => open(spans.find((span) => span.id === id))}
             />
             {spans.length > 1 && <Neighbors spans={spans} entry={entry} onOpen={open} />}
           </>
@@ -81,9 +75,7 @@ export function Chooser({ traces, entry }: Props) {
           type="button"
           className="gd-newer"
           title="Newer recordings of this worker. Click to show the newest."
-          onClick={() => {
-            open(newer[0]);
-          }}
+          onClick={() => open(newer[0])}
         >
           {plural(newer.length, "newer recording")}
         </button>
@@ -118,9 +110,7 @@ function Neighbors({ spans, entry, onOpen }: NeighborsProps) {
             aria-label={label}
             title={label}
             disabled={inTime[at + by] === undefined}
-            onClick={() => {
-              onOpen(inTime[at + by]);
-            }}
+            onClick={() => onOpen(inTime[at + by])}
           >
             {by < 0 ? "‹" : "›"}
           </button>
@@ -179,9 +169,7 @@ function Level({ label, most, value, options, onPick }: LevelProps) {
           filter={searched}
           searchable
           // Select the text, so that typing starts a search and does not edit the current name.
-          onFocus={(event) => {
-            event.currentTarget.select();
-          }}
+          onFocus={(event) => event.currentTarget.select()}
           onClick={(event) => {
             if (event.currentTarget.value === chosen) event.currentTarget.select();
           }}

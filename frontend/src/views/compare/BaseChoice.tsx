@@ -33,9 +33,7 @@ export function BaseChoice({ traces, entry, base }: Props) {
           filter={searched}
           searchable
           // Select the text, so that typing starts a search and does not edit the current name.
-          onFocus={(event) => {
-            event.currentTarget.select();
-          }}
+          onFocus={(event) => event.currentTarget.select()}
           selectFirstOptionOnChange
           allowDeselect={false}
           maxDropdownHeight={420}
@@ -50,13 +48,7 @@ export function BaseChoice({ traces, entry, base }: Props) {
         <span className="gd-muted">Candidate</span> <b title={traceLabel(entry)}>{traceLabel(entry)}</b>
       </span>
       {base && (
-        <Button
-          size="compact-xs"
-          variant="default"
-          onClick={() => {
-            compare(entry.id, base.id);
-          }}
-        >
+        <Button size="compact-xs" variant="default" onClick={() => compare(entry.id, base.id)}>
           Swap
         </Button>
       )}

@@ -34,9 +34,7 @@ export function LikelyBases({ traces, entry }: Props) {
             <Button
               size="compact-sm"
               variant={at === 0 ? "light" : "default"}
-              onClick={() => {
-                pinBase(base.id);
-              }}
+              onClick={() => pinBase(base.id)}
             >
               {traceLabel(base)}
             </Button>

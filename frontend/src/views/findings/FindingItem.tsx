@@ -46,9 +46,7 @@ export function FindingItem({ id, finding, opened, number, after, report, mark }
         className="gd-finding-head"
         aria-expanded={opened}
         aria-controls={body}
-        onClick={() => {
-          toggle(id);
-        }}
+        onClick={() => toggle(id)}
       >
         {number !== undefined && <span className="gd-finding-number">{number}</span>}
         <span className="gd-severity" title={SEVERITIES[finding.severity].explanation}>
@@ -185,9 +183,7 @@ function ShowInMemory({ finding }: Pick<Props, "finding">) {
         className="gd-link"
         title="Show in the memory view"
         aria-label={`Show in the memory view: ${finding.title}`}
-        onClick={() => {
-          showMemoryOf(finding.memory_device);
-        }}
+        onClick={() => showMemoryOf(finding.memory_device)}
       >
         Show
       </button>

@@ -29,9 +29,7 @@ export function Changes({ history: { points, changes, drifts }, onOpen }: Props)
               type="button"
               className="gd-link"
               title="Open the first recording after the change"
-              onClick={() => {
-                onOpen(change.point);
-              }}
+              onClick={() => onOpen(change.point)}
             >
               {date(points[change.point]?.time_s ?? 0)}
             </button>

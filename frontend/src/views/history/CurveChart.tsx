@@ -38,12 +38,8 @@ export function CurveChart({ drawn, onPoint, onOpen }: Props) {
         }
         if (event.key === "Enter" && at !== null) onOpen(at);
       }}
-      onPointerMove={(event) => {
-        onPoint(under(event));
-      }}
-      onPointerLeave={() => {
-        onPoint(null);
-      }}
+      onPointerMove={(event) => onPoint(under(event))}
+      onPointerLeave={() => onPoint(null)}
       onClick={() => {
         if (at !== null) onOpen(at);
       }}

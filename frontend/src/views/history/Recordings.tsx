@@ -97,9 +97,7 @@ export function Recordings({ points, onOpen }: Props) {
         onOrder={setOrder}
         maxHeight="420px"
         minWidth={1160}
-        onOpen={({ at }) => {
-          onOpen(at);
-        }}
+        onOpen={({ at }) => onOpen(at)}
       />
     </Section>
   );

@@ -97,11 +97,7 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
             ]
           : [],
       hooks: {
-        draw: [
-          (plot) => {
-            drawOver(plot, drawn());
-          },
-        ],
+        draw: [(plot) => drawOver(plot, drawn())],
       },
     },
     dataOf(drawn()),

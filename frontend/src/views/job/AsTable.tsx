@@ -4,12 +4,7 @@ import { useState, type ReactNode } from "react";
 export function AsTable({ children }: { children: ReactNode }) {
   const [opened, setOpened] = useState(false);
   return (
-    <details
-      className="gd-others"
-      onToggle={(event) => {
-        setOpened(event.currentTarget.open);
-      }}
-    >
+    <details className="gd-others" onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>As a table</summary>
       {opened && children}
     </details>

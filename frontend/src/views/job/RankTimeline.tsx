@@ -88,9 +88,8 @@ function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
   const height = heightOf(lanes.length, laneHeight);
   const steps = useMemo(() => (lanes.every(({ aligned }) => aligned) ? stepMarks(job) : []), [job, lanes]);
   const paint = useCallback(
-    (context: Context) => {
-      paintRanks(context, { lanes, steps, view, width, laneHeight, scheme, focus, marked_us });
-    },
+    (context: Context) =>
+      paintRanks(context, { lanes, steps, view, width, laneHeight, scheme, focus, marked_us }),
     [lanes, steps, view, width, laneHeight, scheme, focus, marked_us],
   );
   const canvas = useCanvas(whole > 0 ? width : 0, height, paint);
@@ -162,9 +161,7 @@ function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
           style={{ width, height }}
           aria-hidden="true"
           onPointerMove={onPoint}
-          onClick={() => {
-            open(focus);
-          }}
+          onClick={() => open(focus)}
         />
       </div>
       <p className="gd-lanes-text" role="status">
@@ -209,8 +206,6 @@ function useZoom(
       event.preventDefault();
     };
     element.addEventListener("wheel", onWheel, { passive: false });
-    return () => {
-      element.removeEventListener("wheel", onWheel);
-    };
+    return () => element.removeEventListener("wheel", onWheel);
   }, [canvas]);
 }

@@ -140,9 +140,7 @@ export function Ranks({ job: { ranks }, base }: { job: JobReport; base: BaseJob 
         onOrder={setOrder}
         maxHeight="330px"
         minWidth={extra.length > 0 ? 1190 : 1060}
-        onOpen={({ id }) => {
-          openTab("summary", id);
-        }}
+        onOpen={({ id }) => openTab("summary", id)}
       />
     </Section>
   );

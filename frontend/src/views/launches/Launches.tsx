@@ -52,9 +52,7 @@ export function Launches({ report }: { report: Report }) {
             aria-label="Filter launches by name"
             placeholder="Filter"
             value={text}
-            onChange={(event) => {
-              setText(event.currentTarget.value);
-            }}
+            onChange={(event) => setText(event.currentTarget.value)}
           />
           {kinds.length > 1 && (
             <SegmentedControl
@@ -80,9 +78,7 @@ export function Launches({ report }: { report: Report }) {
                       key={column.by}
                       column={column}
                       order={order}
-                      onPress={() => {
-                        setOrder(pressed(order, column.by));
-                      }}
+                      onPress={() => setOrder(pressed(order, column.by))}
                     />
                   ))}
                   <ShowTitle />

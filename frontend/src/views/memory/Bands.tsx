@@ -49,9 +49,7 @@ export function Bands({ entry, memory, bounds, view, onMoment }: Props) {
   const stage = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [pointed, setPointed] = useState(NOTHING);
-  useWheel(stage, { view, bounds, width: Math.max(width, 1) }, () => {
-    setPointed(NOTHING);
-  });
+  useWheel(stage, { view, bounds, width: Math.max(width, 1) }, () => setPointed(NOTHING));
   usePicture(canvas, picture, view, width);
 
   const spotOf = (event: PointerEvent<HTMLElement>) => {
@@ -72,12 +70,8 @@ export function Bands({ entry, memory, bounds, view, onMoment }: Props) {
           ref={stage}
           className="gd-bands-stage"
           style={{ marginLeft: AXIS_PX - PADDING_PX, marginRight: 0, height: HEIGHT_PX }}
-          onPointerMove={(event) => {
-            setPointed(bandUnder(event));
-          }}
-          onPointerLeave={() => {
-            setPointed(NOTHING);
-          }}
+          onPointerMove={(event) => setPointed(bandUnder(event))}
+          onPointerLeave={() => setPointed(NOTHING)}
           onClick={(event) => {
             const { left } = event.currentTarget.getBoundingClientRect();
             onMoment(toTime(view, event.clientX - left, width));

@@ -41,9 +41,7 @@ export function Chart({ columns, marks, bounds, width, measure, label, onStep, m
   const { view } = marks;
   usePlot(host, columns ?? NOTHING, marks, width);
   const [hover_px, setHover] = useState<number | null>(null);
-  useWheel(stage, { view, bounds, width: inner }, () => {
-    setHover(null);
-  });
+  useWheel(stage, { view, bounds, width: inner }, () => setHover(null));
   const brush = useBrush(marks, inner, setHover, onMoment);
   return (
     <div
@@ -145,12 +143,8 @@ function useBrush(
       setSelection(stepAt(steps, at));
       onMoment(at);
     },
-    onPointerCancel: () => {
-      setDrag(null);
-    },
-    onPointerLeave: () => {
-      setHover(null);
-    },
+    onPointerCancel: () => setDrag(null),
+    onPointerLeave: () => setHover(null),
   };
 }
 

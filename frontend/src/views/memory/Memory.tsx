@@ -27,9 +27,7 @@ export function Memory({ entry, report }: { entry: TraceEntry; report: Report })
             aria-label="Device"
             data={report.memory.map((one) => ({ value: String(one.device), label: memoryLabel(one) }))}
             value={String(memory.device)}
-            onChange={(value) => {
-              choose(Number(value));
-            }}
+            onChange={(value) => choose(Number(value))}
           />
         ) : (
           <span className="gd-muted">{memoryLabel(memory)}</span>

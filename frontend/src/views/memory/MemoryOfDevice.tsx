@@ -49,9 +49,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
   const untilPeak = { start_us: slices.bounds.start_us, end_us: memory.peak_us };
   const atPeak = selection?.start_us === untilPeak.start_us && selection.end_us === untilPeak.end_us;
   const picked = atPeak ? owner : null;
-  const step = (by: 1 | -1) => {
-    selectStep(steps, by);
-  };
+  const step = (by: 1 | -1) => selectStep(steps, by);
   return (
     <>
       <div className="gd-memory-words">
@@ -174,22 +172,13 @@ function Controls({ slices, steps, live, onStep }: ControlsProps) {
       )}
       {steps.length > 0 && (
         <span className="gd-buttons" role="group" aria-label="Steps">
-          <IconKey
-            label="Previous step (p)"
-            symbol="‹"
-            disabled={at === 0}
-            onPress={() => {
-              onStep(-1);
-            }}
-          />
+          <IconKey label="Previous step (p)" symbol="‹" disabled={at === 0} onPress={() => onStep(-1)} />
           <span className="gd-muted">{at >= 0 ? `Step ${at + 1} of ${steps.length}` : "Steps"}</span>
           <IconKey
             label="Next step (n)"
             symbol="›"
             disabled={at === steps.length - 1}
-            onPress={() => {
-              onStep(1);
-            }}
+            onPress={() => onStep(1)}
           />
         </span>
       )}

@@ -64,9 +64,7 @@ export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) 
           max={bounds.end_us}
           step={step_us > 0 ? step_us : 1}
           value={at_us}
-          onChange={(event) => {
-            onChoose(Number(event.currentTarget.value));
-          }}
+          onChange={(event) => onChoose(Number(event.currentTarget.value))}
         />
         <span className="gd-muted">{moment(at_us, step_us)}</span>
       </div>
@@ -135,13 +133,7 @@ function Stacks({ state }: { state: State }) {
     <>
       {from !== null && (
         <p>
-          <button
-            type="button"
-            className="gd-link"
-            onClick={() => {
-              setRoot(null);
-            }}
-          >
+          <button type="button" className="gd-link" onClick={() => setRoot(null)}>
             Show all stacks
           </button>
         </p>
@@ -150,12 +142,8 @@ function Stacks({ state }: { state: State }) {
         label="Flame graph of live memory by call stack"
         order="left_heavy"
         {...{ data, short, text }}
-        onPick={(at) => {
-          setRoot({ of: state, node: nodeOf(at) });
-        }}
-        onBack={() => {
-          setRoot(null);
-        }}
+        onPick={(at) => setRoot({ of: state, node: nodeOf(at) })}
+        onBack={() => setRoot(null)}
       />
     </>
   );

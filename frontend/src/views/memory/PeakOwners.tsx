@@ -138,28 +138,13 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
         key={at}
         title={tileName(tile, whole)}
         style={{ left, top, width, height, background, color: textOn(background) }}
-        onPointerEnter={() => {
-          onPoint(tile);
-        }}
-        onFocus={() => {
-          onPoint(tile);
-        }}
-        onBlur={() => {
-          onPoint(null);
-        }}
-        onPointerLeave={() => {
-          onPoint(null);
-        }}
+        onPointerEnter={() => onPoint(tile)}
+        onFocus={() => onPoint(tile)}
+        onBlur={() => onPoint(null)}
+        onPointerLeave={() => onPoint(null)}
       >
         {owner && canBePicked(tile) ? (
-          <button
-            type="button"
-            {...named}
-            aria-pressed={owner === picked}
-            onClick={() => {
-              onPick(owner);
-            }}
-          >
+          <button type="button" {...named} aria-pressed={owner === picked} onClick={() => onPick(owner)}>
             {inside}
           </button>
         ) : (

@@ -97,15 +97,12 @@ function Rows({ map }: { map: Map }) {
   const boxes = useMemo(() => boxesOfRows(map), [map]);
   const labels = useMemo(() => map.rows.map(labelOf), [map]);
   const paint = useCallback(
-    (context: Context, sight: RowSight) => {
-      paintSegments(context, { map, boxes, labels, ...sight, scheme, hover, picked });
-    },
+    (context: Context, sight: RowSight) =>
+      paintSegments(context, { map, boxes, labels, ...sight, scheme, hover, picked }),
     [map, boxes, labels, scheme, hover, picked],
   );
 
-  const pick = (box: number | null) => {
-    setChosen(box === null ? null : { of: map, box });
-  };
+  const pick = (box: number | null) => setChosen(box === null ? null : { of: map, box });
   const onKey = (key: string) => {
     if (key === "Escape") {
       pick(null);

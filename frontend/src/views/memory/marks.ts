@@ -62,9 +62,7 @@ export function drawBehind(plot: uPlot, marks: Marks): void {
   const pen = penOf(plot);
   const colors = theme(marks.scheme);
   clipped(pen, () => {
-    marks.steps.forEach((step) => {
-      band(pen, { start_us: step.start_us, end_us: step.start_us }, colors.line);
-    });
+    marks.steps.forEach((step) => band(pen, { start_us: step.start_us, end_us: step.start_us }, colors.line));
     pen.ctx.globalAlpha = 0.5;
     for (const range of marks.ranges) band(pen, range, colors.accent, 2);
     pen.ctx.globalAlpha = 1;
@@ -81,9 +79,9 @@ export function drawOver(plot: uPlot, marks: Marks): void {
     drawTrend(pen, marks);
   });
   // Do not cut points at the edges.
-  clipped({ ...pen, left: pen.left - point, right: pen.right + point, bottom: pen.bottom + point }, () => {
-    drawFloors(pen, marks);
-  });
+  clipped({ ...pen, left: pen.left - point, right: pen.right + point, bottom: pen.bottom + point }, () =>
+    drawFloors(pen, marks),
+  );
   clipped(pen, () => {
     drawPeak(pen, marks);
     drawCapacity(pen, marks);
@@ -112,9 +110,7 @@ function band({ ctx, x, top, bottom, px }: Pen, range: Viewport, color: string, 
 function drawSelection(pen: Pen, { selection, range, scheme }: Marks): void {
   for (const chosen of [selection, range]) {
     if (!chosen) continue;
-    const edge = (us: number) => {
-      band(pen, { start_us: us, end_us: us }, theme(scheme).accent);
-    };
+    const edge = (us: number) => band(pen, { start_us: us, end_us: us }, theme(scheme).accent);
     edge(chosen.start_us);
     edge(chosen.end_us);
   }

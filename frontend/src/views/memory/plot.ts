@@ -81,16 +81,8 @@ export function makePlot(host: HTMLElement, width: number, height: number, marks
       ],
       bands: [{ series: [2, 1], fill: () => chartColors(marks().scheme).between }],
       hooks: {
-        drawClear: [
-          (u) => {
-            drawBehind(u, marks());
-          },
-        ],
-        draw: [
-          (u) => {
-            drawOver(u, marks());
-          },
-        ],
+        drawClear: [(u) => drawBehind(u, marks())],
+        draw: [(u) => drawOver(u, marks())],
       },
     },
     [[], [], [], []],

@@ -32,13 +32,7 @@ export function CallDetailsPanel({ entry, span, open, onOpen, onRoot }: Props) {
     <section className="gd-call" aria-label={`Details of ${open.name}`}>
       <header>
         <h3 title={open.name}>{open.name}</h3>
-        <button
-          type="button"
-          className="gd-link"
-          onClick={() => {
-            onOpen(null);
-          }}
-        >
+        <button type="button" className="gd-link" onClick={() => onOpen(null)}>
           Close
         </button>
       </header>
@@ -102,9 +96,7 @@ function Longest({ ranges, what }: { ranges: readonly TimeRange[]; what: string 
           type="button"
           className="gd-link gd-call-range"
           aria-label={`Show on the timeline: ${time(range.end_us - range.start_us)} at ${time(range.start_us)}`}
-          onClick={() => {
-            showRange(range);
-          }}
+          onClick={() => showRange(range)}
         >
           {time(range.end_us - range.start_us)}
         </button>
@@ -159,13 +151,7 @@ function Stack({ stack, onRoot }: { stack: CallStack; onRoot: (root: number) => 
         {stack.gpu_us > 0 && ` · ${time(stack.gpu_us)} GPU`}
         {stack.module && ` · in ${stack.module}`}
         {stack.forward && " · stack of the forward operator"}{" "}
-        <button
-          type="button"
-          className="gd-link"
-          onClick={() => {
-            onRoot(stack.node);
-          }}
-        >
+        <button type="button" className="gd-link" onClick={() => onRoot(stack.node)}>
           Show in the call tree
         </button>
       </p>

@@ -83,9 +83,7 @@ export function CallTables(props: Props) {
             aria-label="Filter the table by name"
             placeholder="Filter"
             value={text}
-            onChange={(event) => {
-              setText(event.currentTarget.value);
-            }}
+            onChange={(event) => setText(event.currentTarget.value)}
           />
           <Groups
             groups={groupsOf(kind, known)}
@@ -297,9 +295,7 @@ function Table<T extends { key: number; name: string }>(props: RowsProps<T>) {
       rowHeight={group === "shapes" || group === "stack" || kind === "kernel" ? TWO_LINES_PX : LINE_PX}
       maxHeight="380px"
       minWidth={columns.some(({ id }) => id.startsWith("change_")) ? (kind === "kernel" ? 1620 : 1500) : 900}
-      onOpen={(row) => {
-        onOpen(isOpen(row) && open ? null : { kind, group, key: row.key, name: row.name });
-      }}
+      onOpen={(row) => onOpen(isOpen(row) && open ? null : { kind, group, key: row.key, name: row.name })}
       isOpen={isOpen}
     />
   );

@@ -39,9 +39,7 @@ export function FlameSection({ entry, span, hasGpu, marked, onName, root, onRoot
             aria-label="Highlight calls by name"
             placeholder="Highlight"
             value={search}
-            onChange={(event) => {
-              setSearch(event.currentTarget.value);
-            }}
+            onChange={(event) => setSearch(event.currentTarget.value)}
           />
           {hasGpu && (
             <SegmentedControl
@@ -63,9 +61,7 @@ export function FlameSection({ entry, span, hasGpu, marked, onName, root, onRoot
               { value: "in_order", label: "In order" },
             ]}
             value={order}
-            onChange={(value) => {
-              setOrder(value);
-            }}
+            onChange={(value) => setOrder(value)}
           />
         </span>
       }
@@ -89,26 +85,13 @@ function Path({ tree, onRoot }: { tree: CallTree; onRoot: (root: number | null) 
   const [last] = tree.path.slice(-1);
   return (
     <nav className="gd-flame-path" aria-label="Zoomed into">
-      <button
-        type="button"
-        className="gd-link"
-        onClick={() => {
-          onRoot(null);
-        }}
-      >
+      <button type="button" className="gd-link" onClick={() => onRoot(null)}>
         All threads
       </button>
       {tree.path.slice(0, -1).map((step) => (
         <span key={step.node}>
           {" › "}
-          <button
-            type="button"
-            className="gd-link"
-            title={step.name}
-            onClick={() => {
-              onRoot(step.node);
-            }}
-          >
+          <button type="button" className="gd-link" title={step.name} onClick={() => onRoot(step.node)}>
             {shortName(step.name, step.kind)}
           </button>
         </span>
@@ -157,13 +140,7 @@ function Graph({ tree, order, search, marked, onName, onRoot }: GraphProps) {
     <>
       {around > 0 && (
         <p className="gd-flame-path">
-          <button
-            type="button"
-            className="gd-link"
-            onClick={() => {
-              setUnfolded(true);
-            }}
-          >
+          <button type="button" className="gd-link" onClick={() => setUnfolded(true)}>
             Show {plural(around, "common caller")}
           </button>
         </p>
@@ -175,9 +152,7 @@ function Graph({ tree, order, search, marked, onName, onRoot }: GraphProps) {
           onName(nameOf(node), tree.kind[node] ?? 0);
           onRoot(tree.node[node] ?? null);
         }}
-        onBack={() => {
-          onRoot(tree.path.at(-2)?.node ?? null);
-        }}
+        onBack={() => onRoot(tree.path.at(-2)?.node ?? null)}
       />
       <FlameTable tree={tree} />
     </>

@@ -20,12 +20,7 @@ interface Row {
 export function FlameTable({ tree }: { tree: CallTree }) {
   const [open, setOpen] = useState(false);
   return (
-    <details
-      className="gd-flame-table"
-      onToggle={(event) => {
-        setOpen(event.currentTarget.open);
-      }}
-    >
+    <details className="gd-flame-table" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>As a table ({plural(tree.node.length, "call")})</summary>
       {open && <Nodes tree={tree} />}
     </details>

@@ -58,9 +58,7 @@ function Calls({ entry, report }: ReportProps) {
               { value: "range", label: `Selected ${time(selection.end_us - selection.start_us)}` },
             ]}
             value={within ? "range" : "all"}
-            onChange={(value) => {
-              setWithin(value === "range");
-            }}
+            onChange={(value) => setWithin(value === "range")}
           />
         </div>
       )}

@@ -43,9 +43,7 @@ export function CanvasRows(props: Props) {
   const whole = rows * rowPx;
   const height = Math.min(Math.max(whole, rowPx), tallestPx);
   const paintSight = useCallback(
-    (context: Context) => {
-      paint(context, { width, height, scroll });
-    },
+    (context: Context) => paint(context, { width, height, scroll }),
     [paint, width, height, scroll],
   );
   const canvas = useCanvas(width, height, paintSight);
@@ -69,18 +67,10 @@ export function CanvasRows(props: Props) {
         role="group"
         aria-label={label}
         onKeyDown={onKeyDown}
-        onScroll={(event) => {
-          setScroll(event.currentTarget.scrollTop);
-        }}
-        onMouseMove={(event) => {
-          onHover(boxUnder(event));
-        }}
-        onMouseLeave={() => {
-          onHover(null);
-        }}
-        onClick={(event) => {
-          onPick(boxUnder(event));
-        }}
+        onScroll={(event) => setScroll(event.currentTarget.scrollTop)}
+        onMouseMove={(event) => onHover(boxUnder(event))}
+        onMouseLeave={() => onHover(null)}
+        onClick={(event) => onPick(boxUnder(event))}
       >
         <canvas ref={canvas} style={{ width, height }} aria-hidden="true" />
         <div style={{ height: Math.max(0, whole - height) }} />

@@ -14,9 +14,7 @@ export function CsvButton({ label, text }: Props) {
       className="gd-link gd-csv"
       aria-label={`Save as CSV: ${label}`}
       title="Save all rows of this table as a CSV file"
-      onClick={() => {
-        save(label, text());
-      }}
+      onClick={() => save(label, text())}
     >
       CSV
     </button>

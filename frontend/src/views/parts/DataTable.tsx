@@ -166,13 +166,7 @@ function TableRow<T>({ row, index, columns, height, onOpen, open, dragged }: Row
           {...(at === 0 && dragged?.source(row))}
         >
           {at === 0 && onOpen ? (
-            <button
-              type="button"
-              className="gd-open"
-              onClick={() => {
-                onOpen(row);
-              }}
-            >
+            <button type="button" className="gd-open" onClick={() => onOpen(row)}>
               {column.cell(row)}
             </button>
           ) : (
@@ -212,13 +206,7 @@ function Head<T>({ column, order, onOrder }: HeadProps<T>) {
       {unsorted ? (
         title
       ) : (
-        <button
-          type="button"
-          className="gd-sort"
-          onClick={() => {
-            onOrder(nextOrder(order, id, figures));
-          }}
-        >
+        <button type="button" className="gd-sort" onClick={() => onOrder(nextOrder(order, id, figures))}>
           {title}
           <span aria-hidden="true">{sorted ? (order.descending ? " ↓" : " ↑") : ""}</span>
         </button>

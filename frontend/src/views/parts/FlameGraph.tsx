@@ -47,9 +47,8 @@ export function FlameGraph(props: Props) {
   const focus = focused?.of === data ? focused.node : null;
   const shown = hover ?? focus;
   const paint = useCallback(
-    (context: Context, sight: RowSight) => {
-      paintFlame(context, { flame, ...sight, scheme, found, focus: shown, label: short });
-    },
+    (context: Context, sight: RowSight) =>
+      paintFlame(context, { flame, ...sight, scheme, found, focus: shown, label: short }),
     [flame, scheme, found, shown, short],
   );
 

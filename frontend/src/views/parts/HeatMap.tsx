@@ -106,9 +106,7 @@ export function HeatMap(props: Props) {
         <canvas
           ref={canvas}
           style={{ width: inner, height }}
-          onPointerMove={(event) => {
-            setAt(cellOf(event));
-          }}
+          onPointerMove={(event) => setAt(cellOf(event))}
           onClick={() => {
             if (at) onPick(at.row);
           }}

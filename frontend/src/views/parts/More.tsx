@@ -19,14 +19,7 @@ export function More<T>({ items, first, children }: Props<T>) {
     <>
       {children(items.slice(0, shown))}
       {left > 0 && (
-        <Button
-          size="compact-xs"
-          variant="subtle"
-          className="gd-more"
-          onClick={() => {
-            setShown(shown + MORE);
-          }}
-        >
+        <Button size="compact-xs" variant="subtle" className="gd-more" onClick={() => setShown(shown + MORE)}>
           Show {count(Math.min(left, MORE))} more{left > MORE ? ` of ${count(left)}` : ""}
         </Button>
       )}

@@ -59,35 +59,17 @@ export function Stepper({ found, place }: StepperProps) {
   const action = place === null ? "Show on the timeline" : steps ? "Show the next place" : "Show again";
   return (
     <span className="gd-stepper" ref={element} data-shown={place !== null || undefined}>
-      {steps && (
-        <Arrow
-          symbol="‹"
-          label="Previous place"
-          onPress={() => {
-            goTo(found, place - 1);
-          }}
-        />
-      )}
+      {steps && <Arrow symbol="‹" label="Previous place" onPress={() => goTo(found, place - 1)} />}
       <button
         type="button"
         className="gd-link"
         title={action}
         aria-label={place === null ? `Show on the timeline: ${title}` : `${title}: ${label}. ${action}`}
-        onClick={() => {
-          goTo(found, place === null ? 0 : place + 1);
-        }}
+        onClick={() => goTo(found, place === null ? 0 : place + 1)}
       >
         {label}
       </button>
-      {steps && (
-        <Arrow
-          symbol="›"
-          label="Next place"
-          onPress={() => {
-            goTo(found, place + 1);
-          }}
-        />
-      )}
+      {steps && <Arrow symbol="›" label="Next place" onPress={() => goTo(found, place + 1)} />}
     </span>
   );
 }

@@ -51,9 +51,7 @@ export function useDragging<T>(dragging: Dragging<T> | undefined): Dragged<T> | 
           event.dataTransfer.dropEffect = "link";
           mark(event, true);
         },
-        onDragLeave: (event) => {
-          mark(event, false);
-        },
+        onDragLeave: (event) => mark(event, false),
         onDrop: (event) => {
           mark(event, false);
           const from = held.current;

@@ -36,9 +36,7 @@ export function SqlSection({ entry }: { entry: TraceEntry }) {
             ...(example < 0 ? [{ value: "-1", label: "Your own" }] : []),
             ...SQL_QUESTIONS.map(({ question }, at) => ({ value: String(at), label: question })),
           ]}
-          onChange={(event) => {
-            setQuery(SQL_QUESTIONS[Number(event.currentTarget.value)]?.query ?? query);
-          }}
+          onChange={(event) => setQuery(SQL_QUESTIONS[Number(event.currentTarget.value)]?.query ?? query)}
         />
         <Textarea
           label="Query"
@@ -49,9 +47,7 @@ export function SqlSection({ entry }: { entry: TraceEntry }) {
           spellCheck={false}
           classNames={{ input: "gd-sql-text", description: "gd-muted" }}
           value={query}
-          onChange={(event) => {
-            setQuery(event.currentTarget.value);
-          }}
+          onChange={(event) => setQuery(event.currentTarget.value)}
           onKeyDown={onKeyDown}
         />
         <Button size="xs" variant="default" onClick={run} title="Ctrl+Enter">

@@ -15,9 +15,7 @@ export function ExplainButton({ rule, children = `${rule} · Explain` }: Props) 
       className="gd-link gd-explain"
       title={`What ${rule} checks, and how to fix it`}
       aria-haspopup="dialog"
-      onClick={() => {
-        explain(rule);
-      }}
+      onClick={() => explain(rule)}
     >
       {children}
     </button>

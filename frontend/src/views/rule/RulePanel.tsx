@@ -31,17 +31,13 @@ function OpenPanel({ rule }: { rule: string }) {
   useEffect(() => {
     if (dialog.current?.open === false) dialog.current.showModal();
   }, []);
-  const close = () => {
-    dialog.current?.close();
-  };
+  const close = () => dialog.current?.close();
   return (
     <dialog
       ref={dialog}
       className="gd-rule-panel"
       aria-label={`Rule ${rule}`}
-      onClose={() => {
-        explain(null);
-      }}
+      onClose={() => explain(null)}
       onClick={(event) => {
         // The content covers the dialog, so that only the backdrop is the dialog itself.
         if (event.target === event.currentTarget) close();

@@ -81,9 +81,7 @@ export default function Runs() {
               size="compact-xs"
               variant={byFolder ? "light" : "default"}
               aria-pressed={byFolder}
-              onClick={() => {
-                useRunsTable.setState({ grouped: !byFolder });
-              }}
+              onClick={() => useRunsTable.setState({ grouped: !byFolder })}
             >
               By folder
             </Button>
@@ -100,13 +98,7 @@ export default function Runs() {
             }}
             rightSection={
               search !== "" && (
-                <CloseButton
-                  size="xs"
-                  aria-label="Clear the filter"
-                  onClick={() => {
-                    filter("");
-                  }}
-                />
+                <CloseButton size="xs" aria-label="Clear the filter" onClick={() => filter("")} />
               )
             }
           />
@@ -125,17 +117,13 @@ export default function Runs() {
             arranged
             rowKey={(line) => (isFolder(line) ? `folder ${line.folder}` : line.id)}
             order={order}
-            onOrder={(next) => {
-              useRunsTable.setState({ order: next });
-            }}
+            onOrder={(next) => useRunsTable.setState({ order: next })}
             rowHeight={ROW_PX}
             maxHeight="calc(100vh - 142px)"
             minWidth={minWidth}
             scroll={{
               top,
-              onScroll: (now) => {
-                useRunsTable.setState({ top: now });
-              },
+              onScroll: (now) => useRunsTable.setState({ top: now }),
             }}
             onOpen={(line) => {
               if (isFolder(line)) foldRuns(line.folder);

@@ -215,9 +215,7 @@ function CompareBox({ row: { run, trace_id } }: { row: RunRow }) {
         type="checkbox"
         aria-label={`Compare ${runName(run)}`}
         checked={chosen}
-        onChange={() => {
-          chooseToCompare(trace_id);
-        }}
+        onChange={() => chooseToCompare(trace_id)}
       />
     </label>
   );

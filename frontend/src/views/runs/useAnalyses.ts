@@ -86,12 +86,7 @@ export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): 
       });
   }, [on, visible, busy, rows, shown, round, client]);
 
-  useEffect(
-    () => () => {
-      job.current?.abort();
-    },
-    [],
-  );
+  useEffect(() => () => job.current?.abort(), []);
 
   const asked = pending.join(" ");
   const left = rows.filter((row) => isNew(row) || isPending(row.state)).length;
@@ -105,9 +100,7 @@ export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): 
       for (const id of asked.split(" "))
         if (requested.current.has(`new ${id}`)) void fetchReport(id).catch(() => null);
     }, ASK_AGAIN_MS);
-    return () => {
-      window.clearInterval(timer);
-    };
+    return () => window.clearInterval(timer);
   }, [on, visible, asked, left]);
 
   return {

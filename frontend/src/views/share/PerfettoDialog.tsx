@@ -30,18 +30,16 @@ export function PerfettoDialog({ entry, onClose }: Props) {
       .catch((error: unknown) => {
         if (!stop.signal.aborted) setSaid(error instanceof Error ? error.message : String(error));
       });
-    return () => {
-      stop.abort();
-    };
+    return () => stop.abort();
   }, [entry.id]);
 
   // A click opens the tab: browsers block tabs that open by themselves.
   const open = (content: ArrayBuffer) => {
     setSaid("Waiting for ui.perfetto.dev…");
     const name = `${entry.run} ${entry.worker}`;
-    void openInPerfetto(content, name, `${entry.worker}.gpudiag.json.gz`).then((outcome) => {
-      setSaid(OUTCOMES[outcome]);
-    });
+    void openInPerfetto(content, name, `${entry.worker}.gpudiag.json.gz`).then((outcome) =>
+      setSaid(OUTCOMES[outcome]),
+    );
   };
 
   return (

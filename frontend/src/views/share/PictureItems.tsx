@@ -17,17 +17,12 @@ export function PictureItems({ entry: { run, worker }, onFailed }: Props) {
   const save = (format: PictureFormat) => {
     const view = document.querySelector<HTMLElement>(".gd-main");
     if (!view) return;
-    savePicture(view, [run, worker, view.dataset.view].join("."), format).catch((error: unknown) => {
-      onFailed(error instanceof Error ? error.message : String(error));
-    });
+    savePicture(view, [run, worker, view.dataset.view].join("."), format).catch((error: unknown) =>
+      onFailed(error instanceof Error ? error.message : String(error)),
+    );
   };
   return PICTURES.map(({ format, about }) => (
-    <Menu.Item
-      key={format}
-      onClick={() => {
-        save(format);
-      }}
-    >
+    <Menu.Item key={format} onClick={() => save(format)}>
       Picture ({format.toUpperCase()})<span className="gd-share-about">{about}</span>
     </Menu.Item>
   ));

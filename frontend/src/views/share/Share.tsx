@@ -55,15 +55,11 @@ export function Share({ entry }: { entry: TraceEntry }) {
   const ready = entry.state === "ready" && !onlyRecord(entry.kind);
   const downloads = DOWNLOADS.filter(({ format }) => !OF_EVENTS.has(format) || annotatable);
 
-  const failed = (error: unknown) => {
-    setSaid(error instanceof Error ? error.message : String(error));
-  };
+  const failed = (error: unknown) => setSaid(error instanceof Error ? error.message : String(error));
   const copy = (what: string, text: Promise<string>) => {
     text
       .then(copyText)
-      .then((copied) => {
-        setSaid(copied ? `${what} copied` : "The browser does not allow copying");
-      })
+      .then((copied) => setSaid(copied ? `${what} copied` : "The browser does not allow copying"))
       .catch(failed);
   };
   const textOf = (format: ExportFormat) =>
@@ -72,9 +68,9 @@ export function Share({ entry }: { entry: TraceEntry }) {
   const saveWithNotes = () => {
     const name = fileName([entry.worker, entry.span].filter(Boolean).join("."));
     textOf("html")
-      .then((html) => {
-        saveFile(`${name}.gpudiag.html`, new Blob([withNotes(html, notes)], { type: "text/html" }));
-      })
+      .then((html) =>
+        saveFile(`${name}.gpudiag.html`, new Blob([withNotes(html, notes)], { type: "text/html" })),
+      )
       .catch(failed);
   };
 
@@ -83,32 +79,15 @@ export function Share({ entry }: { entry: TraceEntry }) {
       <span className="gd-muted" role="status">
         {said}
       </span>
-      <Menu
-        position="bottom-end"
-        withinPortal
-        onOpen={() => {
-          setSaid("");
-        }}
-      >
+      <Menu position="bottom-end" withinPortal onOpen={() => setSaid("")}>
         <Menu.Target>
           <Button size="compact-xs" variant="default">
             Share
           </Button>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Item
-            onClick={() => {
-              copy("Link", Promise.resolve(currentUrl()));
-            }}
-          >
-            Copy link
-          </Menu.Item>
-          <Menu.Item
-            disabled={!ready}
-            onClick={() => {
-              copy("Markdown", textOf("markdown"));
-            }}
-          >
+          <Menu.Item onClick={() => copy("Link", Promise.resolve(currentUrl()))}>Copy link</Menu.Item>
+          <Menu.Item disabled={!ready} onClick={() => copy("Markdown", textOf("markdown"))}>
             Copy as Markdown
           </Menu.Item>
           <Menu.Divider />
@@ -139,26 +118,14 @@ export function Share({ entry }: { entry: TraceEntry }) {
           {annotatable && (
             <>
               <Menu.Divider />
-              <Menu.Item
-                disabled={!ready}
-                onClick={() => {
-                  setInPerfetto(true);
-                }}
-              >
+              <Menu.Item disabled={!ready} onClick={() => setInPerfetto(true)}>
                 Open in Perfetto…
               </Menu.Item>
             </>
           )}
         </Menu.Dropdown>
       </Menu>
-      {inPerfetto && (
-        <PerfettoDialog
-          entry={entry}
-          onClose={() => {
-            setInPerfetto(false);
-          }}
-        />
-      )}
+      {inPerfetto && <PerfettoDialog entry={entry} onClose={() => setInPerfetto(false)} />}
     </div>
   );
 }

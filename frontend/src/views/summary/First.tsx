@@ -69,13 +69,7 @@ export function First({ report, hasMemoryView }: Props) {
         )}
         <GainRow finding={finding} report={report} />
       </dl>
-      <Button
-        size="compact-xs"
-        variant="default"
-        onClick={() => {
-          openFinding(key);
-        }}
-      >
+      <Button size="compact-xs" variant="default" onClick={() => openFinding(key)}>
         Evidence, all places and code
       </Button>
     </div>
@@ -88,13 +82,7 @@ function ShowMemory({ of, report }: { of: Finding; report: Report }) {
   const { memory_device: device } = of;
   if (!costsMemory(of) || !report.memory.some((memory) => memory.device === device)) return null;
   return (
-    <button
-      type="button"
-      className="gd-link"
-      onClick={() => {
-        showMemoryOf(device);
-      }}
-    >
+    <button type="button" className="gd-link" onClick={() => showMemoryOf(device)}>
       Show the memory
     </button>
   );

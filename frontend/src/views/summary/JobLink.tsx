@@ -12,13 +12,7 @@ export function JobLink({ entry }: { entry: TraceEntry }) {
   const traces = data?.traces ?? [];
   if (!viewsFor(traces, entry, "summary").includes("job")) return null;
   return (
-    <button
-      type="button"
-      className="gd-link"
-      onClick={() => {
-        openTab("job");
-      }}
-    >
+    <button type="button" className="gd-link" onClick={() => openTab("job")}>
       One of {plural(levels(traces, entry).workers.size, "rank")}: see the whole job
     </button>
   );

@@ -47,9 +47,7 @@ export function MemoryFigures({ report, linked }: Props) {
                     type="button"
                     className="gd-link"
                     aria-label={`Show the memory of ${memoryLabel(memory)}`}
-                    onClick={() => {
-                      showMemoryOf(memory.device);
-                    }}
+                    onClick={() => showMemoryOf(memory.device)}
                   >
                     Show
                   </button>

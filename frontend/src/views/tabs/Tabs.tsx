@@ -44,9 +44,7 @@ export function Tabs({ views, open }: Props) {
           type="button"
           aria-current={view === open ? "page" : undefined}
           tabIndex={view === open ? 0 : -1}
-          onClick={() => {
-            openTab(view);
-          }}
+          onClick={() => openTab(view)}
         >
           {TITLES[view]}
         </button>

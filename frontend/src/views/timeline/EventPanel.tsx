@@ -25,22 +25,9 @@ export function EventPanel({ event: { data, error, isLoading }, search, reveal, 
   const openEvent = usePage((page) => page.openEvent);
   return (
     <aside className="gd-gap" aria-label="Selected event">
-      <CloseButton
-        className="gd-gap-close"
-        size="sm"
-        aria-label="Close"
-        onClick={() => {
-          openEvent(null);
-        }}
-      />
+      <CloseButton className="gd-gap-close" size="sm" aria-label="Close" onClick={() => openEvent(null)} />
       {search.open && (
-        <button
-          type="button"
-          className="gd-link"
-          onClick={() => {
-            openEvent(null);
-          }}
-        >
+        <button type="button" className="gd-link" onClick={() => openEvent(null)}>
           Back to the matches
         </button>
       )}
@@ -87,34 +74,15 @@ function Details({ details, onGo }: DetailsProps) {
       <span className="gd-buttons" role="group" aria-label="Go to">
         {STEPS.map(([symbol, label, to]) => (
           <Tooltip key={to} label={label}>
-            <ActionIcon
-              size="sm"
-              variant="default"
-              aria-label={label}
-              onClick={() => {
-                stepEvent(event, to);
-              }}
-            >
+            <ActionIcon size="sm" variant="default" aria-label={label} onClick={() => stepEvent(event, to)}>
               {symbol}
             </ActionIcon>
           </Tooltip>
         ))}
-        <button
-          type="button"
-          className="gd-link"
-          onClick={() => {
-            zoomToEvent(event);
-          }}
-        >
+        <button type="button" className="gd-link" onClick={() => zoomToEvent(event)}>
           Zoom
         </button>
-        <button
-          type="button"
-          className="gd-link"
-          onClick={() => {
-            select(rangeOf(event));
-          }}
-        >
+        <button type="button" className="gd-link" onClick={() => select(rangeOf(event))}>
           Statistics of this range
         </button>
       </span>

@@ -33,12 +33,8 @@ export const FindingMarks = memo(function FindingMarks({ findings, onEvidence, b
         style={{ left: toPixel(bounds, (range.start_us + range.end_us) / 2, width) }}
         title={`${finding.rule} ${finding.title}`}
         aria-label={`Show on the timeline: ${finding.title}, place ${place + 1}`}
-        onPointerEnter={() => {
-          onEvidence(finding.ranges);
-        }}
-        onPointerLeave={() => {
-          onEvidence(null);
-        }}
+        onPointerEnter={() => onEvidence(finding.ranges)}
+        onPointerLeave={() => onEvidence(null)}
         onClick={() => {
           onEvidence(null);
           usePage.getState().show({ row: `finding.${keys[at] ?? at}`, place }, range, "timeline");

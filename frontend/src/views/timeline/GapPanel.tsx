@@ -23,14 +23,7 @@ export function GapPanel({ entry, gap }: Props) {
   const { data, error, isLoading } = useGap(entry, gap);
   return (
     <aside className="gd-gap" aria-label="Selected gap">
-      <CloseButton
-        className="gd-gap-close"
-        size="sm"
-        aria-label="Close"
-        onClick={() => {
-          openGap(null);
-        }}
-      />
+      <CloseButton className="gd-gap-close" size="sm" aria-label="Close" onClick={() => openGap(null)} />
       {isLoading && <Loader size="sm" />}
       {error && <Problem problem={{ what: error.message, where: "", remedy: "" }} />}
       {data?.error && <Problem problem={data.error} />}
@@ -89,13 +82,7 @@ function Chain({ chain }: { chain: GapChain }) {
           {chain.after ? <Work work={chain.after} /> : <p className="gd-muted">Nothing.</p>}
         </Link>
       </ol>
-      <button
-        type="button"
-        className="gd-link"
-        onClick={() => {
-          setView(aired(chain));
-        }}
-      >
+      <button type="button" className="gd-link" onClick={() => setView(aired(chain))}>
         Zoom to this gap
       </button>
     </>
@@ -162,13 +149,7 @@ function Meanwhile({ segments, whole_us }: { segments: readonly HostSegment[]; w
         ))}
       </ul>
       {main.length < activities.length && (
-        <button
-          type="button"
-          className="gd-link"
-          onClick={() => {
-            setAll(!all);
-          }}
-        >
+        <button type="button" className="gd-link" onClick={() => setAll(!all)}>
           {all ? "Show only the longest" : `Show ${activities.length - main.length} shorter ones`}
         </button>
       )}

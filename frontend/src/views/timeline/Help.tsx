@@ -30,23 +30,10 @@ export function Help({ open, onClose }: Props) {
     else dialog.current?.close();
   }, [open]);
   return (
-    <dialog
-      ref={dialog}
-      className="gd-help"
-      aria-label="Keyboard shortcuts"
-      onClose={() => {
-        onClose(false);
-      }}
-    >
+    <dialog ref={dialog} className="gd-help" aria-label="Keyboard shortcuts" onClose={() => onClose(false)}>
       <header>
         <h3>Keyboard shortcuts</h3>
-        <CloseButton
-          size="sm"
-          aria-label="Close"
-          onClick={() => {
-            onClose(false);
-          }}
-        />
+        <CloseButton size="sm" aria-label="Close" onClick={() => onClose(false)} />
       </header>
       <dl>
         {KEYS.map(([keys, does]) => (

@@ -52,9 +52,7 @@ function Label({ row, lanes, top, all }: LabelProps) {
           type="button"
           title={row.title}
           aria-expanded={!row.folded}
-          onClick={() => {
-            toggle(queues ? "withQueues" : "folded", row.key);
-          }}
+          onClick={() => toggle(queues ? "withQueues" : "folded", row.key)}
         >
           {row.title}
         </button>
@@ -68,9 +66,7 @@ function Label({ row, lanes, top, all }: LabelProps) {
           className="gd-outer"
           aria-expanded={row.first === 0}
           title="Frames that span the whole trace"
-          onClick={() => {
-            toggle("withOuter", row.key);
-          }}
+          onClick={() => toggle("withOuter", row.key)}
         >
           {plural(row.outer, "outer frame")}
         </button>
@@ -86,13 +82,7 @@ interface MenuProps extends Omit<LabelProps, "top"> {
 function LaneMenu({ row, lanes, all, foldable }: MenuProps) {
   const { choices, toggle, only } = lanes;
   const item = (text: string, what: keyof LaneChoices) => (
-    <Menu.Item
-      onClick={() => {
-        toggle(what, row.key);
-      }}
-    >
-      {text}
-    </Menu.Item>
+    <Menu.Item onClick={() => toggle(what, row.key)}>{text}</Menu.Item>
   );
   return (
     <Menu
@@ -116,13 +106,7 @@ function LaneMenu({ row, lanes, all, foldable }: MenuProps) {
         {item(choices.pinned.has(row.key) ? "Unpin" : "Pin to the top", "pinned")}
         {foldable && item(row.folded ? "Unfold" : "Fold", "folded")}
         {item("Hide", "hidden")}
-        <Menu.Item
-          onClick={() => {
-            only(row.key, all);
-          }}
-        >
-          Hide all others
-        </Menu.Item>
+        <Menu.Item onClick={() => only(row.key, all)}>Hide all others</Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );

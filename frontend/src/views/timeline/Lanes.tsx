@@ -65,9 +65,7 @@ export function Lanes(props: Props) {
       tabIndex={0}
       role="group"
       aria-label="Lanes. W, A, S and D zoom and pan, arrow keys go to other events, n and p to other gaps, question mark shows all keys."
-      onScroll={(event) => {
-        setScroll(event.currentTarget.scrollTop);
-      }}
+      onScroll={(event) => setScroll(event.currentTarget.scrollTop)}
     >
       <div className="gd-lanes-inner" style={{ height: Math.max(height, HEAD_PX + laid.height) }}>
         <LaneLabels rows={laid} lanes={lanes} scroll={laid.pinned > 0 ? scroll : 0} />
@@ -140,9 +138,7 @@ function useDrawing(canvas: RefObject<HTMLCanvasElement | null>, props: Props, d
       const scene = { slice, rows, view, width, height, scroll, scheme, marks, mark, selection, gap, hover };
       draw(context, { ...scene, event, arrows, lit, found });
     });
-    return () => {
-      cancelAnimationFrame(frame);
-    };
+    return () => cancelAnimationFrame(frame);
   }, [
     canvas,
     visible,

@@ -57,9 +57,7 @@ export function Minimap({ overview, view, bounds, findings, onEvidence, perPart 
         }
         setDrag(null);
       }}
-      onPointerCancel={() => {
-        setDrag(null);
-      }}
+      onPointerCancel={() => setDrag(null)}
     >
       <Strip overview={overview} width={Math.round(width)} perPart={perPart} />
       <div className="gd-minimap-out" style={{ left: 0, width: Math.max(0, left) }} />

@@ -29,9 +29,7 @@ export function NotePins({ notes, view, width }: PinsProps) {
             type="button"
             title={note.text}
             aria-label={`Note at ${time(note.at_us)}: ${note.text}`}
-            onClick={() => {
-              notes.edit(note);
-            }}
+            onClick={() => notes.edit(note)}
           >
             {note.text}
           </button>
@@ -60,21 +58,13 @@ export function NoteForm({ note, notes: { save, close } }: { note: Note; notes: 
         maxLength={LONGEST_NOTE}
         autoFocus
         value={text}
-        onChange={(event) => {
-          setText(event.currentTarget.value);
-        }}
+        onChange={(event) => setText(event.currentTarget.value)}
       />
       <Button size="compact-xs" type="submit" disabled={!text.trim()}>
         {note.text ? "Save" : "Pin"}
       </Button>
       {note.text && (
-        <Button
-          size="compact-xs"
-          variant="default"
-          onClick={() => {
-            save("");
-          }}
-        >
+        <Button size="compact-xs" variant="default" onClick={() => save("")}>
           Delete
         </Button>
       )}

@@ -38,14 +38,7 @@ export function RangePanel({ entry, range, search }: Props) {
   const setSelection = usePage((page) => page.setSelection);
   return (
     <aside className="gd-gap" aria-label="Selected range">
-      <CloseButton
-        className="gd-gap-close"
-        size="sm"
-        aria-label="Close"
-        onClick={() => {
-          setSelection(null);
-        }}
-      />
+      <CloseButton className="gd-gap-close" size="sm" aria-label="Close" onClick={() => setSelection(null)} />
       <h3>
         {time(span(range))} <span>selected</span>
       </h3>
@@ -90,9 +83,8 @@ function Part({ part, data, search }: PartProps) {
   if (!fileHasEvents(OF_GPU.includes(part) ? "gpu" : "host", data)) {
     return <p className="gd-muted">This file does not have all events in the range.</p>;
   }
-  const find = (kind: string) => (text: string) => {
+  const find = (kind: string) => (text: string) =>
     search.set({ text: text.slice(0, 200), kind, regex: false });
-  };
   switch (part) {
     case "operators":
       return <Names rows={data.operators} label="Operators by self time" onFind={find("operator")} nested />;

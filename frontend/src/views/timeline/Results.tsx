@@ -16,14 +16,7 @@ export function Results({ search }: { search: Search }) {
   const last = first + events.length;
   return (
     <aside className="gd-gap" aria-label="Matches">
-      <CloseButton
-        className="gd-gap-close"
-        size="sm"
-        aria-label="Close"
-        onClick={() => {
-          setOpen(false);
-        }}
-      />
+      <CloseButton className="gd-gap-close" size="sm" aria-label="Close" onClick={() => setOpen(false)} />
       {search.problem ? (
         <p className="gd-muted">{search.problem}</p>
       ) : (
@@ -39,24 +32,12 @@ export function Results({ search }: { search: Search }) {
         <p className="gd-muted">
           {count(first + 1)} to {count(last)}{" "}
           {first > 0 && (
-            <button
-              type="button"
-              className="gd-link"
-              onClick={() => {
-                go(first - 1);
-              }}
-            >
+            <button type="button" className="gd-link" onClick={() => go(first - 1)}>
               Earlier
             </button>
           )}{" "}
           {last < total && (
-            <button
-              type="button"
-              className="gd-link"
-              onClick={() => {
-                go(last);
-              }}
-            >
+            <button type="button" className="gd-link" onClick={() => go(last)}>
               Later
             </button>
           )}
@@ -72,9 +53,7 @@ export function Results({ search }: { search: Search }) {
                 ref={here ? current : null}
                 aria-current={here || undefined}
                 title={event.name}
-                onClick={() => {
-                  go(first + index);
-                }}
+                onClick={() => go(first + index)}
               >
                 <b>{functionFirst(event.name)}</b>
                 <span className="gd-muted">

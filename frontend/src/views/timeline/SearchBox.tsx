@@ -32,12 +32,8 @@ export function SearchBox({ search, field }: Props) {
         maxLength={200}
         spellCheck={false}
         error={search.problem !== ""}
-        onChange={(event) => {
-          set({ text: event.currentTarget.value });
-        }}
-        onFocus={() => {
-          setOpen(true);
-        }}
+        onChange={(event) => set({ text: event.currentTarget.value })}
+        onFocus={() => setOpen(true)}
         onKeyDown={(event) => {
           if (event.key === "Enter") go(at + (event.shiftKey ? -1 : 1));
           if (event.key === "Escape") {
@@ -53,9 +49,7 @@ export function SearchBox({ search, field }: Props) {
           variant={wanted.regex ? "filled" : "default"}
           aria-label="Regular expression"
           aria-pressed={wanted.regex}
-          onClick={() => {
-            set({ regex: !wanted.regex });
-          }}
+          onClick={() => set({ regex: !wanted.regex })}
         >
           .*
         </ActionIcon>
@@ -65,9 +59,7 @@ export function SearchBox({ search, field }: Props) {
         aria-label="Kind of events to find"
         data={KINDS}
         value={wanted.kind}
-        onChange={(event) => {
-          set({ kind: event.currentTarget.value });
-        }}
+        onChange={(event) => set({ kind: event.currentTarget.value })}
       />
       {wanted.text !== "" && (
         <>
@@ -83,18 +75,9 @@ export function SearchBox({ search, field }: Props) {
               symbol="‹"
               label="Previous match"
               disabled={total === 0}
-              onPress={() => {
-                go(at <= 0 ? total - 1 : at - 1);
-              }}
+              onPress={() => go(at <= 0 ? total - 1 : at - 1)}
             />
-            <Step
-              symbol="›"
-              label="Next match"
-              disabled={total === 0}
-              onPress={() => {
-                go(at + 1);
-              }}
-            />
+            <Step symbol="›" label="Next match" disabled={total === 0} onPress={() => go(at + 1)} />
           </span>
         </>
       )}

@@ -13,13 +13,7 @@ export function Selected({ range }: { range: Viewport }) {
       <Button size="compact-xs" variant="light" onClick={zoomToSelection}>
         Zoom to selection
       </Button>
-      <Button
-        size="compact-xs"
-        variant="subtle"
-        onClick={() => {
-          setSelection(null);
-        }}
-      >
+      <Button size="compact-xs" variant="subtle" onClick={() => setSelection(null)}>
         Clear
       </Button>
     </>

@@ -65,9 +65,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
     selected: event.data?.event ?? null,
     gaps,
     search: () => field.current?.focus(),
-    help: () => {
-      setHelp(true);
-    },
+    help: () => setHelp(true),
   });
   return (
     <section className="gd-card gd-timeline gd-tl" aria-label="Timeline" id="gd-timeline">
@@ -91,9 +89,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
           }
           hidden={rows?.hidden ?? []}
           onShowAll={lanes.showAll}
-          onHelp={() => {
-            setHelp(true);
-          }}
+          onHelp={() => setHelp(true)}
         />
       </div>
       {notes.open && <NoteForm key={notes.open.at_us} note={notes.open} notes={notes} />}

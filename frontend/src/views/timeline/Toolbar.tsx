@@ -36,12 +36,8 @@ export function Toolbar(props: Props) {
           className="gd-shown"
           role="group"
           aria-label="Shown on the timeline"
-          onPointerEnter={() => {
-            onEvidence(shown.found.ranges);
-          }}
-          onPointerLeave={() => {
-            onEvidence(null);
-          }}
+          onPointerEnter={() => onEvidence(shown.found.ranges)}
+          onPointerLeave={() => onEvidence(null)}
         >
           <b title={shown.found.title}>{shown.found.title}</b>
           <Stepper found={shown.found} place={shown.place} />
@@ -71,9 +67,7 @@ export function Toolbar(props: Props) {
           label="Longer gap (p)"
           symbol="‹"
           disabled={gaps.longer === null}
-          onPress={() => {
-            goToGap(gaps.longer);
-          }}
+          onPress={() => goToGap(gaps.longer)}
         />
         <span className="gd-muted">
           {gaps.rank > 0 ? `Gap ${count(gaps.rank)} of ${count(gaps.total)}` : plural(gaps.total, "gap")}
@@ -82,9 +76,7 @@ export function Toolbar(props: Props) {
           label={gaps.rank > 0 ? "Shorter gap (n)" : "Longest gap (n)"}
           symbol="›"
           disabled={gaps.shorter === null}
-          onPress={() => {
-            goToGap(gaps.shorter);
-          }}
+          onPress={() => goToGap(gaps.shorter)}
         />
       </span>
       <Tooltip label="Pin a note to the selected event or range, or to the middle of the view">
@@ -93,20 +85,8 @@ export function Toolbar(props: Props) {
         </Button>
       </Tooltip>
       <span className="gd-buttons" role="group" aria-label="Zoom">
-        <IconKey
-          label="Zoom out (-)"
-          symbol="−"
-          onPress={() => {
-            zoomBy(view, bounds, false);
-          }}
-        />
-        <IconKey
-          label="Zoom in (+)"
-          symbol="+"
-          onPress={() => {
-            zoomBy(view, bounds, true);
-          }}
-        />
+        <IconKey label="Zoom out (-)" symbol="−" onPress={() => zoomBy(view, bounds, false)} />
+        <IconKey label="Zoom in (+)" symbol="+" onPress={() => zoomBy(view, bounds, true)} />
         <Tooltip label="Show the whole trace (0)">
           <Button size="compact-xs" variant="default" onClick={fit}>
             Fit

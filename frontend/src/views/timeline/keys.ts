@@ -61,18 +61,10 @@ export function onKey(key: string, view: Viewport, bounds: Viewport): boolean {
 }
 
 function keys(view: Viewport, bounds: Viewport): Partial<Record<string, () => void>> {
-  const left = () => {
-    panBy(view, bounds, -1);
-  };
-  const right = () => {
-    panBy(view, bounds, 1);
-  };
-  const closer = () => {
-    zoomBy(view, bounds, true);
-  };
-  const wider = () => {
-    zoomBy(view, bounds, false);
-  };
+  const left = () => panBy(view, bounds, -1);
+  const right = () => panBy(view, bounds, 1);
+  const closer = () => zoomBy(view, bounds, true);
+  const wider = () => zoomBy(view, bounds, false);
   return {
     ArrowLeft: left,
     a: left,
@@ -86,14 +78,8 @@ function keys(view: Viewport, bounds: Viewport): Partial<Record<string, () => vo
     s: wider,
     "-": wider,
     "0": fit,
-    Home: () => {
-      home(view, bounds);
-    },
-    Enter: () => {
-      zoomToSelection();
-    },
-    Escape: () => {
-      usePage.setState({ selection: null, gap: null, event: null, shown: null });
-    },
+    Home: () => home(view, bounds),
+    Enter: () => zoomToSelection(),
+    Escape: () => usePage.setState({ selection: null, gap: null, event: null, shown: null }),
   };
 }

@@ -21,8 +21,6 @@ export function useKeys(stage: Stage): void {
       if (onTimelineKey(key, inLanes, latest.current)) event.preventDefault();
     };
     window.addEventListener("keydown", onKeyDown);
-    return () => {
-      window.removeEventListener("keydown", onKeyDown);
-    };
+    return () => window.removeEventListener("keydown", onKeyDown);
   }, []);
 }

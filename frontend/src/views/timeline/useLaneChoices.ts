@@ -14,18 +14,10 @@ export function useLaneChoices(): LaneControls {
   const [choices, setChoices] = useState<LaneChoices>(NO_CHOICES);
   const changes = useMemo(
     () => ({
-      toggle: (what: keyof LaneChoices, key: string) => {
-        setChoices((now) => toggled(now, what, key));
-      },
-      only: (key: string, all: readonly string[]) => {
-        setChoices((now) => only(now, key, all));
-      },
-      showAll: () => {
-        setChoices((now) => ({ ...now, hidden: new Set() }));
-      },
-      reveal: (key: string) => {
-        setChoices((now) => revealed(now, key));
-      },
+      toggle: (what: keyof LaneChoices, key: string) => setChoices((now) => toggled(now, what, key)),
+      only: (key: string, all: readonly string[]) => setChoices((now) => only(now, key, all)),
+      showAll: () => setChoices((now) => ({ ...now, hidden: new Set() })),
+      reveal: (key: string) => setChoices((now) => revealed(now, key)),
     }),
     [],
   );

@@ -22,12 +22,7 @@ export function useNotes(trace: string): Notes {
   return {
     all,
     open,
-    add:
-      all.length < MOST_NOTES
-        ? (at_us) => {
-            setOpen({ at_us, text: "" });
-          }
-        : null,
+    add: all.length < MOST_NOTES ? (at_us) => setOpen({ at_us, text: "" }) : null,
     edit: setOpen,
     save: (text) => {
       if (!open) return;
@@ -39,8 +34,6 @@ export function useNotes(trace: string): Notes {
       );
       setOpen(null);
     },
-    close: () => {
-      setOpen(null);
-    },
+    close: () => setOpen(null),
   };
 }

@@ -28,9 +28,7 @@ export function usePointer(stage: Stage) {
   const [drag, setDrag] = useState<Drag | null>(null);
   const [onRuler, setOnRuler] = useState(false);
   const { setView, setSelection } = usePage.getState();
-  useWheel(canvas, stage, () => {
-    setHover(null);
-  });
+  useWheel(canvas, stage, () => setHover(null));
 
   const spot = (event: MouseEvent<HTMLElement>): Point => {
     const box = event.currentTarget.getBoundingClientRect();
@@ -90,12 +88,8 @@ export function usePointer(stage: Stage) {
       onPointerDown,
       onPointerMove,
       onPointerUp,
-      onPointerCancel: () => {
-        setDrag(null);
-      },
-      onPointerLeave: () => {
-        setHover(null);
-      },
+      onPointerCancel: () => setDrag(null),
+      onPointerLeave: () => setHover(null),
       onDoubleClick: (event: MouseEvent<HTMLElement>) => {
         const found = under(spot(event));
         if (found) setView(aired(found));

@@ -45,9 +45,7 @@ export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }:
   // A range that is selected while the matches are open was chosen last, and closes them.
   const [openWith, setOpenWith] = useState<{ readonly selection: Viewport | null } | null>(null);
   const open = openWith !== null && (openWith.selection === selection || selection === null);
-  const setOpen = (now: boolean) => {
-    setOpenWith(now ? { selection } : null);
-  };
+  const setOpen = (now: boolean) => setOpenWith(now ? { selection } : null);
   const [at, setAt] = useState(-1);
   const pending = useRef(false);
   const { data, error, isFetching } = useMatches(entry, wanted, at);
