@@ -3,7 +3,7 @@ Open to all layers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,12 @@ def summed(group: npt.NDArray[Any], values: npt.NDArray[Any] | int, groups: int)
     found = np.zeros(groups, np.int64)
     np.add.at(found, group, values)
     return found
+
+
+def numbered(values: Iterable[Hashable]) -> Int64:
+    """Number the values in order of their first places, shape (n,)."""
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(value, len(known)) for value in values], np.int64)
 
 
 def mask_of(index: npt.NDArray[Any] | Sequence[int], count: int) -> Bool:

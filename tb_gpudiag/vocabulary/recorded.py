@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from tb_gpudiag.arrays import Int64
+
+Size = TypeVar("Size", "int", "Int64")
 
 
 class Category(IntEnum):
@@ -55,6 +60,15 @@ class MemoryAction(IntEnum):
     GROW = 2  # it got a segment from the driver
     SHRINK = 3  # it returned a segment to the driver
     OUT_OF_MEMORY = 4
+
+
+ALLOCATOR_UNIT = 512
+"""Bytes of the smallest block of torch's caching allocator. A number in a tensor of its own takes one."""
+
+
+def allocated_bytes(requested: Size) -> Size:
+    """Round requests up to what torch's caching allocator takes for them."""
+    return -(-requested // ALLOCATOR_UNIT) * ALLOCATOR_UNIT
 
 
 class DeviceType(IntEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.vocabulary.collective_kinds import DDP
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.term import Term, table
 
@@ -232,6 +233,14 @@ def collective(name: str) -> Term:
     known = COLLECTIVE_KINDS.get(name.replace("_", "").lower())
     word = in_quotes(name, 60)
     return known or Term(name, word, "", phrase=word)
+
+
+def unit_text(parallelism: str, unit: str, number: int, of: int) -> str:
+    """What a collective is for: `layers.3`, `bucket 4 of 5`, `number 3 of 12 in a step`; "" where the trace
+    does not say. number: from 1; lower if the trace does not say."""
+    if unit or number < 1:
+        return unit
+    return f"bucket {number} of {of}" if parallelism == DDP else f"number {number} of {of} in a step"
 
 
 HOST_KINDS = table(

@@ -3,12 +3,11 @@ ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, numbered
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, places_of_each
 from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
@@ -33,11 +32,11 @@ def longer_ns(host: Host, calls: CollectiveCalls, *, than_median: bool = False) 
     sized = zip(
         calls.kind, calls.message, calls.bytes.tolist(), shapes.tolist(), calls.event.tolist(), strict=True
     )
-    keys: list[Hashable] = [
+    keys = [
         (kind, said.group, bytes_, *((NONE, NONE) if bytes_ > 0 else (shape, int(events.name[event]))))
         for kind, said, bytes_, shape, event in sized
     ]
-    of = _numbered(keys)
+    of = numbered(keys)
     groups = int(of.max(initial=-1)) + 1
     length = calls.end_ns - calls.start_ns
     count = np.bincount(of, minlength=groups)
@@ -56,7 +55,7 @@ def exposed_waiting_ns(host: Host, calls: CollectiveCalls, exposed: Intervals) -
 def far_longer_ns(calls: CollectiveCalls, exposed: Intervals) -> int:
     """Return the exposed time of collectives of unknown size that took far longer than usual for their kind
     and group."""
-    of = _numbered([(kind, said.group) for kind, said in zip(calls.kind, calls.message, strict=True)])
+    of = numbered([(kind, said.group) for kind, said in zip(calls.kind, calls.message, strict=True)])
     length, own = calls.end_ns - calls.start_ns, coverage(exposed, calls.start_ns, calls.end_ns)
     found, unsized = 0, np.flatnonzero(calls.bytes <= 0)
     for _, places in places_of_each(of[unsized]):
@@ -65,9 +64,3 @@ def far_longer_ns(calls: CollectiveCalls, exposed: Intervals) -> int:
             long = of_kind[length[of_kind] >= FAR_LONGER * np.median(length[of_kind])]
             found += int(own[long].sum())
     return min(exposed.total, found)
-
-
-def _numbered(keys: list[Hashable]) -> Int64:
-    """Number the keys in order of their first places."""
-    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    return np.array([number[key] for key in keys], np.int64)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Int64, UInt8, numbered
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
@@ -80,7 +80,7 @@ class CollectiveExposure(SeenCollectives):
         """Collectives of one kind, unit and reason together, the most exposed first."""
         tells = [caller in IN_ORDER and not unit for caller, unit in zip(self.caller, self.unit, strict=True)]
         place = np.where(np.array(tells, np.bool_), self.number, NONE)
-        texts = (_codes(column) for column in (self.calls.kind, self.parallelism, self.unit))
+        texts = (numbered(column) for column in (self.calls.kind, self.parallelism, self.unit))
         group, _ = groups(*texts, place, self.why.astype(np.int64))
         bytes_, length = self.calls.bytes, self.calls.end_ns - self.calls.start_ns
         found = []
@@ -150,14 +150,8 @@ def _seen(
         for mark, caller, around in zip(launched.annotation, launched.caller, module.tolist(), strict=True)
     ]
     step = np.searchsorted(borders_ns, calls.start_ns, side="right")
-    number, of = _places(step, _codes(calls.kind), _codes(launched.caller))
+    number, of = _places(step, numbered(calls.kind), numbered(launched.caller))
     return SeenCollectives(calls, launch, exposed_ns, launched.annotation, launched.caller, units, number, of)
-
-
-def _codes(texts: list[str]) -> Int64:
-    """Number the texts in order of their first places."""
-    number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    return np.array([number[text] for text in texts], np.int64)
 
 
 def _places(*columns: Int64) -> tuple[Int64, Int64]:

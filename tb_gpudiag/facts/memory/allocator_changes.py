@@ -9,14 +9,9 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.caching_allocator import (
-    SMALL_SEGMENT,
-    AllocatorSettings,
-    CachingAllocator,
-    rounded,
-)
+from tb_gpudiag.facts.memory.caching_allocator import SMALL_SEGMENT, AllocatorSettings, CachingAllocator
 from tb_gpudiag.trace.events import Segments
-from tb_gpudiag.vocabulary.recorded import MemoryAction
+from tb_gpudiag.vocabulary.recorded import MemoryAction, allocated_bytes
 
 FREED, RETURNED, EMPTIED = 0, -1, -2
 """Sizes of changes that do not allocate. RETURNED: a segment went back to the driver. EMPTIED: that, because
@@ -109,7 +104,9 @@ def most_allocated(start: Start, changes: AllocatorChanges) -> int:
     """Return the most that is allocated, in bytes as the allocator takes them, but for rests of blocks."""
     allocates, frees = changes.size > 0, changes.size == FREED
     number = np.r_[[block[0] for block in start.used], changes.number[allocates]].astype(np.int64)
-    size = np.r_[[block[2] for block in start.used], rounded(changes.size[allocates])].astype(np.int64)
+    size = np.r_[[block[2] for block in start.used], allocated_bytes(changes.size[allocates])].astype(
+        np.int64
+    )
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], changes.number[frees])
     delta = np.zeros(len(changes.size), np.int64)
@@ -156,7 +153,7 @@ def start_of(allocations: Allocations, segments: Segments, own: Bool, owners: Ow
     found = np.flatnonzero(allocations.found)
     early = curve.event[allocations.early_free]
     address = np.r_[memory.address[allocations.event[found]], memory.address[early]].astype(np.int64)
-    size = rounded(np.r_[allocations.bytes[found], -memory.bytes[early]])
+    size = allocated_bytes(np.r_[allocations.bytes[found], -memory.bytes[early]])
     number = np.r_[found, -2 - np.arange(len(early))]
     # A block may be larger than its allocation: what was left was not split off.
     blocks = np.flatnonzero(segments.block_used & own[segments.block_segment])

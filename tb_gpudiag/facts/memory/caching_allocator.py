@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tb_gpudiag.arrays import Int64
+from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT, allocated_bytes
 
 MIB = 1 << 20
-ROUNDED_TO = 512
 SMALL_BYTES = MIB
 """Requests up to this size come from the pool of small blocks."""
 
@@ -46,11 +45,6 @@ class AllocatorSettings(NamedTuple):
     expandable: bool = False
     max_split_bytes: int = ENDLESS
     collect_above: float = 0.0
-
-
-def rounded(size: Int64) -> Int64:
-    """Round requests up to what the allocator takes for them."""
-    return -(-size // ROUNDED_TO) * ROUNDED_TO
 
 
 @dataclass(eq=False)
@@ -162,7 +156,7 @@ class CachingAllocator:
 
     def allocate(self, number: int, requested: int, owner: int = 0) -> int:
         """Return the address. Raises DoesNotFit."""
-        size = max(ROUNDED_TO, -(-requested // ROUNDED_TO) * ROUNDED_TO)
+        size = max(ALLOCATOR_UNIT, allocated_bytes(requested))
         pool = self._pool(owner, small=size <= SMALL_BYTES)
         block = self._best(pool, size) or self._new(pool, size)
         if self._splits(pool, size, block.size - size):
@@ -203,7 +197,7 @@ class CachingAllocator:
 
     def _splits(self, pool: _Pool, size: int, rest: int) -> bool:
         if pool.small or self.settings.expandable:
-            return rest >= ROUNDED_TO
+            return rest >= ALLOCATOR_UNIT
         return size < self.settings.max_split_bytes and rest > LEAST_LARGE_REST
 
     def _best(self, pool: _Pool, size: int) -> _Block | None:

@@ -17,13 +17,10 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import module_class
-from tb_gpudiag.vocabulary.recorded import MemoryAction, MemoryPurpose
+from tb_gpudiag.vocabulary.recorded import MemoryAction, MemoryPurpose, allocated_bytes
 
 MOST_CHANGES = 20_000
 """Most changes of segments after a failure that are undone. A job that handles the failure makes a few."""
-
-_ROUNDED_TO = 512
-"""The allocator's smallest unit."""
 
 
 @dataclass(frozen=True)
@@ -262,9 +259,7 @@ def _largest_free(allocations: Allocations, segments: Segments, own: Bool, posit
     live = allocations.event[allocations.alive(position)]
     begins, ends = _ranges(segments.address[own], segments.bytes[own])
     change_begins, change_ends = _ranges(memory.address[changed], np.abs(memory.bytes[changed]))
-    live_begins, live_ends = _ranges(
-        memory.address[live], -(-memory.bytes[live] // _ROUNDED_TO) * _ROUNDED_TO
-    )
+    live_begins, live_ends = _ranges(memory.address[live], allocated_bytes(memory.bytes[live]))
     bounds = np.unique(np.r_[begins, ends, change_begins, change_ends, live_begins, live_ends])
     if len(bounds) < 2:
         return 0

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Float64, Int64
+from tb_gpudiag.arrays import Bool, Float64, Int64, numbered
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
@@ -249,5 +249,4 @@ def _kinds(operations: RankOperations, channels: Channels, waits: Waits, members
     for member, *what in zip(*(column[first].tolist() for column in columns), strict=True):
         takes_part.setdefault(member, set()).add(tuple(what))
     kinds = [frozenset(takes_part.get(member, ())) for member in range(members)]
-    known = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
-    return np.array([known[kind] for kind in kinds], np.int64)
+    return numbered(kinds)

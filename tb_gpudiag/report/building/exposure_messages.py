@@ -9,8 +9,8 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, UnitExposure
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, time_ranges, us
-from tb_gpudiag.wording.collective_unit import unit_text
 from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.kinds import unit_text
 
 EXPOSED_LIMIT = 200
 """Rows. A model of a hundred layers has some hundred, and the page sorts them."""

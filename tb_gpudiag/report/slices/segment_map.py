@@ -20,7 +20,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, joined, read_meta, requested_span, text_at
 from tb_gpudiag.trace.events import MemoryEvents, Segments
-from tb_gpudiag.vocabulary.recorded import MemoryAction
+from tb_gpudiag.vocabulary.recorded import MemoryAction, allocated_bytes
 
 MOST_ROWS: Final = 2_000
 MOST_BOXES: Final = 30_000
@@ -28,9 +28,6 @@ MOST_NODES: Final = 20_000
 
 # Allocations shorter than this share of their segment are merged with their neighbors: no screen shows them.
 _CELLS: Final = 1_000
-
-# The allocator rounds sizes up to this.
-_ROUNDED_TO: Final = 512
 
 # Addresses beyond this are not real, and would not fit the arithmetic.
 _LAST_ADDRESS: Final = 1 << 61
@@ -208,8 +205,7 @@ def _add(
 ) -> None:
     """Add rows, and the boxes of the largest. owner: the segment of each block; used: bytes of each."""
     offset = blocks.address - rows.address[owner]
-    rounded = -(-blocks.requested // _ROUNDED_TO) * _ROUNDED_TO
-    end = np.minimum(offset + rounded, rows.bytes[owner])
+    end = np.minimum(offset + allocated_bytes(blocks.requested), rows.bytes[owner])
     largest_free = _largest_free(rows, owner, offset, end)
     count = np.bincount(owner, minlength=len(used))
     merged = _merged(rows.bytes[owner], owner, offset, end - offset)

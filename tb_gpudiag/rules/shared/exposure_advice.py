@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 from tb_gpudiag.rules.answer import Evidence, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.collective_kinds import FULLY_SHARDED
-from tb_gpudiag.wording.collective_unit import unit_text
 from tb_gpudiag.wording.format import in_quotes, time_ns
-from tb_gpudiag.wording.kinds import EXPOSURE_REASONS
+from tb_gpudiag.wording.kinds import EXPOSURE_REASONS, unit_text
 from tb_gpudiag.wording.quantity import duration, share_of
 
 _CODE = fix_code("tb_gpudiag.rules.ranks.exposed_communication")

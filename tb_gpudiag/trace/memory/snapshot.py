@@ -35,10 +35,7 @@ from tb_gpudiag.trace.memory.snapshot_pickle import check_containers, load_plain
 from tb_gpudiag.trace.memory.snapshot_segments import read_segments
 from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
 from tb_gpudiag.trace.memory.snapshot_tables import MISSING, NotTables, read_tables
-from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction
-
-ROUNDED_TO = 512
-"""The allocator's smallest unit. A number in a tensor of its own takes one."""
+from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction, allocated_bytes
 
 _ALLOCATE, _FREE, _GROW, _SHRINK, _ = (int(action) for action in MemoryAction)
 
@@ -218,10 +215,10 @@ def _rows(history: AllocatorHistory, state: Segments, start_us: int, notes: list
     used = state.block_used & own[state.block_segment]
     moves = (history.action == _ALLOCATE) | (history.action == _FREE)
     older = np.flatnonzero(used & ~np.isin(state.block_address, history.address[moves]))
-    taken = _taken(state.block_requested_bytes)
+    taken = allocated_bytes(state.block_requested_bytes)
     older_bytes = taken[older]
     falls = np.isin(history.action, (_FREE, _SHRINK))
-    size = np.where(moves, _taken(history.bytes), history.bytes)
+    size = np.where(moves, allocated_bytes(history.bytes), history.bytes)
     signed = np.where(falls, -size, size)
     segment = (history.action == _GROW) | (history.action == _SHRINK)
     allocated, before = _back_from(int(taken[used].sum()), np.where(moves, signed, 0))
@@ -258,11 +255,6 @@ def _rows(history: AllocatorHistory, state: Segments, start_us: int, notes: list
         np.r_[np.full(count, NONE), driver_free],
         max((int(reserved[i]) + free for i, free in history.free_at_failures if reserved[i] > 0), default=0),
     )
-
-
-def _taken(requested: Int64) -> Int64:
-    """Round requests up to what the allocator takes for them."""
-    return -(-requested // ROUNDED_TO) * ROUNDED_TO
 
 
 def _back_from(last: int, change: Int64) -> tuple[Int64, int]:
