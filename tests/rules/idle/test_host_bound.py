@@ -30,6 +30,16 @@ def _python(main: HostThread, at: float, us: float) -> None:
     main.frame("augment.py(40): crop", at=at, us=us)
 
 
+def _late_launch(idle_us: float, step_us: float) -> tuple[TraceBuilder, HostThread]:
+    """Build a step from 100 µs on. The GPU has work until 300 µs, and from 306 µs + idle_us to its end."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=step_us)
+    main.launch("after", at=300 + idle_us, us=5, runs_at=306 + idle_us, runs_us=step_us - 206 - idle_us)
+    return trace, main
+
+
 def test_fires_on_python_between_operators_and_names_the_line(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(one_gap(_python, 300), tmp_path)))
     assert found.cost_ns == 300_000
@@ -58,12 +68,8 @@ def test_mentions_cuda_graphs_if_python_runs_between_small_kernels(
 
 
 def test_fires_on_one_long_operator(tmp_path: Path) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
-    main.step(0, at=100, us=3000)
+    trace, main = _late_launch(1_500, 3_000)
     main.op("aten::unique", at=200, us=1620)
-    main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.cost_ns == 1_505_000  # up to the launch's return
     assert found.title.startswith("Slow CPU operators keep the GPU idle")
@@ -80,27 +86,19 @@ def test_fires_on_one_long_operator(tmp_path: Path) -> None:
 )
 def test_names_what_is_more_than_a_tenth_of_it(operator_us: int, subject: str, tmp_path: Path) -> None:
     """The account beside the finding shows Python alone: the title must not give both under that name."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
-    main.step(0, at=100, us=3000)
+    trace, main = _late_launch(1_500, 3_000)
     main.frame("train.py(30): prepare", at=310, us=1_480)
     main.op("aten::unique", at=350, us=operator_us)
-    main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.title.startswith(f"{subject} the GPU idle")
 
 
 def test_many_operators_that_launch_nothing_are_too_many(tmp_path: Path) -> None:
     """A split into hundreds of views: none is slow, and a bigger batch does not help."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
-    main.step(0, at=100, us=3000)
+    trace, main = _late_launch(1_500, 3_000)
     main.op("aten::split_with_sizes", at=200, us=1590)
     for i in range(100):
         main.op("aten::as_strided", at=202 + 15 * i, us=4)
-    main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
     facts = facts_of(trace, tmp_path)
     found = finding(RULE.check(facts))
     assert found.title.startswith("Many small CPU operators")
@@ -111,17 +109,13 @@ def test_many_operators_that_launch_nothing_are_too_many(tmp_path: Path) -> None
 def test_views_that_take_long_are_intercepted(tmp_path: Path) -> None:
     """A split into six views, each of them dispatched again from code that was not recorded: not many
     operators are the matter, but what runs inside of each."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
-    main.step(0, at=100, us=3000)
+    trace, main = _late_launch(1_500, 3_000)
     main.op("aten::split_with_sizes", at=200, us=1590)
     for i in range(6):
         main.op("aten::narrow", at=210 + 260 * i, us=250)
         main.op("aten::slice", at=270 + 260 * i, us=185)
         main.op("aten::as_strided", at=400 + 260 * i, us=50)
         main.op("aten::as_strided", at=445 + 260 * i, us=4)
-    main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
     facts = facts_of(trace, tmp_path)
     found = finding(RULE.check(facts))
     assert found.title.startswith("Slow views of tensors keep the GPU idle")
@@ -375,12 +369,8 @@ def test_a_host_task_and_the_rest_are_two_findings_that_share_no_time(tmp_path: 
 
 
 def test_without_stacks_all_of_it_is_python(tmp_path: Path) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
-    main.step(0, at=100, us=1000)
+    trace, main = _late_launch(200, 1_000)
     main.op("aten::mm", at=495, us=20)
-    main.launch("after", at=500, us=5, runs_at=506, runs_us=594)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.title.startswith("Python keeps")
     assert "no Python stacks" in found.summary
@@ -400,18 +390,8 @@ def test_compares_preparing_the_input_with_the_gpu_time_of_the_model(tmp_path: P
     assert longer in found.summary
 
 
-def _late_launch(us: float) -> TraceBuilder:
-    """Build a step whose host does something for `us` that no operator or frame shows, then launches."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
-    main.step(0, at=100, us=us + 1000)
-    main.launch("after", at=300 + us, us=5, runs_at=306 + us, runs_us=700)
-    return trace
-
-
 def test_a_long_stretch_that_was_not_recorded_is_not_called_python(tmp_path: Path) -> None:
-    trace = _late_launch(2000)
+    trace, _ = _late_launch(2_000, 3_000)
     trace.thread().op("aten::mm", at=2290, us=20)
     facts = facts_of(trace, tmp_path)
     found = finding(RULE.check(facts))
@@ -427,7 +407,7 @@ def test_a_long_stretch_that_was_not_recorded_is_not_called_python(tmp_path: Pat
 
 def test_without_operators_nothing_is_called_python(tmp_path: Path) -> None:
     """A recording of ProfilerActivity.CUDA alone shows only runtime calls."""
-    facts = facts_of(_late_launch(100), tmp_path)
+    facts = facts_of(_late_launch(100, 1_100)[0], tmp_path)
     found = finding(RULE.check(facts))
     assert found.title.startswith("The host keeps")
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
@@ -435,7 +415,7 @@ def test_without_operators_nothing_is_called_python(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("us", "compiles"), [(400, True), (5000, False)])
 def test_long_host_work_is_not_compiled(us: float, compiles: bool, tmp_path: Path) -> None:
-    trace = _late_launch(us)
+    trace, _ = _late_launch(us, us + 1_000)
     trace.thread().frame("preprocess.py(3): resize_all", at=200, us=us + 95)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert ("torch.compile" in found.fix.code) == compiles
