@@ -29,6 +29,9 @@ SHARED_SIMULATIONS = ("tests.simulator.diagnosed", "tests.simulator.jobs.testing
 
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 
+IMPORT_TORCH = ("test_flop_counter.py", "test_kinds_of_torch.py")
+"""Modules of slow tests that import torch, which takes seconds, when they are collected."""
+
 
 @pytest.fixture(autouse=True, scope="session")
 def unlimited() -> Iterator[None]:
@@ -128,13 +131,21 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what only imports torch to be deselected."""
+    return True if "not slow" in config.option.markexpr and collection_path.name in IMPORT_TORCH else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the benchmarks out, and put the tests in order."""
+    """Leave the benchmarks out, mark tests with torch as slow, and put the tests in order."""
     if not _asked_for_benchmarks(config):
         left_out = [item for item in items if item.get_closest_marker("benchmark")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+    for item in items:
+        if "torch" in _fixtures(item):
+            item.add_marker("slow")
     _put_in_order(items)
 
 

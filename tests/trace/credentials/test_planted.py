@@ -35,6 +35,7 @@ def scrubbed(text: bytes, block: int | None = None) -> bytes:
     return b"".join([*(found.feed(text[i : i + step]) for i in range(0, len(text), step)), found.end()])
 
 
+@pytest.mark.slow
 def test_what_gitleaks_knows_is_removed() -> None:
     chance = random.Random(28)
     cases, left = 0, []
