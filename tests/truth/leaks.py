@@ -30,6 +30,7 @@ from tests.truth import (  # noqa: F401
     kept_in_jobs,
     kept_or_not,
     kept_or_not_too,
+    kept_until_later,
     leaking,
     leaking_too,
     not_leaking,
