@@ -14,6 +14,7 @@ from tb_gpudiag.facts.memory.caching_allocator import SMALL_BYTES, SMALL_SEGMENT
 from tb_gpudiag.facts.memory.holes import Holes, find_holes
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.request import Request, find_request
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import module_class
@@ -191,6 +192,7 @@ class Failure:
     driver_free_bytes: what the driver had free.
     largest_free_bytes: the largest free block for requests of this size, small or large, known to 1 MiB.
     expandable: all segments are expandable.
+    request: what decides its size.
     holes: what was free in partly used segments; None without segments.
     held: what was allocated then, as Peak.
     """
@@ -202,6 +204,7 @@ class Failure:
     expandable: bool
     operator: str
     frame: Frame | None
+    request: Request
     holes: Holes | None
     held: Peak
 
@@ -227,6 +230,7 @@ def find_failure(allocations: Allocations, segments: Segments | None) -> Failure
         expandable=bool(own.any()) and segments is not None and bool(segments.expandable[own].all()),
         operator=allocations.host.name(int(context.operator[event])),
         frame=context.frame(event),
+        request=find_request(allocations, position),
         holes=find_holes(allocations, segments, own, position)
         if segments is not None and allocations.paired
         else None,

@@ -9,6 +9,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import Failure
 from tb_gpudiag.rules.answer import Evidence, Place, place_at
+from tb_gpudiag.rules.shared.giant_request import request_sentence
 from tb_gpudiag.rules.shared.needed_memory import ways_sentence, would_fit_sentence
 from tb_gpudiag.wording.kinds import MEMORY_KINDS
 from tb_gpudiag.wording.quantity import number, share_of, size
@@ -152,6 +153,7 @@ def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
             f"The request itself is the problem: {size(requested)}{where}, while all tensors together took "
             f"{size(failure.held.allocated_bytes)}."
         )
+        yield request_sentence(failure)
     elif cause is FailureCause.POOLS and failure.holes is not None:
         yield (
             f"Private pools of CUDA graphs held {size(failure.holes.private_free_bytes)} of it, which only "

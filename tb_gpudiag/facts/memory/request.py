@@ -1,0 +1,88 @@
+"""What decides how large a request is that failed: the shapes that its operator was given, or, where no
+shapes were recorded, a matrix that would be as large."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isqrt, prod
+from typing import Any
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.facts.memory.allocations import Allocations
+
+MOST_DIMENSIONS = 16
+"""Tensors have fewer. Longer lists come from a hostile trace."""
+
+ELEMENT_BYTES = (4, 8, 2, 1)
+"""Of numbers, the most usual format first."""
+
+LEAST_ROWS = 256
+"""Of a matrix that a guess may be about: any small number of bytes is some square."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is known of a request that failed.
+
+    shapes: of the tensors that its operator was given; none where they were not recorded.
+    result: the shape that these broadcast to, if a tensor of it takes as many bytes.
+    rows, element_bytes: without shapes, a square matrix with so many rows of such numbers is as large; 0 if
+        none is. alike: allocations alive then that have one number for each row.
+    """
+
+    shapes: list[list[int]] = field(default_factory=list)
+    result: list[int] = field(default_factory=list)
+    rows: int = 0
+    element_bytes: int = 0
+    alike: int = 0
+
+
+def find_request(allocations: Allocations, position: int) -> Request:
+    """Return what is known of the request that failed at this position of the curve."""
+    curve, context = allocations.curve, allocations.context
+    event = int(curve.event[position])
+    requested = max(0, int(allocations.memory.bytes[event]))
+    operator, events = int(context.operator[event]), allocations.host.events
+    if operator != NONE and events.shapes[operator] != NONE:
+        shapes = _shapes(events.input_shapes[int(events.shapes[operator])])
+        result = _broadcast(shapes)
+        fits = any(prod(result) * size == requested for size in ELEMENT_BYTES)
+        return Request(shapes, result if fits and result not in shapes else [])
+    held = allocations.bytes[allocations.alive(position)] if allocations.paired else np.zeros(0, np.int64)
+    found = [
+        Request(rows=rows, element_bytes=size, alike=int((held == rows * size).sum()))
+        for size in ELEMENT_BYTES
+        if (rows := isqrt(requested // size)) >= LEAST_ROWS and rows * rows * size == requested
+    ]
+    return max(found, key=lambda one: one.alike > 0, default=Request())
+
+
+def _shapes(text: str) -> list[list[int]]:
+    """Return the shapes of all tensors among the inputs, those in lists included."""
+    try:
+        inputs = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        return []
+    found = []
+    for one in inputs if isinstance(inputs, list) else []:
+        nested = one if isinstance(one, list) and any(isinstance(part, list) for part in one) else [one]
+        found += [shape for shape in nested if _is_shape(shape)]
+    return found
+
+
+def _is_shape(dims: Any) -> bool:
+    if not isinstance(dims, list) or not 0 < len(dims) <= MOST_DIMENSIONS:
+        return False
+    return all(type(size) is int and 0 <= size < 2**63 for size in dims)
+
+
+def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:
+    """Return the shape that these broadcast to; [] if they do not."""
+    longest = max(map(len, shapes), default=0)
+    whole = [[1] * (longest - len(shape)) + list(shape) for shape in shapes]
+    sizes = [{size for size in column if size != 1} or {1} for column in zip(*whole, strict=True)]
+    return [max(column) for column in sizes] if all(len(column) == 1 for column in sizes) else []
