@@ -72,7 +72,7 @@ class Mfu:
 
     parts_ns: time of each PeakPart; they add up to window_ns. Empty if something is missing.
     computes_in, peak: the reference format, such as BF16, and its stated peak in TFLOP/s.
-    operations, recomputed_operations: known FLOPs of the model, and those that backward repeated.
+    operations: known FLOPs of the model.
     recomputing_ns: time of all kernels of forward passes that ran again, memory-bound ones included.
     above_peak_ns: how much more time the arithmetic would take at the peak than it took.
     by_step: MFU of each step.
@@ -84,7 +84,6 @@ class Mfu:
     missing: Missing
     window_ns: int
     operations: float
-    recomputed_operations: float
     recomputing_ns: float
     unknown_ns: float
     unknown: tuple[str, ...]
@@ -125,7 +124,6 @@ def find_mfu(
         Missing.NOTHING,
         window.duration_ns,
         float((used.operations * (1 - used.again)).sum()),
-        float((used.operations * used.again).sum()),
         float(time_ns[again].sum()),
         unknown_ns,
         _most_of(kernels, host, operator, np.where(unknown, time_ns, 0)),

@@ -38,7 +38,6 @@ class Holder:
         the user's other functions that take an entry out of such a container.
     direct: the function allocates, or calls what does. If not, it is only called next, and may receive it.
     hashes: each call hashes a tensor, as sets do: tensors are what it adds.
-    in_hook: torch's own module code calls the function, after the forward pass whose output it keeps.
     """
 
     type: str  # list, deque, dict, ...
@@ -49,7 +48,6 @@ class Holder:
     removed_elsewhere: int
     direct: bool
     hashes: bool
-    in_hook: bool
 
 
 class Containers:
@@ -82,7 +80,6 @@ class Containers:
             removed_elsewhere=sum(self._key(i)[0] == kind for i in self._removes.tolist()) - removed,
             direct=bool(direct),
             hashes=bool(self._hashes[same].all()),
-            in_hook=frame.function != "forward" and bool((self._hooked[same] != NONE).all()),
         )
 
     def remover(self, events: Int64) -> Frame | None:

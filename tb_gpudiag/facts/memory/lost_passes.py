@@ -21,11 +21,10 @@ FEWEST_PASSES = 3
 
 @dataclass(frozen=True)
 class LostPasses:
-    """bytes: activations that are alive. passes: about as many forward passes keep them."""
+    """bytes: activations that are alive."""
 
     frame: Frame | None  # the line that calls the model
     bytes: int
-    passes: int
 
 
 def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | None:
@@ -51,7 +50,7 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     if not found:
         return None
     size, caller = max(found)
-    return LostPasses(innermost_place(caller), size, int(np.median(codes[caller])))
+    return LostPasses(innermost_place(caller), size)
 
 
 def _stacks_before_backward(allocations: Allocations, backward: Bool) -> list[int]:

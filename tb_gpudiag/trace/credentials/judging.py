@@ -46,7 +46,6 @@ _RUN_OF_FORM: Final = re.compile(rb"[A-Za-z0-9_.+/=\-]*")
 _RUN_OF_PRIVATE_KEY: Final = re.compile(
     rb"(?:\\{1,16}[nrt]|[A-Za-z0-9+/=\s:,.()@<>]|-(?!----END))*(?:-----END [A-Z0-9 ]{0,60}-----)?"
 )
-_OPTION: Final = re.compile(r"--?[A-Za-z][\w.-]*")
 # What a pair of strings is about: an option, a variable, a header.
 _PAIR_NAME: Final = re.compile(
     r"--?[A-Za-z][\w.-]*|[A-Z][A-Z0-9_.-]*|[A-Za-z]+(?:-[A-Za-z]+)+|[Aa]uthorization|[Cc]ookie"
