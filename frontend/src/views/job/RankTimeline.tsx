@@ -2,8 +2,8 @@ import { useElementSize } from "@mantine/hooks";
 import {
   useCallback,
   useEffect,
+  useEffectEvent,
   useMemo,
-  useRef,
   useState,
   type KeyboardEvent,
   type PointerEvent,
@@ -185,26 +185,21 @@ function useZoom(
   bounds: Viewport,
   setView: (view: Viewport) => void,
 ): void {
-  const latest = useRef({ view, bounds, setView });
-  useEffect(() => {
-    latest.current = { view, bounds, setView };
+  const turned = useEffectEvent((event: WheelEvent, box: DOMRect) => {
+    const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PX : 1;
+    const across = sideways(event);
+    if (event.ctrlKey || event.metaKey) {
+      const at_us = toTime(view, event.clientX - box.left, box.width);
+      setView(zoom(view, Math.exp(event.deltaY * unit * WHEEL_ZOOM), at_us, bounds));
+    } else if (across !== null) {
+      setView(pan(view, ((across * unit) / box.width) * span(view), bounds));
+    } else return;
+    event.preventDefault();
   });
   useEffect(() => {
     const element = canvas.current;
     if (!element) return;
-    const onWheel = (event: WheelEvent) => {
-      const now = latest.current;
-      const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PX : 1;
-      const box = element.getBoundingClientRect();
-      const across = sideways(event);
-      if (event.ctrlKey || event.metaKey) {
-        const at_us = toTime(now.view, event.clientX - box.left, box.width);
-        now.setView(zoom(now.view, Math.exp(event.deltaY * unit * WHEEL_ZOOM), at_us, now.bounds));
-      } else if (across !== null) {
-        now.setView(pan(now.view, ((across * unit) / box.width) * span(now.view), now.bounds));
-      } else return;
-      event.preventDefault();
-    };
+    const onWheel = (event: WheelEvent) => turned(event, element.getBoundingClientRect());
     element.addEventListener("wheel", onWheel, { passive: false });
     return () => element.removeEventListener("wheel", onWheel);
   }, [canvas]);

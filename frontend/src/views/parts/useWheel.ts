@@ -1,4 +1,4 @@
-import { useEffect, useRef, type RefObject } from "react";
+import { useEffect, useEffectEvent, type RefObject } from "react";
 import { usePage } from "../../state/store";
 import { scrolls, wheeled, type Sight } from "./wheel";
 
@@ -7,9 +7,14 @@ const PAGE_SCROLL_MS = 250;
 
 /** Zoom and pan with the wheel. React's wheel listeners are passive, so they cannot stop the page from scrolling. */
 export function useWheel(canvas: RefObject<HTMLElement | null>, sight: Sight, onZoom: () => void): void {
-  const latest = useRef({ sight, onZoom });
-  useEffect(() => {
-    latest.current = { sight, onZoom };
+  const turned = useEffectEvent((event: WheelEvent, element: HTMLElement, pageScrolls: boolean) => {
+    const zooms = event.ctrlKey || event.metaKey;
+    const scrolled = element.closest(".gd-lanes")?.scrollTop ?? 0;
+    if (!zooms && (pageScrolls || scrolls(event, sight, scrolled))) return;
+    event.preventDefault();
+    const x = event.clientX - element.getBoundingClientRect().left;
+    usePage.getState().setView(wheeled(event, x, sight));
+    onZoom();
   });
   useEffect(() => {
     const element = canvas.current;
@@ -22,17 +27,8 @@ export function useWheel(canvas: RefObject<HTMLElement | null>, sight: Sight, on
       // Browsers also send move events when only the page moved under the pointer.
       if (event.movementX !== 0 || event.movementY !== 0) pageScrolled = -Infinity;
     };
-    const onWheel = (event: WheelEvent) => {
-      const now = latest.current;
-      const zooms = event.ctrlKey || event.metaKey;
-      const scrolled = element.closest(".gd-lanes")?.scrollTop ?? 0;
-      const pageScrolls = event.timeStamp - pageScrolled < PAGE_SCROLL_MS;
-      if (!zooms && (pageScrolls || scrolls(event, now.sight, scrolled))) return;
-      event.preventDefault();
-      const x = event.clientX - element.getBoundingClientRect().left;
-      usePage.getState().setView(wheeled(event, x, now.sight));
-      now.onZoom();
-    };
+    const onWheel = (event: WheelEvent) =>
+      turned(event, element, event.timeStamp - pageScrolled < PAGE_SCROLL_MS);
     element.addEventListener("wheel", onWheel, { passive: false });
     element.addEventListener("mousemove", onMove);
     document.addEventListener("scroll", onScroll, { passive: true });

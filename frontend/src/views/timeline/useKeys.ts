@@ -1,4 +1,4 @@
-import { useEffect, useRef } from "react";
+import { useWindowEvent } from "@mantine/hooks";
 import { usePage } from "../../state/store";
 import { onTimelineKey, type Stage } from "./keys";
 
@@ -8,19 +8,11 @@ function isTyping(target: EventTarget | null): boolean {
 
 /** Keys of the whole view. */
 export function useKeys(stage: Stage): void {
-  const latest = useRef(stage);
-  useEffect(() => {
-    latest.current = stage;
+  useWindowEvent("keydown", (event) => {
+    const { key, target } = event;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isTyping(target) || !usePage.getState().visible) return;
+    const inLanes = target === document.body || (target instanceof Element && target.matches(".gd-lanes"));
+    if (onTimelineKey(key, inLanes, stage)) event.preventDefault();
   });
-  useEffect(() => {
-    const onKeyDown = (event: KeyboardEvent) => {
-      const { key, target } = event;
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (isTyping(target) || !usePage.getState().visible) return;
-      const inLanes = target === document.body || (target instanceof Element && target.matches(".gd-lanes"));
-      if (onTimelineKey(key, inLanes, latest.current)) event.preventDefault();
-    };
-    window.addEventListener("keydown", onKeyDown);
-    return () => window.removeEventListener("keydown", onKeyDown);
-  }, []);
 }

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useRef, useState } from "react";
 import type { Viewport } from "../../base/viewport";
 import type { Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
@@ -55,15 +55,12 @@ export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }:
     goToEvent(event, viewOfEvent(event, view, bounds));
   };
   const current = ready?.events[at - ready.first];
-  const latest = useRef(show);
-  useEffect(() => {
-    latest.current = show;
-  });
+  const showLater = useEffectEvent(show);
   // The matches, or the page of this one, were not there when it was asked for.
   useEffect(() => {
     if (!pending.current || !current || isFetching) return;
     pending.current = false;
-    latest.current(current);
+    showLater(current);
   }, [current, isFetching]);
   const total = ready?.total ?? 0;
   return {
