@@ -16,6 +16,7 @@ from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
+from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
@@ -27,7 +28,7 @@ from tb_gpudiag.facts.memory.noted_tensors import (
     unrecorded_tensors,
 )
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
-from tb_gpudiag.facts.memory.phase import Phase, phases
+from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, Survivors, growing_sites, largest_survivors

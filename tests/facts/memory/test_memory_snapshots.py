@@ -11,8 +11,9 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.find_phases import phases_of_stacks
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
-from tb_gpudiag.facts.memory.phase import Phase, phases_of_stacks
+from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.rules.shared.leak_state import until_full
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
