@@ -36,6 +36,9 @@ UNRECORDED_NS = 1_000_000
 # loads the kernel's module: CUDA loads lazily from 11.7 on.
 LOADING_CALL_NS = 1_000_000
 
+# CUDA queues about this many launches before the next one blocks (1,024 on the GPUs that were measured).
+QUEUE_LIMIT = 1_024
+
 
 @dataclass(frozen=True)
 class Work:

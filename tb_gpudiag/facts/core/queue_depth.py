@@ -23,10 +23,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.intervals import Window, places_of_each
-from tb_gpudiag.facts.core.launches import Work
-
-# CUDA queues about this many launches before the next one blocks (1,024 on the GPUs that were measured).
-QUEUE_LIMIT = 1_024
+from tb_gpudiag.facts.core.launches import QUEUE_LIMIT, Work
 
 # A launch call that takes this many times the median, while the queue is at least half full, blocked on the
 # queue if the work of some launch ended during the call.

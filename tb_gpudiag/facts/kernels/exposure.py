@@ -21,6 +21,7 @@ from tb_gpudiag.facts.kernels.collectives import (
     collective_launches,
     exposed_communication,
 )
+from tb_gpudiag.facts.kernels.equal_messages import longer_ns
 from tb_gpudiag.facts.kernels.exposure_reasons import (
     ExposureReason,
     SeenCollectives,
@@ -120,7 +121,7 @@ def exposure_on_device(
     launch = work.origin[np.searchsorted(work.event, calls.event)]
     exposed = exposed_communication(busy, window)
     exposed_ns = coverage(exposed, calls.start_ns, calls.end_ns)
-    seen = _seen(host, calls, launch, exposed_ns, borders_ns)
+    seen = _seen(host, calls, launch, exposed_ns, longer_ns(host, calls), borders_ns)
     why, late_in = why_on_device(host, seen, busy, work, exposed, spans)
     return CollectiveExposure(**vars(seen), why=why, late_in=late_in)
 
@@ -135,13 +136,15 @@ def exposure_on_cpu(
     works = spans.cause != Cause.COLLECTIVE
     working = union(spans.start_ns[works], spans.end_ns[works])
     exposed_ns = calls.end_ns - calls.start_ns - coverage(working, calls.start_ns, calls.end_ns)
-    seen = _seen(host, calls, launch, exposed_ns, steps_ns)
+    # Back ends share the cores with what computes: the shortest of equal messages is not the usual one.
+    longer = longer_ns(host, calls, than_median=True)
+    seen = _seen(host, calls, launch, exposed_ns, longer, steps_ns)
     nowhere = np.full(len(calls), NONE, np.int64)
     return CollectiveExposure(**vars(seen), why=why_on_cpu(host, seen), late_in=nowhere)
 
 
 def _seen(
-    host: Host, calls: CollectiveCalls, launch: Int64, exposed_ns: Int64, borders_ns: Int64
+    host: Host, calls: CollectiveCalls, launch: Int64, exposed_ns: Int64, longer: Int64, borders_ns: Int64
 ) -> SeenCollectives:
     launched = collective_launches(host, calls.event, launch)
     module = np.where(launch == NONE, NONE, host.module[launch]) if len(launch) else launch
@@ -151,7 +154,8 @@ def _seen(
     ]
     step = np.searchsorted(borders_ns, calls.start_ns, side="right")
     number, of = _places(step, numbered(calls.kind), numbered(launched.caller))
-    return SeenCollectives(calls, launch, exposed_ns, launched.annotation, launched.caller, units, number, of)
+    callers = launched.annotation, launched.caller
+    return SeenCollectives(calls, launch, exposed_ns, longer, *callers, units, number, of)
 
 
 def _places(*columns: Int64) -> tuple[Int64, Int64]:

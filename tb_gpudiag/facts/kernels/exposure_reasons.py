@@ -16,7 +16,6 @@ from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlap
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
-from tb_gpudiag.facts.kernels.equal_messages import longer_ns
 from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.collective_kinds import (
     FSDP,
@@ -65,6 +64,7 @@ class SeenCollectives:
 
     launch: the host's call that launched the kernel, or the operation on the CPU, or NONE.
     exposed_ns: while nothing computed.
+    longer_ns: by how much each took longer than equal ones, or NONE: see equal_messages.longer_ns.
     annotation, caller: as in CollectiveLaunches.
     unit: FSDP's unit or the nearest module around, "" for none.
     number, of: the place among the collectives of its step with the same kind and caller, from 1, and how
@@ -74,6 +74,7 @@ class SeenCollectives:
     calls: CollectiveCalls
     launch: Int64
     exposed_ns: Int64
+    longer_ns: Int64
     annotation: list[str]
     caller: list[str]
     unit: list[str]
@@ -97,12 +98,10 @@ def why_on_cpu(host: Host, seen: SeenCollectives) -> UInt8:
     length = seen.calls.end_ns - seen.calls.start_ns
     at_once = length - seen.exposed_ns < _AT_ONCE * length
     gradients = seen.called_by(GRADIENTS)
-    # Back ends share the cores with what computes: the shortest of equal messages is not the usual one.
-    longer = longer_ns(host, seen.calls, than_median=True)
     return _first(
         (seen.exposed_ns <= 0, ExposureReason.HIDDEN),
         (_reduced_again(host, seen), ExposureReason.REDUCED_AGAIN),
-        (_waits_for_rank(longer, seen.exposed_ns), ExposureReason.OTHER_RANK),
+        (_waits_for_rank(seen), ExposureReason.OTHER_RANK),
         (gradients & seen.is_last, ExposureReason.LAST_BUCKET),
         (~at_once, ExposureReason.TOO_LONG),
         (_not_prefetched(host, seen), ExposureReason.NOT_PREFETCHED),
@@ -131,12 +130,11 @@ def why_on_device(
     hidden_ns = calls.end_ns - calls.start_ns - seen.exposed_ns
     mostly_hidden = hidden_ns >= _MOST * (calls.end_ns - calls.start_ns)
     after = queued & ~beside & (calls.start_ns - computing.ended_before(calls.start_ns) <= near_ns)
-    longer = longer_ns(host, calls)
     late, synchronized = _host_behind(calls, computing, exposed, spans)
     why = _first(
         (seen.exposed_ns <= 0, ExposureReason.HIDDEN),
         (_reduced_again(host, seen), ExposureReason.REDUCED_AGAIN),
-        (_waits_for_rank(longer, seen.exposed_ns), ExposureReason.OTHER_RANK),
+        (_waits_for_rank(seen), ExposureReason.OTHER_RANK),
         (work.stream_key[mine] == computing.main_stream, ExposureReason.SAME_STREAM),
         (synchronized, ExposureReason.SYNCHRONIZED),
         (late, ExposureReason.HOST_BEHIND),
@@ -144,7 +142,7 @@ def why_on_device(
         (by_host & ~beside & _rate_limited(host, seen), ExposureReason.RATE_LIMITED),
         (by_host & _not_prefetched(host, seen), ExposureReason.NOT_PREFETCHED),
         # Where the usual time of such a message is not known, it may just as well have waited for a rank.
-        (by_host & ~beside & (longer != NONE), ExposureReason.LATE_LAUNCH),
+        (by_host & ~beside & (seen.longer_ns != NONE), ExposureReason.LATE_LAUNCH),
         (beside, ExposureReason.TOO_LONG),
         (queued & behind, ExposureReason.BEHIND_COLLECTIVE),
         (after & seen.called_by(GRADIENTS) & seen.is_last, ExposureReason.LAST_BUCKET),
@@ -162,9 +160,9 @@ def _first(*rows: tuple[Bool, ExposureReason]) -> UInt8:
     return found
 
 
-def _waits_for_rank(longer: Int64, exposed_ns: Int64) -> Bool:
-    waiting = np.minimum(longer, exposed_ns)
-    return (waiting > 0) & (waiting >= _MOST * exposed_ns)
+def _waits_for_rank(seen: SeenCollectives) -> Bool:
+    waiting = np.minimum(seen.longer_ns, seen.exposed_ns)
+    return (waiting > 0) & (waiting >= _MOST * seen.exposed_ns)
 
 
 def _reduced_again(host: Host, seen: SeenCollectives) -> Bool:

@@ -9,7 +9,12 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.caching_allocator import SMALL_SEGMENT, AllocatorSettings, CachingAllocator
+from tb_gpudiag.facts.memory.caching_allocator import (
+    SMALL_SEGMENT,
+    AllocatorSettings,
+    CachingAllocator,
+    DoesNotFit,
+)
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction, allocated_bytes
 
@@ -113,6 +118,19 @@ def most_allocated(start: Start, changes: AllocatorChanges) -> int:
     delta[allocates], delta[frees] = size[len(start.used) :], -size[order[at]]
     before = int(size[: len(start.used)].sum())
     return before + max(0, int(np.cumsum(delta).max(initial=0)))
+
+
+def fits(start: Start, changes: AllocatorChanges, capacity: int, settings: AllocatorSettings) -> bool:
+    """Whether all of it fits into this much memory. What was free before goes back first."""
+    try:
+        allocator = start.allocator(capacity, settings)
+        allocator.return_cached()
+        if allocator.reserved_bytes > capacity:
+            return False
+        changes.replay(allocator)
+    except DoesNotFit:
+        return False
+    return True
 
 
 def owners_of(allocations: Allocations, segments: Segments, own: Bool) -> Owners:

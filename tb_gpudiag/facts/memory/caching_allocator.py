@@ -47,6 +47,9 @@ class AllocatorSettings(NamedTuple):
     collect_above: float = 0.0
 
 
+EXPANDABLE = AllocatorSettings(expandable=True)
+
+
 @dataclass(eq=False)
 class _Block:
     address: int

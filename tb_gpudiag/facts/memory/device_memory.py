@@ -123,7 +123,7 @@ class DeviceMemory:
         """How the request that failed might have fit, replayed; empty where that cannot be told."""
         if self.fit is None or self.failure is None or not self.capacity_bytes:
             return []
-        return find_ways(self.allocations, self.fit, self.capacity_bytes)
+        return find_ways(self.allocations, self.fit.start, self.fit.changes, self.capacity_bytes)
 
     @cached_property
     def floors(self) -> Floors:

@@ -18,11 +18,12 @@ from tb_gpudiag.facts.memory.allocator_changes import (
     AllocatorChanges,
     Start,
     changes_of,
+    fits,
     most_allocated,
     owners_of,
     start_of,
 )
-from tb_gpudiag.facts.memory.caching_allocator import ENDLESS, AllocatorSettings, DoesNotFit
+from tb_gpudiag.facts.memory.caching_allocator import ENDLESS, EXPANDABLE, AllocatorSettings
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction
 
@@ -39,8 +40,6 @@ does."""
 
 MOST_ERROR = 0.01
 """A replay that reserves more or less than was recorded, by this share of the most, predicts nothing."""
-
-EXPANDABLE = AllocatorSettings(expandable=True)
 
 
 @dataclass(frozen=True)
@@ -133,16 +132,3 @@ def _least(start: Start, changes: AllocatorChanges, settings: AllocatorSettings,
         else:
             low = middle
     return high
-
-
-def fits(start: Start, changes: AllocatorChanges, capacity: int, settings: AllocatorSettings) -> bool:
-    """Whether all of it fits into this much memory. What was free before goes back first."""
-    try:
-        allocator = start.allocator(capacity, settings)
-        allocator.return_cached()
-        if allocator.reserved_bytes > capacity:
-            return False
-        changes.replay(allocator)
-    except DoesNotFit:
-        return False
-    return True

@@ -14,10 +14,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start, most_allocated
+from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start, fits, most_allocated
 from tb_gpudiag.facts.memory.blocks_of_model import Block, Blocks, find_blocks
-from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings
-from tb_gpudiag.facts.memory.fitting import EXPANDABLE, Fit, fits
+from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, AllocatorSettings
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind, kinds_of
 from tb_gpudiag.facts.memory.phase import Phase
 
@@ -54,9 +53,8 @@ class Way:
     blocks: Blocks | None = None
 
 
-def find_ways(allocations: Allocations, fit: Fit, capacity: int) -> list[Way]:
+def find_ways(allocations: Allocations, start: Start, changes: AllocatorChanges, capacity: int) -> list[Way]:
     """Try all ways to make the request that failed fit into this capacity."""
-    start, changes = fit.start, fit.changes
     peak = most_allocated(start, changes)
     ways = []
     for kind, settings in _SETTINGS.items():

@@ -10,9 +10,8 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import distinct, numbered, places_of_each
-from tb_gpudiag.facts.core.launches import TURNAROUND_NS, Work
+from tb_gpudiag.facts.core.launches import QUEUE_LIMIT, TURNAROUND_NS, Work
 from tb_gpudiag.facts.core.matching import match, match_some
-from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
 from tb_gpudiag.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 

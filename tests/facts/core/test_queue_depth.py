@@ -12,7 +12,8 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Window
-from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT, Queue
+from tb_gpudiag.facts.core.launches import QUEUE_LIMIT
+from tb_gpudiag.facts.core.queue_depth import Queue
 from tb_gpudiag.facts.facts import Facts
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of

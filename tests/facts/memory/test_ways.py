@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.allocator_changes import AllocatorChanges
+from tb_gpudiag.facts.memory.allocator_changes import AllocatorChanges, fits
 from tb_gpudiag.facts.memory.caching_allocator import AllocatorSettings
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.fitting import fits
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.rules.memory.memory_peak import RULE
