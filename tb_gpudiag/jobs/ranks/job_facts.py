@@ -26,7 +26,8 @@ from tb_gpudiag.jobs.ranks.parallelism import parallelisms
 from tb_gpudiag.jobs.ranks.pipeline import Pipeline, pipeline_of
 from tb_gpudiag.jobs.ranks.waits import Starts, Waits, starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
-from tb_gpudiag.jobs.replay.rank_work import JobWork, job_work
+from tb_gpudiag.jobs.replay.job_work import JobWork
+from tb_gpudiag.jobs.replay.rank_work import job_work
 from tb_gpudiag.vocabulary.recorded import Recorder
 
 # For simulated jobs, a replay with nothing changed gives the recorded steps within 1%. If it misses them by

@@ -20,8 +20,8 @@ from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.jobs.ranks.operations import row_groups
+from tb_gpudiag.jobs.replay.job_work import JobWork
 from tb_gpudiag.jobs.replay.peers import SHARED, Peers, PeerTimes, peers_of
-from tb_gpudiag.jobs.replay.rank_work import JobWork
 from tb_gpudiag.jobs.replay.schedule import Schedule, schedule
 from tb_gpudiag.jobs.replay.work_pieces import Pieces, cut, cut_host
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
-from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.replay.job_work import JobWork
 from tb_gpudiag.jobs.replay.work_pieces import Pieces, lanes
 
 

@@ -1,60 +1,24 @@
-"""What the ranks of a job did between their collectives, as a replay needs it."""
+"""JobWork from digests: what the ranks of a job did between their collectives."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
 from tb_gpudiag.jobs.part_words import OTHER
 from tb_gpudiag.jobs.ranks.channels import RECEIVE
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import COMPUTING, IN_COLLECTIVE, RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
+from tb_gpudiag.jobs.replay.job_work import JobWork
 
 # The host waits for the GPU or for another rank. In a replay, it can wait for a shorter time.
 _BLOCKED: Final = ("sync", IN_COLLECTIVE)
-
-
-@dataclass(frozen=True)
-class JobWork:
-    """Collectives of all ranks and the work between them. A member is a rank; all times are on one clock.
-
-    Columns have shape (n,), by member and then start, if the comment says nothing else; p is the number of
-    parts.
-    """
-
-    member: Int64
-    collective: Int64  # number of the matched collective, or NONE
-    kind: Int64  # transfers of the same kind and bytes should take as long
-    bytes: Int64
-    stream: Int64
-    start_ns: Int64
-    end_ns: Int64
-    exposed_ns: Int64  # while nothing computes
-    receives: Bool  # from one other rank
-    kernels: Int64  # that compute and start since the member's previous start
-    parts_ns: Int64  # what the member did since its previous start, without exposed communication; (n, p)
-    rest_ns: Int64  # the same after the member's last start, shape (members, p)
-    called_ns: Int64  # when the host called it
-    host_parts_ns: Int64  # what the host did since its previous call, without being blocked; shape (n, p)
-    begin_ns: Int64  # of the member's step window, shape (members,)
-    finish_ns: Int64
-    host: Int64  # where the member runs, shape (members,)
-    part_names: tuple[str, ...]
-    step: Int64  # that launched it, the same number on all members; NONE outside of steps
-
-    def __len__(self) -> int:
-        return len(self.member)
-
-    @property
-    def members(self) -> int:
-        return len(self.begin_ns)
 
 
 def job_work(members: Sequence[Digest], operations: RankOperations, waits: Waits, clocks: Clocks) -> JobWork:

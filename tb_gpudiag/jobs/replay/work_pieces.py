@@ -24,7 +24,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
-from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.replay.job_work import JobWork
 
 # Gaps between kernels expose a little of a collective that nothing waits for.
 WAITED: Final = 0.1

@@ -23,7 +23,7 @@ from tb_gpudiag.jobs.replay.job_replay import (
     JobSlowdown,
     slowdown_of,
 )
-from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.replay.job_work import JobWork
 from tests.digest.made import parts
 from tests.jobs.ranks import stage
 from tests.jobs.ranks.stage import MS, facts_of
