@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Final
@@ -18,8 +19,6 @@ import pyarrow as pa
 
 from tb_gpudiag.errors import LimitReached, UsageError
 from tb_gpudiag.report.arrow.described import TABLES
-from tb_gpudiag.report.arrow.trace_tables import Tables
-from tb_gpudiag.report.diagnosis import Progress
 
 # A sum over the events of a 500 MB trace takes a tenth of it.
 MEMORY_MB: Final = 1024
@@ -48,6 +47,14 @@ _WORD: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
+class SqlQuery:
+    """One SELECT, checked, and the tables that it may read."""
+
+    text: str
+    tables: list[str]
+
+
+@dataclass(frozen=True)
 class SqlAnswer:
     """What a query returned. cut: there were more rows."""
 
@@ -63,21 +70,15 @@ class SqlAnswer:
 
 
 def run_sql(
-    tables: Tables,
-    query: str,
-    most_rows: int,
-    *,
-    most_s: float = MOST_S,
-    progress: Progress | None = None,
+    query: SqlQuery, made: Callable[[str], pa.Table], most_rows: int, *, most_s: float = MOST_S
 ) -> SqlAnswer:
-    """Run one SELECT, and return at most `most_rows` rows. Only the tables that it names are made.
+    """Run a query, and return at most `most_rows` rows. made: returns a table by its name; those that the
+    query does not read may have no rows.
 
     Raises:
-        UsageError: DuckDB is not installed, or refuses the query.
+        UsageError: DuckDB refuses the query.
         LimitReached: the query takes too much memory or time.
-        TraceError: no trace can be read.
     """
-    tables.load(checked(query), progress)
     duckdb = _duckdb()
     connection = duckdb.connect(":memory:", config=_CONFIG)
     late = threading.Event()
@@ -90,9 +91,9 @@ def run_sql(
     timer.daemon = True
     try:
         for name in TABLES:
-            connection.register(name, tables.made(name))
+            connection.register(name, made(name))
         timer.start()
-        found = connection.sql(query).limit(most_rows + 1).to_arrow_table()
+        found = connection.sql(query.text).limit(most_rows + 1).to_arrow_table()
     except duckdb.OutOfMemoryException as error:
         raise LimitReached(
             f"The query needs more than {MEMORY_MB:,} MB of memory.", remedy=_SMALLER
@@ -118,14 +119,13 @@ def _whole(found: pa.Table) -> pa.Table:
     return found
 
 
-def checked(query: str) -> list[str]:
-    """Return the names of the tables that a query may read. Raises UsageError: it is not one query that
-    reads, or DuckDB is not installed."""
+def checked(query: str) -> SqlQuery:
+    """Check a query. Raises UsageError: it is not one query that reads, or DuckDB is not installed."""
     duckdb = _duckdb()
     if len(query) > LONGEST_QUERY:
         raise UsageError(f"The query has more than {LONGEST_QUERY:,} characters.")
     _check(duckdb, query)
-    return _named(query)
+    return SqlQuery(query, _named(query))
 
 
 def too_long(most_s: float) -> LimitReached:

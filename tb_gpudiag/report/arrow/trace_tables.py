@@ -15,6 +15,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.arrow.arrow_columns import Names, coded, texts, written
 from tb_gpudiag.report.arrow.described import TABLES, TEXT
 from tb_gpudiag.report.arrow.fact_rows import ROWS, Columns
+from tb_gpudiag.report.arrow.sql_query import checked, run_sql
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
@@ -52,9 +53,9 @@ class Tables:
         Raises UsageError: DuckDB is not installed (`pip install 'tb-gpudiag[sql]'`), or refuses the query.
         Raises LimitReached: it takes too much memory or time.
         """
-        from tb_gpudiag.report.arrow.sql_query import run_sql
-
-        answer = run_sql(self, query, most_rows)
+        wanted = checked(query)
+        self.load(wanted.tables)
+        answer = run_sql(wanted, self.made, most_rows)
         if answer.cut:
             warnings.warn(answer.note, stacklevel=2)
         return answer.table

@@ -41,11 +41,11 @@ _kept: list[Tables] = []
 def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     """Run the query. For a page, the answer is a SqlState as gzipped JSON, else an Arrow stream."""
     reply.bound_memory(request["memory_limit_bytes"])
-    names = checked(request["query"])
+    query = checked(request["query"])
     tables = _tables([TraceFile(**file) for file in request["files"]])
-    tables.load(names, reply.progress)
+    tables.load(query.tables, reply.progress)
     with _ended_in_any_case(reply):
-        found = run_sql(tables, request["query"], request["most_rows"])
+        found = run_sql(query, tables.made, request["most_rows"])
     if found.table.nbytes > _MOST_BYTES:
         raise LimitReached(
             f"The answer has more than {_MOST_BYTES >> 20} MB.", remedy="Select fewer rows or columns."

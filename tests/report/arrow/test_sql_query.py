@@ -9,7 +9,7 @@ import pytest
 
 import tb_gpudiag
 from tb_gpudiag.errors import LimitReached, UsageError
-from tb_gpudiag.report.arrow.sql_query import LONGEST_QUERY, run_sql
+from tb_gpudiag.report.arrow.sql_query import LONGEST_QUERY, checked, run_sql
 from tb_gpudiag.report.arrow.trace_tables import Tables
 from tests.report.reports import slow_loader
 
@@ -94,7 +94,7 @@ def test_it_takes_one_query_that_reads(query: str, tables: Tables, tmp_path: Pat
 )
 def test_a_query_without_end_is_stopped(query: str, tables: Tables) -> None:
     with pytest.raises(LimitReached):
-        run_sql(tables, query, 10, most_s=0.2)
+        run_sql(checked(query), tables.made, 10, most_s=0.2)
 
 
 @pytest.mark.slow
@@ -107,15 +107,15 @@ def test_a_query_without_end_is_stopped(query: str, tables: Tables) -> None:
 )
 def test_a_query_that_needs_too_much_memory_is_refused(query: str, tables: Tables, tmp_path: Path) -> None:
     with pytest.raises((LimitReached, UsageError)):
-        run_sql(tables, query, 10, most_s=20)
+        run_sql(checked(query), tables.made, 10, most_s=20)
     assert not (tmp_path / ".tmp").exists()
 
 
 def test_no_more_rows_than_asked_for_are_made(tables: Tables) -> None:
-    answer = run_sql(tables, "SELECT * FROM range(1000000000000)", 5)
+    answer = run_sql(checked("SELECT * FROM range(1000000000000)"), tables.made, 5)
     assert (answer.table.num_rows, answer.cut) == (5, True)
     assert "first 5 rows" in answer.note
-    answer = run_sql(tables, "SELECT * FROM range(5)", 5)
+    answer = run_sql(checked("SELECT * FROM range(5)"), tables.made, 5)
     assert (answer.cut, answer.note) == (False, "")
     with pytest.warns(UserWarning, match="first 3 rows"):
         tables.sql("FROM events", most_rows=3)
