@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,17 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
-from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Thread
+from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.events import (
+    Counter,
+    Events,
+    MemoryEvents,
+    Message,
+    Metadata,
+    Status,
+    Thread,
+    Trace,
+)
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, of_read_devices, reach, within
 from tb_gpudiag.trace.trace_parts import FIGURES, MESSAGE_SEPARATOR, NUMBERS, TEXTS, TracePart
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction
@@ -57,9 +68,31 @@ class Assembly:
             self._counters.add(part.counters)
         self._parts.append(part)
 
-    def finish(self) -> tuple[Events, MemoryEvents, list[Counter], int]:
-        """Return events, memory events, counters and the earliest timestamp in ns. The assembly is empty
-        afterwards."""
+    def trace(
+        self,
+        metadata: Metadata,
+        searched: CredentialFilter,
+        notes: Sequence[str] = (),
+        status: Status = "COMPLETE",
+    ) -> Trace:
+        """Return the trace; the assembly is empty afterwards. notes: what its reader has to say."""
+        events, memory, counters, start_ns = self._joined_parts()
+        return Trace(
+            events=events,
+            memory=memory,
+            metadata=metadata,
+            status=status,
+            events_read=self.events_read,
+            malformed_events=self.malformed,
+            start_ns=start_ns,
+            notes=[*notes, *self.notes],
+            credentials=searched.found,
+            unsearched_bytes=searched.skipped_bytes,
+            counters=counters,
+        )
+
+    def _joined_parts(self) -> tuple[Events, MemoryEvents, list[Counter], int]:
+        """Return events, memory events, counters and the earliest timestamp in ns."""
         parts, threads_of_part = self._parts, self._threads_of_part
         self._parts, self._threads_of_part = [], []
         start_ns = _joined([p.spans.start_ns for p in parts], np.int64)

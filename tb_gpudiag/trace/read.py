@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from tb_gpudiag.errors import NotATrace, TooLarge
+from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
 from tb_gpudiag.trace.credentials.credentials import remove_credentials
 from tb_gpudiag.trace.events import Status, Thread, Trace
 from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE, Source
+from tb_gpudiag.trace.files.whole_file import whole_file
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.chunks import EventArray, Workers
 from tb_gpudiag.trace.kineto.foreign import refuse_foreign
@@ -134,29 +136,18 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
 
 def _whole(blocks: Iterator[bytes], source: Source, limits: Limits) -> bytes:
     """Return the whole content of a file that cannot be read piece by piece. Raises TooLarge."""
-    parts, size = [], 0
-    for block in blocks:
-        size += len(block)
-        if size > limits.max_snapshot_bytes:
-            raise TooLarge(
-                f"it has more than {limits.max_snapshot_bytes:,} bytes",
-                where=source.path,
-                remedy="record with a smaller max_entries, or raise Limits.max_snapshot_bytes",
-            )
-        parts.append(block)
-    return b"".join(parts)
+    remedy = "record with a smaller max_entries, or raise Limits.max_snapshot_bytes"
+    return whole_file(blocks, limits.max_snapshot_bytes, source.path, remedy)
 
 
 def _read_events(
     source: Source, blocks: Iterator[bytes], limits: Limits, report: Callable[[float, str], None]
 ) -> Trace:
-    workers = Workers()
     assembly = Assembly()
-    search = CredentialSearch()
     path = source.path
     first = [next(blocks, b""), next(blocks, b"")]  # the very first block may be short
     head, blocks = b"".join(first)[:_FIRST_EVENTS_BYTES], chain(first, blocks)
-    try:
+    with closing(Workers()) as workers, CredentialSearch() as search:
         settler = Settler(limits, path)
 
         def read_events(stream: Stream) -> bool:
@@ -168,9 +159,6 @@ def _read_events(
         top = TopLevel(Stream(search.through(blocks)), limits, path, read_events)
         top.walk()
         searched = search.finish()
-    finally:
-        search.close()
-        workers.close()
     if top.bare and not assembly.events_read:
         raise NotATrace(
             "it is a JSON list without trace events",
@@ -181,20 +169,8 @@ def _read_events(
     if not top.whole:
         status = "WRITING" if top.cut_off and source.age_s() < WRITING_GRACE_S else "PARTIAL"
     report(_READING_SHARE, "sorting")
-    events, memory, counters, start_ns = assembly.finish()
+    notes = [*([] if top.whole else source.notes), *top.notes]
+    trace = assembly.trace(kineto.metadata(top.values), searched, notes, status)
     report(1.0, "read")
-    trace = Trace(
-        events=events,
-        memory=memory,
-        metadata=kineto.metadata(top.values),
-        status=status,
-        events_read=assembly.events_read,
-        malformed_events=assembly.malformed,
-        start_ns=start_ns,
-        notes=[*([] if top.whole else source.notes), *top.notes, *assembly.notes],
-        credentials=searched.found,
-        unsearched_bytes=searched.skipped_bytes,
-        counters=counters,
-    )
     refuse_foreign(trace, bool(top.values), head, path)
     return trace

@@ -17,7 +17,7 @@ _BLOCKS_BEHIND: Final = 4
 
 
 class CredentialSearch:
-    """Searches the blocks that pass through it."""
+    """Searches the blocks that pass through it. At the end of `with`, it drops what is not searched yet."""
 
     def __init__(self) -> None:
         self._filter = CredentialFilter(PLACES_PER_MB)
@@ -39,8 +39,10 @@ class CredentialSearch:
         self._filter.end()
         return self._filter
 
-    def close(self) -> None:
-        """Drop what is not searched yet."""
+    def __enter__(self) -> CredentialSearch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def _search(self, block: bytes) -> None:

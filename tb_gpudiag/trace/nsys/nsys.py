@@ -24,7 +24,7 @@ import numpy as np
 
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.events import Metadata, Trace
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.files.source import Source, is_remote
 from tb_gpudiag.trace.nsys.nsys_calls import Covered, api_calls, off_cpu, overhead, system_calls
@@ -117,21 +117,10 @@ def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
         for part in stage():
             assembly.add(part)
     report(len(stages) / (len(stages) + 1), "sorting")
-    events, allocations, counters, start_ns = assembly.finish()
-    names = thread_names(database)
+    said = [*notes(database), *([ranges.note] if ranges.note else [])]
+    trace = assembly.trace(Metadata(), credentials(database), said)
+    events, names = trace.events, thread_names(database)
     events.threads[:] = [replace(t, name=names.get((t.pid, t.tid), t.name)) for t in events.threads]
-    search = credentials(database)
+    shapes = bool(np.any(events.shapes >= 0))
     report(1.0, "read")
-    return Trace(
-        events=events,
-        memory=allocations,
-        metadata=metadata(database, listed, shapes=bool(np.any(events.shapes >= 0))),
-        status="COMPLETE",
-        events_read=assembly.events_read,
-        malformed_events=assembly.malformed,
-        start_ns=start_ns,
-        notes=[*notes(database), *([ranges.note] if ranges.note else []), *assembly.notes],
-        credentials=search.found,
-        unsearched_bytes=search.skipped_bytes,
-        counters=counters,
-    )
+    return replace(trace, metadata=metadata(database, listed, shapes=shapes))

@@ -24,21 +24,22 @@ from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
 from tb_gpudiag.trace.events import Metadata, Trace
+from tb_gpudiag.trace.files.whole_file import whole_file
 from tb_gpudiag.trace.launched import distributed
 from tb_gpudiag.trace.made_parts import ID_BITS, encoded, gpu_threads, host_part, part, small
 from tb_gpudiag.trace.ranges import StepRanges, parsed_ranges
 from tb_gpudiag.trace.rocprof.rocprof_json import (
-    MOST_BYTES,
     UNKNOWN,
     inside,
     listed,
     numbers,
     processes,
 )
-from tb_gpudiag.trace.trace_parts import LONGEST_NAME, TracePart
-from tb_gpudiag.trace.trace_parts import MOST_BYTES as LARGEST_COPY
+from tb_gpudiag.trace.trace_parts import LONGEST_NAME, MOST_BYTES, TracePart
 from tb_gpudiag.vocabulary.recorded import Category
 
+# Arrow's offsets have 32 bits.
+_MOST_BYTES: Final = 2**31 - 2
 _GPU: Final = 2  # type of an agent
 # A GPU's agent has `90500` for gfx950: 9.5.
 _MAJOR, _MINOR = 10_000, 100
@@ -57,22 +58,16 @@ _RECORD_MORE: Final = (
     "record with rocprofv3 --kernel-trace --hip-runtime-trace --memory-copy-trace --marker-trace "
     "--output-format json"
 )
+_RECORD_LESS: Final = "record fewer steps: --collection-period, or roctxProfilerResume and roctxProfilerPause"
 
 
 def read_rocprof(blocks: Iterator[bytes], path: str, report: Callable[[float, str], None]) -> Trace:
     """Read the text of a file. Raises NotATrace, TooLarge."""
-    search = CredentialSearch()
-    try:
-        text = bytearray()
-        for block in search.through(blocks):
-            text += block
-            if len(text) > MOST_BYTES:
-                break
+    with CredentialSearch() as search:
+        text = whole_file(search.through(blocks), _MOST_BYTES, path, _RECORD_LESS)
         searched = search.finish()
-    finally:
-        search.close()
     report(0.4, "reading")
-    found = processes(bytes(text), path)
+    found = processes(text, path)
     del text
     if not len(found):
         raise NotATrace("no process is in this file of rocprofv3", where=path, remedy=_RECORD_MORE)
@@ -83,22 +78,11 @@ def read_rocprof(blocks: Iterator[bytes], path: str, report: Callable[[float, st
     if not assembly.events_read:
         raise NotATrace("this file of rocprofv3 has no kernels and no calls", where=path, remedy=_RECORD_MORE)
     report(0.9, "sorting")
-    events, memory, counters, start_ns = assembly.finish()
     more = [f"the file has {len(found):,} processes: the first is read"] if len(found) > 1 else []
+    notes = ["recorded by rocprofv3", *more, *process.notes()]
+    trace = assembly.trace(process.metadata(), searched, notes)
     report(1.0, "read")
-    return Trace(
-        events=events,
-        memory=memory,
-        metadata=process.metadata(),
-        status="COMPLETE",
-        events_read=assembly.events_read,
-        malformed_events=assembly.malformed,
-        start_ns=start_ns,
-        notes=["recorded by rocprofv3", *more, *process.notes(), *assembly.notes],
-        credentials=searched.found,
-        unsearched_bytes=searched.skipped_bytes,
-        counters=counters,
-    )
+    return trace
 
 
 class _Process:
@@ -194,7 +178,7 @@ class _Process:
         name = self._named(records, shown)
         device = self._devices(*(numbers(records, key, "handle") for key in ("dst_agent_id", "src_agent_id")))
         sizes = numbers(records, "bytes")
-        sizes = np.where((sizes >= 0) & (sizes <= LARGEST_COPY), sizes, NONE)
+        sizes = np.where((sizes >= 0) & (sizes <= MOST_BYTES), sizes, NONE)
         queue = np.full(len(records), UNKNOWN, np.int64)
         yield self._work(records, Category.MEMCPY, name, device, queue, {"bytes": sizes})
 

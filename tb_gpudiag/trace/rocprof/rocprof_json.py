@@ -13,15 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.errors import NotATrace, TooLarge
+from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.launched import RANK, WORLD_SIZE
 
 DOCUMENT: Final = "rocprofiler-sdk-tool"
 UNKNOWN: Final = -(2**63)
 """In place of a number that a record does not have."""
-
-# Arrow's offsets have 32 bits.
-MOST_BYTES: Final = 2**31 - 2
 
 _INTEGER, _TEXT = pa.int64(), pa.string()
 _HANDLE: Final = pa.struct({"handle": _INTEGER})
@@ -92,13 +89,7 @@ _AGAIN: Final = "record again, let the program end by itself, and keep rocprofv3
 
 
 def processes(text: bytes, path: str) -> pa.StructArray:
-    """Return one struct for each process in the document. Raises NotATrace, TooLarge."""
-    if len(text) > MOST_BYTES:
-        raise TooLarge(
-            f"it has more than {MOST_BYTES:,} bytes of JSON",
-            where=path,
-            remedy="record fewer steps: --collection-period, or roctxProfilerResume and roctxProfilerPause",
-        )
+    """Return one struct for each process in the document. Raises NotATrace."""
     try:
         text.decode()
     except UnicodeDecodeError:

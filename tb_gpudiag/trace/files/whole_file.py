@@ -1,0 +1,18 @@
+"""The whole content of a file that cannot be read piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tb_gpudiag.errors import TooLarge
+
+
+def whole_file(blocks: Iterator[bytes], most_bytes: int, path: str, remedy: str) -> bytes:
+    """Join the blocks of a file. Raises TooLarge, with this remedy: they have more bytes than that."""
+    parts, size = [], 0
+    for block in blocks:
+        size += len(block)
+        if size > most_bytes:
+            raise TooLarge(f"it has more than {most_bytes:,} bytes", where=path, remedy=remedy)
+        parts.append(block)
+    return b"".join(parts)
