@@ -13,7 +13,8 @@ from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields
 from tb_gpudiag.trace.kineto.plain import integer_of
 from tb_gpudiag.trace.made_parts import encoded, one_text
-from tb_gpudiag.trace.perfetto.packets import ArgumentColumn, PacketContents
+from tb_gpudiag.trace.perfetto.packet_columns import ArgumentColumn, Arguments, CounterValues, PacketSpans
+from tb_gpudiag.trace.perfetto.packets import Track
 
 _NOTHING: Final = ArgumentColumn()
 
@@ -21,11 +22,12 @@ _NOTHING: Final = ArgumentColumn()
 class PerfettoFields(Fields):
     """Rows are spans, then names of threads, then samples of counters."""
 
-    def __init__(self, recorded: PacketContents) -> None:
-        self._recorded = recorded
-        self._spans = len(recorded.start_ns)
-        self._threads = len(recorded.threads)
-        super().__init__(self._spans + self._threads + len(recorded.counters.value))
+    def __init__(
+        self, spans: PacketSpans, arguments: Arguments, threads: list[Track], counters: CounterValues
+    ) -> None:
+        self._spans, self._arguments, self._threads, self._counters = spans, arguments, threads, counters
+        self._of_spans = len(spans.start_ns)
+        super().__init__(self._of_spans + len(threads) + len(counters.value))
 
     def known(self, name: str) -> Bool:
         return np.ones(self.count, np.bool_)
@@ -44,14 +46,14 @@ class PerfettoFields(Fields):
         return np.full(len(rows), np.nan)  # none of those that are read is written
 
     def nanoseconds(self, name: str) -> tuple[Int64, Bool]:
-        spans = self._recorded.start_ns if name == "start_us" else self._recorded.duration_ns
-        samples = self._recorded.counters.time_ns
-        times = np.concatenate([spans, np.full(self._threads, NONE, np.int64), samples])
+        spans = self._spans.start_ns if name == "start_us" else self._spans.duration_ns
+        nowhere = np.full(len(self._threads), NONE, np.int64)
+        times = np.concatenate([spans, nowhere, self._counters.time_ns])
         return np.where(times == NONE, 0, times), times != NONE
 
     def counters(self, rows: Int64) -> Iterable[CounterEvent]:
-        series, code, _, value = self._recorded.counters
-        for row in (rows - self._spans - self._threads).tolist():
+        series, code, _, value = self._counters
+        for row in (rows - self._of_spans - len(self._threads)).tolist():
             gpu, name = series[code[row]]
             yield CounterEvent(str(gpu), name, "", {"": float(value[row])})
 
@@ -67,27 +69,20 @@ class PerfettoFields(Fields):
         return encoded(taken.astype(np.int32), [*texts, ""]).dictionary_decode().dictionary_encode()
 
     def _of_event(self, name: str) -> pa.DictionaryArray:
-        recorded, threads = self._recorded, self._recorded.threads
-        samples = self.count - self._spans - self._threads
+        threads, samples = self._threads, len(self._counters.value)
         if name == "phase":
             parts = [kineto.SPAN_PHASE, kineto.METADATA_PHASE, kineto.COUNTER_PHASE]
-            counts = [self._spans, self._threads, samples]
+            counts = [self._of_spans, len(threads), samples]
             return encoded(np.repeat(np.arange(3), counts).astype(np.int32), parts)
-        spans = {
-            "category": recorded.category,
-            "name": recorded.name,
-            "pid": recorded.pid,
-            "tid": recorded.tid,
-        }[name]
         of_threads = {
-            "category": [""] * self._threads,
-            "name": [kineto.THREAD_NAME] * self._threads,
-            "pid": [pid for pid, _, _ in threads],
-            "tid": [tid for _, tid, _ in threads],
+            "category": [""] * len(threads),
+            "name": [kineto.THREAD_NAME] * len(threads),
+            "pid": [thread.pid for thread in threads],
+            "tid": [thread.tid for thread in threads],
         }[name]
         joined = pa.chunked_array(
             [
-                spans.dictionary_decode().cast(pa.string()),
+                getattr(self._spans, name).dictionary_decode().cast(pa.string()),
                 pa.array(of_threads, pa.string()),
                 one_text("", samples).dictionary_decode(),
             ]
@@ -98,8 +93,8 @@ class PerfettoFields(Fields):
         """Return the code of each row's text, and the texts; the first one is empty."""
         codes, known = np.zeros(self.count, np.int64), [""]
         if name == "thread_name":
-            known += [text for _, _, text in self._recorded.threads]
-            codes[self._spans : self._spans + self._threads] = 1 + np.arange(self._threads)
+            known += [thread.name for thread in self._threads]
+            codes[self._of_spans :][: len(self._threads)] = 1 + np.arange(len(self._threads))
             return codes, known
         column = self._column(name)
         for own, texts in column.texts:
@@ -112,4 +107,4 @@ class PerfettoFields(Fields):
         return codes, known
 
     def _column(self, name: str) -> ArgumentColumn:
-        return self._recorded.arguments.get(kineto.ARGUMENTS[name][0], _NOTHING)
+        return self._arguments.get(kineto.ARGUMENTS[name][0], _NOTHING)
