@@ -1,8 +1,9 @@
 """Facts: everything that rules and views may know about a trace.
 
 Each fact is computed by a function or a class of one of the rooms, whose signature says what it needs.
-`Facts` says which fact needs which, and computes each one once, when it is first used. No thresholds, no
-prose.
+`Facts` says which fact needs which, and computes each one once, when it is first used. So do its parts, for
+a GPU (DeviceFacts), for what the host launched (LaunchFacts) and for what else it did (HostWork). No
+thresholds, no prose.
 """
 
 from __future__ import annotations
@@ -13,25 +14,22 @@ from typing import TypeVar
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.borders import step_borders
 from tb_gpudiag.facts.core.busy import communication_kernels, find_busy
 from tb_gpudiag.facts.core.captures import find_captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
-from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
-from tb_gpudiag.facts.core.first_run import FirstRun, first_run
+from tb_gpudiag.facts.core.first_run import first_run
 from tb_gpudiag.facts.core.graphs import WholeGraphs, unrecorded_graphs, whole_graphs
-from tb_gpudiag.facts.core.handover import HostTime, find_main_thread
+from tb_gpudiag.facts.core.handover import FirstRun, HostTime, find_main_thread
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import find_gpu_times
 from tb_gpudiag.facts.core.intervals import Window, merged
-from tb_gpudiag.facts.core.launches import join_launches, launched_in
-from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
+from tb_gpudiag.facts.core.launches import join_launches
+from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.links import find_links
 from tb_gpudiag.facts.core.loader_start import find_loader_starts
 from tb_gpudiag.facts.core.lost_work import find_lost_work, without_lost_ends
-from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.core.queue_depth import stream_queues
 from tb_gpudiag.facts.core.recording import (
     Steps,
     find_recorded,
@@ -43,24 +41,13 @@ from tb_gpudiag.facts.core.request_waits import find_request_waits
 from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, steady_part
 from tb_gpudiag.facts.core.transfers import find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
-from tb_gpudiag.facts.kernels.attention import unfused_attention
+from tb_gpudiag.facts.host_work import HostWork
 from tb_gpudiag.facts.kernels.back_ends import on_cpu, under_way
 from tb_gpudiag.facts.kernels.collectives import on_device
 from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, exposure_on_cpu, exposure_on_device
-from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.kernels.little_work import computes_little
-from tb_gpudiag.facts.kernels.mfu import Mfu, find_mfu
-from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
-from tb_gpudiag.facts.kernels.peaks import peaks_of
 from tb_gpudiag.facts.kernels.recomputation import recomputed
-from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
+from tb_gpudiag.facts.launch_facts import LaunchFacts
 from tb_gpudiag.facts.launching.captured_graphs import BatchSizes, CapturedGraphs, find_captured
-from tb_gpudiag.facts.launching.ddp_copies import ddp_copies
-from tb_gpudiag.facts.launching.driver_calls import DriverCalls, allocator_calls
-from tb_gpudiag.facts.launching.graph_nodes import NodeGaps, node_gaps
-from tb_gpudiag.facts.launching.launch_costs import Hotspot, HotspotKind, LaunchCosts, hotspots, launch_costs
-from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_code, launch_modes
-from tb_gpudiag.facts.launching.optimizer_loops import optimizer_loop
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
@@ -73,20 +60,13 @@ from tb_gpudiag.facts.waiting.compilation import compiled_functions, is_first_ca
 from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, compile_reasons
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
-from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
-from tb_gpudiag.facts.waiting.interruptions import find_interruptions
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
-from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
-from tb_gpudiag.facts.waiting.nan_checks import anomaly_mode
-from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, in_slow_views, in_small_operators, recorder_cost
-from tb_gpudiag.facts.waiting.stream_waits import Awaited, count_awaited, stream_waits
-from tb_gpudiag.facts.waiting.training_mode import training_mode, without_gradients
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
+from tb_gpudiag.facts.waiting.stream_waits import stream_waits
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
-from tb_gpudiag.vocabulary.kernel_names import amd_architecture, least_capability
-from tb_gpudiag.vocabulary.operators import FOR_MANY_TENSORS
 
 T = TypeVar("T")
 
@@ -102,7 +82,6 @@ class Facts:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.events = trace.events
-        self._hotspots: dict[HotspotKind, list[Hotspot]] = {}
         self._exposure: dict[int, CollectiveExposure] = {}
 
     # core: work, steps and windows
@@ -157,9 +136,6 @@ class Facts:
     """When each device with work of some duration worked, the busiest first."""
 
     transfers = fact(lambda f: find_transfers(f.work))
-    queues = fact(lambda f: stream_queues(f.work, f.recording))
-    """The launch queue of every stream that has one, by device and stream."""
-
     # core: the host
 
     host = fact(lambda f: Host(f.events))
@@ -294,23 +270,12 @@ class Facts:
             return measure_on_host(steps, self.main_thread_spans)
         return measure_on_device(steps, self.borders_ns, self.work, self.gpu_times[0])
 
-    def repetitions(self, device: DeviceFacts) -> TimeAccount:
-        """The device's time in each inferred step of the window, or in each repetition that may be a part
-        of one."""
-        if len(self.steps):
-            return self.account(device)
-        inferred = self.inferred_steps
-        assert inferred is not None
-        borders_ns = step_borders(inferred.steps, self.work)
-        return device.time.account(inferred.steps.names, borders_ns[:-1], borders_ns[1:])
-
     # devices in the step window
 
     @cached_property
     def devices(self) -> list[DeviceFacts]:
         """Every device with work of some duration, the busiest first."""
-        window = self.window
-        return [DeviceFacts(t, self.properties(t.device), self.work, window) for t in self.gpu_times]
+        return [DeviceFacts(self, time) for time in self.gpu_times]
 
     @property
     def device(self) -> DeviceFacts | None:
@@ -322,75 +287,10 @@ class Facts:
         """The busiest device, for what is asked only where there is one."""
         return self.devices[0]
 
-    def properties(self, device: int) -> DeviceProperties:
-        """Properties of a GPU as the trace states them or, if it does not, as the names of its kernels show
-        them."""
-        found = device_properties(self.trace.metadata, device)
-        if found.name or found.compute_capability or found.architecture:
-            return found
-        return of_architecture(found, amd_architecture(self._kernel_names(device)))
+    # what the host does, and what it waits for
 
-    def _kernel_names(self, device: int) -> list[str]:
-        events = self.events
-        used = np.unique(events.name[self.work.event[self.work.device == device]])
-        return [events.names[i] for i in used.tolist()]
-
-    def account(self, device: DeviceFacts) -> TimeAccount:
-        """The device's time step by step, in the step window."""
-        borders_ns = self.steady.borders_ns
-        return device.time.account(self.steps.names, borders_ns[:-1], borders_ns[1:])
-
-    # launching
-
-    calls = fact(lambda f: DriverCalls(f.events))
-    ddp_copies = fact(lambda f: ddp_copies(f.host))
-    optimizer_loop = fact(lambda f: optimizer_loop(f.host, f.window))
-    """The optimizer's operators in the step window."""
-
-    launched = fact(lambda f: launched_in(f.work, f.host_window, by_steps=len(f.steps) > 0))
-    """Mask of the work whose launch belongs to the step window, shape (g,)."""
-
-    @cached_property
-    def launch_modes(self) -> LaunchModes:
-        """Compiled code and CUDA graphs in the step window."""
-        blocking = self.host_time.blocking
-        return launch_modes(self.host, self.work, self.launched, blocking, self.steps, self.host_window)
-
-    @cached_property
-    def compiled_kernels(self) -> Bool:
-        """Mask of the busiest device's GPU work that compiled code launched, shape (k,)."""
-        if self.device is None:
-            return np.zeros(0, np.bool_)
-        return in_compiled_code(self.host, self.launch_modes.compiled, self.device.kernels.origin)
-
-    @cached_property
-    def kernels_for_many_tensors(self) -> Bool:
-        """Mask of the busiest device's GPU work by operators for many tensors (optimizers), shape (k,)."""
-        if self.device is None:
-            return np.zeros(0, np.bool_)
-        operator = self.device.kernels.operators(self.host)
-        return (operator != NONE) & match(self.events, FOR_MANY_TENSORS)[operator]
-
-    @cached_property
-    def launch_costs(self) -> LaunchCosts:
-        """Launch costs of all devices over the step window."""
-        ledgers = [device.ledger for device in self.devices]
-        spans = self.main_thread_spans
-        windows = self.window, self.host_window
-        return launch_costs(self.work, self.launched, self.host_time, spans, ledgers, *windows)
-
-    def node_gaps(self, gap: Int64, length_ns: Int64) -> NodeGaps:
-        """Describe idle time of the busiest device between the nodes of graphs, in these gaps."""
-        gaps = self.gpu.ledger.gaps
-        return node_gaps(self.work, self.launched, self.gpu.id, gaps, gap, length_ns)
-
-    def hotspots(self, kind: HotspotKind) -> list[Hotspot]:
-        """Launch hotspots of all devices over the step window."""
-        if kind not in self._hotspots:
-            self._hotspots[kind] = hotspots(self.launch_costs, self.host, kind)
-        return self._hotspots[kind]
-
-    # waiting, replay
+    launches = fact(LaunchFacts)
+    host_work = fact(HostWork)
 
     job = fact(lambda f: job_kind(f.host))
 
@@ -407,12 +307,8 @@ class Facts:
         spans = self.main_thread_spans
         in_operators = np.isin(spans.cause, np.array((Cause.DISPATCH, Cause.ALLOCATOR), np.uint8))
         spent_ns = int((spans.end_ns - spans.start_ns)[in_operators].sum())
-        launches = sum(number for _, number in self.calls.count_by_name(LAUNCH_CALL))
+        launches = sum(number for _, number in self.launches.calls.count_by_name(LAUNCH_CALL))
         return find_gpu_use(self.trace, self.host, launches, self.window, spent_ns)
-
-    anomaly_mode = fact(lambda f: anomaly_mode(f.host))
-    training_mode = fact(lambda f: training_mode(f.host, f.work))
-    """Layers in training mode, in the whole recording."""
 
     stream_waits = fact(lambda f: stream_waits(f.events))
     streams = fact(lambda f: len(np.unique(f.work.stream_key)))
@@ -420,31 +316,6 @@ class Facts:
 
     has_ranks = fact(lambda f: bool(f.trace.metadata.distributed) or bool(f.communication.any()))
     """Whether the job may have several ranks: the recorder says so, or it communicates."""
-
-    def just_launched(self, gap: Int64) -> Bool:
-        """Mask of these gaps of the busiest device that work ended which was launched at most as long before
-        the gap as the gap is long, shape of `gap`: the host does not run ahead."""
-        gaps = self.gpu.ledger.gaps
-        launch, start_ns = gaps.launch[gap], gaps.start_ns[gap]
-        lead_ns = start_ns - np.where(launch == NONE, start_ns, self.events.end_ns[launch])
-        return (launch != NONE) & (lead_ns <= gaps.end_ns[gap] - start_ns)
-
-    def awaited(self, gaps: Int64) -> list[Awaited]:
-        """Return what the work that ended these gaps of the busiest device had to wait for."""
-        if self.device is None:
-            return []
-        ended_by = self.device.ledger.gaps.ended_by[gaps]
-        ended_by = ended_by[ended_by != NONE]
-        return count_awaited(self.events, self.stream_waits.awaited(self.work, ended_by))
-
-    small_operators = fact(lambda f: in_small_operators(f.host))
-    """Mask of the events in operators that are mostly overhead on the CPU, shape (n,)."""
-
-    slow_views = fact(lambda f: in_slow_views(f.host))
-    """Mask of the events in operators that compute nothing and take long, shape (n,)."""
-
-    computes_little = fact(lambda f: computes_little(f.host))
-    """Mask of the events in operators on the CPU that compute little, however long they take, shape (n,)."""
 
     @cached_property
     def serving(self) -> Serving | None:
@@ -457,48 +328,6 @@ class Facts:
             chosen, borders_ns = np.arange(1), np.array([self.window.start_ns, self.window.end_ns])
         return find_serving(self.engine, chosen, borders_ns, self.host, self.work, self.device.time)
 
-    interruptions = fact(lambda f: find_interruptions(f.host, on_cpu=f.device is None))
-    """Operators that the operating system interrupted."""
-
-    without_gradients = fact(lambda f: without_gradients(f.host))
-    """Mask of the events that run while gradients are off, beside the training, shape (n,)."""
-
-    allocator_calls = fact(lambda f: allocator_calls(f.host, f.host_window))
-    """Calls that get device memory from the driver and return it, in the step window."""
-
-    @cached_property
-    def lost_lead(self) -> LostLead | None:
-        """The host's lead as the recording began, if it lost it and the GPU starved from then on."""
-        if self.step_times is None or not self.gpu_times:
-            return None
-        if self.engine is not None and len(set(self.engine.kind.tolist())) > 1:
-            return None  # while the GPU is at prompts, any host gets ahead
-        return find_lost_lead(self.step_times.on_host, self.work, self.gpu_times[0])
-
-    recorder_cost = fact(
-        lambda f: recorder_cost(
-            f.host,
-            f.work,
-            f.main_thread,
-            np.r_[f.host_time.blocking, f.host_time.full_queue.call],
-        )
-    )
-    """What recording Python frames costs the main thread and those that launch."""
-
-    @cached_property
-    def unslowed(self) -> Unslowed:
-        """The step window without the recorder, if the replay can be trusted."""
-        calls, cost = self.replay.calls, self.recorder_cost
-        least, most = (
-            Spent(cost.within(calls.free_from_ns, calls.start_ns, each), each.call) for each in (LEAST, MOST)
-        )
-        return find_unslowed(self.replay, least, most)
-
-    @cached_property
-    def host_tasks(self) -> HostTasks:
-        launches = self.calls.of(LAUNCH_CALL) if self.work.linked.any() else np.zeros(0, np.int64)
-        return find_host_tasks(self.host, launches)
-
     @cached_property
     def replay(self) -> Replay:
         blocking, full_queue = self.host_time.blocking, self.host_time.full_queue.call
@@ -508,7 +337,14 @@ class Facts:
             steps = Steps([""], borders_ns[:1], borders_ns[1:])
         return Replay(self.work, self.communication, blocking, full_queue, steps, borders_ns)
 
-    # kernels of graphs
+    @cached_property
+    def unslowed(self) -> Unslowed:
+        """The step window without the recorder, if the replay can be trusted."""
+        calls, cost = self.replay.calls, self.host_work.recorder_cost
+        least, most = (
+            Spent(cost.within(calls.free_from_ns, calls.start_ns, each), each.call) for each in (LEAST, MOST)
+        )
+        return find_unslowed(self.replay, least, most)
 
     @cached_property
     def captured(self) -> CapturedGraphs | None:
@@ -517,63 +353,13 @@ class Facts:
         batches = BatchSizes(none, none) if engine is None else BatchSizes(engine.steps.start_ns, engine.size)
         return find_captured(self.work, self.host, self.trace.captures, batches)
 
-    def named(self, kernels: Kernels) -> tuple[Host, Int64]:
-        """All that is known about the origins of a device's kernels, shape (k,), and the host whose events
-        they are: kernels in graphs come from calls that were captured before."""
-        if self.captured is None:
-            return self.host, kernels.origin
-        return self.captured.host, self.captured.origin[np.searchsorted(self.work.event, kernels.event)]
-
-    @cached_property
-    def naming(self) -> tuple[Host, Kernels]:
-        """The same for the busiest device, as kernels with these origins."""
-        host, origin = self.named(self.gpu.kernels)
-        return host, self.gpu.kernels.with_origin(origin)
-
-    # operators
-
     call_tree = fact(lambda f: CallTree(f.host, f.work))
     """Host calls of the whole recording, merged where they have the same path, with their GPU work."""
 
     # kernels
 
-    def compute_capability(self, device: int) -> tuple[int, int] | None:
-        """An NVIDIA GPU's, such as (8, 0), or the least one that runs kernels with such names where the trace
-        does not name the GPU; None for others, and where neither says it."""
-        known = self.properties(device)
-        if known.name or known.compute_capability or known.architecture:
-            return known.compute_capability
-        return least_capability(self._kernel_names(device))
-
-    def multiprocessor(self, device: int) -> Multiprocessor | None:
-        """What one of the device's multiprocessors has; None where the trace does not say."""
-        return multiprocessor(self.properties(device))
-
-    peaks = fact(lambda f: None if f.device is None else peaks_of(f.properties(f.device.id)))
-    """Peaks of the busiest device; None without a device, or where the trace does not say which it is."""
-
     recomputed = fact(lambda f: recomputed(f.host))
     """Mask of the events in forward passes that ran again inside of backward, shape (n,)."""
-
-    @cached_property
-    def roofline(self) -> Roofline:
-        """Operators of the busiest device against its peaks."""
-        host, kernels = self.naming
-        return roofline(kernels, host, self.peaks, self._of_naming(self.recomputed))
-
-    def _of_naming(self, mask: Bool) -> Bool:
-        """Return a mask of events as one of the events of `naming`."""
-        return np.r_[mask, np.zeros(len(self.naming[0].events) - len(mask), np.bool_)]
-
-    @cached_property
-    def mfu(self) -> Mfu | None:
-        """What the busiest device makes of its stated peak; None without a device."""
-        if self.device is None:
-            return None
-        host, kernels = self.naming
-        masks = self._of_naming(self.communication), self._of_naming(self.recomputed)
-        time, borders_ns = self.device.time, self.steady.borders_ns
-        return find_mfu(kernels, time, self.window, host, self.roofline, *masks, borders_ns)
 
     @property
     def exposure(self) -> CollectiveExposure:
@@ -595,9 +381,6 @@ class Facts:
         calls = on_device(host, device.kernels)
         borders_ns = self.steady.borders_ns
         return exposure_on_device(host, calls, device.busy, self.work, self.window, borders_ns, spans)
-
-    unfused_attention = fact(lambda f: unfused_attention(f.gpu.kernels, f.host))
-    """Unfused attention on the busiest device."""
 
     # memory
 

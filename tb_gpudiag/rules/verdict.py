@@ -140,7 +140,8 @@ def _without_gpu(facts: Facts, lost: Lost, unseen_ns: int) -> Verdict:
         return _unseen_gpu(what, GpuUse(), lost)
     if facts.gpu_use.possible:
         return _unseen_gpu(no_gpu_sentence(facts.gpu_use), facts.gpu_use, lost)
-    return _host(lost, cpu_time(lost, facts.small_operators), unseen_ns, no_gpu_sentence(facts.gpu_use))
+    spent = cpu_time(lost, facts.host_work.small_operators)
+    return _host(lost, spent, unseen_ns, no_gpu_sentence(facts.gpu_use))
 
 
 class _Unseen(NamedTuple):
@@ -151,7 +152,7 @@ class _Unseen(NamedTuple):
 
 
 def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
-    return split_window(device.window_account, lost, facts.host_tasks, device.lost.total)
+    return split_window(device.window_account, lost, facts.host_work.tasks, device.lost.total)
 
 
 def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequence[str]) -> Verdict:

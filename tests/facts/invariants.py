@@ -29,8 +29,8 @@ def assert_invariants(facts: Facts) -> None:
         _assert_exposure(facts, device)
     if not facts.devices:
         _assert_exposure(facts, None)
-    if facts.mfu is not None:
-        _assert_mfu(facts.mfu)
+    if facts.device is not None:
+        _assert_mfu(facts.device.mfu)
     for memory in facts.memory:
         _assert_memory(facts, memory)
     spans = facts.main_thread_spans
@@ -57,7 +57,7 @@ def _assert_ledger(facts: Facts, device: DeviceFacts) -> None:
 
 
 def _assert_accounts(facts: Facts, device: DeviceFacts) -> None:
-    steps = facts.account(device)
+    steps = device.account
     for account in (steps, device.window_account):
         parts = account.computing_ns + account.communicating_ns + account.copying_ns
         assert (parts + account.idle_ns.sum(axis=1) == account.end_ns - account.start_ns).all()

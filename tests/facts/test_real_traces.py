@@ -121,5 +121,5 @@ def test_a_graph_launch_owns_its_kernels(shared_traces: Path) -> None:
     assert kernels.max() > 400  # of the replay
     # The launch was before the steady window, in which its kernels run.
     assert facts.events.start_ns[graph] < facts.window.start_ns
-    assert graph in facts.launch_costs.event
-    assert facts.launch_modes.graph_launches == 1
+    assert graph in facts.launches.costs.event
+    assert facts.launches.modes.graph_launches == 1

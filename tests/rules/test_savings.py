@@ -170,7 +170,7 @@ def test_real_input_savings_are_in_the_range(shared_traces: Path, before: str, a
 
 def _median_step_ns(facts: Facts) -> float:
     assert facts.device is not None
-    account = facts.account(facts.device)
+    account = facts.device.account
     return float(np.median(account.end_ns - account.start_ns))
 
 

@@ -94,7 +94,7 @@ def _about(
 ) -> dict[str, Any]:
     """Return the fields of About that do not come from the Report."""
     trace, device = facts.trace, facts.device
-    properties = facts.properties(device.id) if device is not None else None
+    properties = device.properties if device is not None else None
     capability = properties.compute_capability if properties is not None else None
     return {
         "id": file.identity,

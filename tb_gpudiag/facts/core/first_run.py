@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.loader_start import LoaderStarts
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events, MemoryEvents
@@ -46,15 +43,6 @@ MOSTLY_OF_ONLY = 0.1
 # later ones usually do: addmm creates the handle of its library in 117 ms, and then takes 50 us.
 TIMES_LATER = 10
 FEWEST_LATER = 2
-
-
-@dataclass(frozen=True)
-class FirstRun:
-    """One-off work. events: mask of host events that are first-run work or happen inside it, shape (n,).
-    loader: when the main thread started a loader."""
-
-    events: Bool
-    loader: LoaderStarts
 
 
 def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Bool:

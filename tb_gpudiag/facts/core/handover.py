@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 from tb_gpudiag.facts.core.captures import Captures
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
-from tb_gpudiag.facts.core.first_run import FirstRun
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Window, expand, places_of_each, union
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.loader_start import LoaderStarts
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.recording import Steps
@@ -39,6 +41,15 @@ _OWN_TIME = np.array(
 # Kinds of CUPTI overhead (Kineto's `overhead` events) that the profiler does not cause. Kernels are loaded at
 # their first use without the profiler as well. A full command buffer is a full launch queue.
 _NOT_OVERHEAD = LAZY_LOADING | {COMMAND_BUFFER_FULL}
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """One-off work. events: mask of host events that are first-run work or happen inside it, shape (n,).
+    loader: when the main thread started a loader."""
+
+    events: Bool
+    loader: LoaderStarts
 
 
 class HostTime:

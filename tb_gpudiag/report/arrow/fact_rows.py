@@ -63,7 +63,7 @@ def _steps(facts: Facts, names: Names) -> list[Columns]:
     }
     found: list[Columns] = []
     for device in facts.devices:
-        account = facts.account(device)
+        account = device.account
         found.append(
             {
                 **common,
@@ -107,7 +107,7 @@ def _engine_steps(facts: Facts, names: Names) -> list[Columns]:
 
 
 def _launches(facts: Facts, names: Names) -> list[Columns]:
-    costs, events, steps = facts.launch_costs, facts.events, facts.steps
+    costs, events, steps = facts.launches.costs, facts.events, facts.steps
     call = costs.event
     at = events.start_ns[call]
     step = np.searchsorted(steps.start_ns, at, side="right") - 1
@@ -201,7 +201,7 @@ def _kernels(facts: Facts, names: Names) -> list[Columns]:
     found: list[Columns] = []
     for device in facts.devices:
         kernels, events = device.kernels, facts.events
-        host, origin = facts.named(kernels)
+        host, naming = device.naming
         named = names if host is facts.host else Names(host)
         count, warps, registers = len(kernels.event), kernels.warps_per_block, kernels.registers
         found.append(
@@ -217,8 +217,8 @@ def _kernels(facts: Facts, names: Names) -> list[Columns]:
                 "duration_ns": pa.array(kernels.duration_ns),
                 "step": _step(facts, kernels.start_ns),
                 "launch": numbers(kernels.origin),
-                **named.places(origin),
-                "shapes": named.shapes(origin),
+                **named.places(naming.origin),
+                "shapes": named.shapes(naming.origin),
                 "blocks_per_sm": numbers(kernels.blocks_per_sm, np.isnan(kernels.blocks_per_sm)),
                 "warps_per_block": numbers(warps.astype(np.int32), warps == 0),
                 "registers": numbers(registers.astype(np.int32), registers == 0),

@@ -7,7 +7,6 @@ import numpy as np
 
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.launch_costs import HOTSPOT_KINDS
 from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.captured_message import captured_message
@@ -56,14 +55,14 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         trace=trace_message(
             facts.trace, file, facts.recorded, facts.recording, facts.main_thread, len(facts.recorded_steps)
         ),
-        devices=[device_message(device, facts.account(device)) for device in facts.devices],
+        devices=[device_message(device) for device in facts.devices],
         steps=step_messages(facts.recorded_steps),
         verdict=_verdict(find_verdict(facts, outcome.findings)),
         findings=[finding_message(f, window, facts.step_time.median) for f in outcome.findings],
         plan=plan_message(outcome, window, facts.replay) if outcome.plan else None,
         inferred_steps=_inferred(facts, facts.device),
-        launch_hotspots=hotspot_messages([facts.hotspots(kind) for kind in HOTSPOT_KINDS], len(steps)),
-        launch_queues=queue_messages(facts.queues, facts.launch_costs, window),
+        launch_hotspots=hotspot_messages(facts.launches.hotspots.values(), len(steps)),
+        launch_queues=queue_messages(facts.launches.queues, facts.launches.costs, window),
         kernel_families=family_messages(facts.devices, window),
         collectives=exposure_messages(facts.exposure, facts.host, facts.device),
         sync_sites=_sync_sites(facts, facts.device),
@@ -71,10 +70,10 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         host=host_messages(facts.host, facts.main_thread_spans),
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),
-        recording_cost=recording_cost_message(facts.recorder_cost, window),
+        recording_cost=recording_cost_message(facts.host_work.recorder_cost, window),
         counters=counter_messages(facts.trace.counters),
         better_recording=_better_recording(better_recording(outcome, facts)),
-        mfu=mfu_message(facts.mfu, facts.roofline, len(steps)) if facts.mfu is not None else None,
+        mfu=mfu_message(facts.gpu.mfu, facts.gpu.roofline, len(steps)) if facts.devices else None,
         compile_log=_compile_log(facts),
         serving=_serving(facts),
         captured_graphs=_captured(facts),
@@ -100,7 +99,7 @@ def _better_recording(advice: BetterRecording | None) -> pb.BetterRecording | No
 def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | None:
     if facts.inferred_steps is None or device is None:
         return None
-    return inferred_message(facts.inferred_steps, facts.repetitions(device), facts.recording)
+    return inferred_message(facts.inferred_steps, device.repetitions, facts.recording)
 
 
 def _compile_log(facts: Facts) -> pb.CompileLog | None:
@@ -112,7 +111,7 @@ def _captured(facts: Facts) -> pb.CapturedGraphs | None:
     found = facts.captured
     if found is None or facts.device is None:
         return None
-    _, kernels = facts.naming
+    _, kernels = facts.device.naming
     graphs = facts.work.in_graph[np.searchsorted(facts.work.event, kernels.event)]
     return captured_message(found, kernels, graphs)
 

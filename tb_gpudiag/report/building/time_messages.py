@@ -43,7 +43,7 @@ def step_messages(steps: Steps) -> list[pb.Step]:
     ]
 
 
-def device_message(device: DeviceFacts, by_step: TimeAccount) -> pb.Device:
+def device_message(device: DeviceFacts) -> pb.Device:
     """The accounts of one device."""
     ledger, span, window, whole = device.ledger, device.span, device.window, device.window_account
     busy_ns = device.busy.all.total
@@ -68,7 +68,7 @@ def device_message(device: DeviceFacts, by_step: TimeAccount) -> pb.Device:
         window_computing_us=us(whole.computing_ns[0]),
         window_copying_us=us(whole.copying_ns[0]),
         window_communicating_us=us(whole.communicating_ns[0]),
-        step_accounts=_step_accounts(by_step),
+        step_accounts=_step_accounts(device.account),
     )
 
 

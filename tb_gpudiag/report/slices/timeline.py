@@ -67,7 +67,7 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     for device in devices:
         add_idle(lanes, device)
         add_streams(lanes, device, events, facts.communication)
-        add_queues(lanes, device.id, facts.queues, recording.start_ns)
+        add_queues(lanes, device.id, facts.launches.queues, recording.start_ns)
         add_counters(lanes, device.id, facts.trace.counters)
     for thread in shown_threads(events, facts.work.launch, main_thread):
         add_thread(lanes, thread, thread_title(events, thread, main_thread), host)

@@ -45,7 +45,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         )
     steps = len(facts.step_times) if facts.step_times is not None else 0
     own = next((memory for memory in facts.memory if memory.device == lost.device), None)
-    why, fix = _reason(facts.allocator_calls, steps, retries=own.reserve.retries if own is not None else 0)
+    retries = own.reserve.retries if own is not None else 0
+    why, fix = _reason(facts.launches.allocator_calls, steps, retries=retries)
+    by_name = facts.launches.calls.count_by_name(ALLOCATOR_CALL, facts.host_window)
     return Finding(
         title=f"Memory allocation keeps the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="cudaMalloc, cudaFree and host allocations are slow, and some wait until the GPU has "
@@ -57,9 +59,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence.of_window("Idle during memory calls", cost_ns, lost.window_ns),
             *(
                 Evidence(name, number(calls, "call"), per_step(calls, steps) if calls >= steps else ())
-                for name, calls in facts.calls.count_by_name(ALLOCATOR_CALL, facts.host_window)[:MOST_CALLS]
+                for name, calls in by_name[:MOST_CALLS]
             ),
-            *_empty_cache_evidence(facts.allocator_calls, steps),
+            *_empty_cache_evidence(facts.launches.allocator_calls, steps),
             *(_reserve_evidence(own) if own is not None else ()),
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),

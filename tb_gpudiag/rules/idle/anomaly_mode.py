@@ -31,7 +31,7 @@ _STACKS = "each forward operator keeps its stack, which takes time that this tra
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find the time in the operators that look for NaN below autograd's nodes and in the frames that keep the
     stacks of forward operators, and what the GPU is idle after each look."""
-    mode = facts.anomaly_mode
+    mode = facts.host_work.anomaly_mode
     if not mode.nodes or mode.checked < LEAST_CHECKED * mode.nodes:
         return Clear(f"{mode.checked} of {mode.nodes} nodes of the backward pass look for NaN")
     lost = lost_time(facts, claimed)
@@ -64,7 +64,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _part_of_it(facts: Facts, lost: Lost) -> Bool:
     """Mask of the lost time inside the mode's own events, and of idle time after a wait inside them."""
-    inside = facts.anomaly_mode.inside
+    inside = facts.host_work.anomaly_mode.inside
     chosen = (lost.event != NONE) & inside[lost.event]
     if facts.device is not None:
         waited = facts.gpu.ledger.gaps.blocked_in[lost.gap]
@@ -74,12 +74,12 @@ def _part_of_it(facts: Facts, lost: Lost) -> Bool:
 
 def _removable(facts: Facts, spans: Intervals) -> Removable:
     blocking = facts.host_time.blocking
-    waits = tuple(blocking[facts.anomaly_mode.inside[blocking]].tolist())
+    waits = tuple(blocking[facts.host_work.anomaly_mode.inside[blocking]].tolist())
     dropped = tuple(calls_in(facts.host, spans).tolist())
     least = Removal(spans, LEAST_REMOVED, unblocked=waits, dropped=dropped)
     if facts.recorded.stacks:
         return Removable(least, replace(least, share=1.0))
-    everything = replace(least, host=merged(spans, facts.anomaly_mode.forward), share=1.0)
+    everything = replace(least, host=merged(spans, facts.host_work.anomaly_mode.forward), share=1.0)
     return Removable(least, everything, beyond=_STACKS)
 
 

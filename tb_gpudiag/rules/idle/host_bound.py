@@ -124,7 +124,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _tasks(facts: Facts, lost: Lost, chosen: Bool) -> list[tuple[HostTask, Bool]]:
     """The host tasks with findings of their own, and which of the chosen segments each takes."""
-    kinds = np.where(lost.event == NONE, NONE, facts.host_tasks.kind[lost.event])
+    kinds = np.where(lost.event == NONE, NONE, facts.host_work.tasks.kind[lost.event])
     parts = [(kind, chosen & (kinds == kind)) for kind in HostTask]
     return [(kind, own) for kind, own in parts if lost.share(lost.total_ns(own)) >= _least_share(kind)]
 
@@ -146,9 +146,10 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     for kind, own in _tasks(facts, lost, free):
         found.append(_task_finding(facts, lost, own, kind, None))
         free &= ~own
-    python, overhead = free & lost.of(*BETWEEN_CALLS), free & in_overhead(lost, facts.small_operators)
+    python = free & lost.of(*BETWEEN_CALLS)
+    overhead = free & in_overhead(lost, facts.host_work.small_operators)
     python_ns = lost.total_ns(python)
-    little = free & in_overhead(lost, facts.computes_little)
+    little = free & in_overhead(lost, facts.host_work.computes_little)
     loops = replace(removing(lost.stretches(python | overhead | little)), beyond=_LOOPS)
     if is_usual(facts, lost, python, LEAST_CPU_SHARE, RECORDED):
         general = replace(python_finding(facts.host, lost, python), removable=loops)
@@ -175,7 +176,7 @@ def _task_finding(
     facts: Facts, lost: Lost, chosen: Bool, kind: HostTask, on_host: Intervals | None
 ) -> Finding:
     """on_host: the main thread's time in this task, also while the GPU was busy; None without a GPU."""
-    known, tasks = HOST_TASK_FIXES[kind], facts.host_tasks
+    known, tasks = HOST_TASK_FIXES[kind], facts.host_work.tasks
     cost_ns, event = lost.total_ns(chosen), lost.event[chosen]
     calls = len(np.unique(tasks.call[event]))
     found = Finding(
@@ -225,7 +226,7 @@ def _task_time(facts: Facts, kind: HostTask) -> Intervals:
     """The main thread's time in this kind of task, whether or not the GPU was idle, without data loading."""
     main_thread = facts.main_thread_spans
     some = (main_thread.event != NONE) & np.isin(main_thread.cause, _HOST)
-    some[some] = facts.host_tasks.kind[main_thread.event[some]] == kind
+    some[some] = facts.host_work.tasks.kind[main_thread.event[some]] == kind
     return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
@@ -238,12 +239,12 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     advice, stacks = launch_advice(facts, lost, chosen), facts.recorded.stacks
     in_python = python_ns * 2 >= cost_ns
     found = places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=not in_python)
-    stalls = facts.interruptions
+    stalls = facts.host_work.interruptions
     short_of_cores = stalls.several and stalls.total_ns >= MOSTLY_STALLED * cost_ns
     crowded = oversubscribed_sentence(stalls) if short_of_cores or facts.job.loader else ""
     subject = _subject(python_ns, cost_ns)
     views = chosen & (lost.event != NONE)
-    views[views] = facts.slow_views[lost.event[views]]
+    views[views] = facts.host_work.slow_views[lost.event[views]]
     slow_views = not short_of_cores and 2 * lost.total_ns(views) >= cost_ns
     many = not (launching or in_python or short_of_cores or slow_views or facts.job.server is not None)
     many = many and _many_operators(facts, lost, chosen)
@@ -285,7 +286,7 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     general = with_recording_overhead(general, facts, lost, chosen, ERROR_SHARE)
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
         general = _of_unseen_work(general, lost, first_call=facts.records_first_call)
-    return with_ddp_copies(general, facts.ddp_copies, lost)
+    return with_ddp_copies(general, facts.launches.ddp_copies, lost)
 
 
 _VIEWS = (
@@ -310,7 +311,7 @@ def _subject(python_ns: int, cost_ns: int) -> str:
 
 def _many_operators(facts: Facts, lost: Lost, chosen: Bool) -> bool:
     """Whether the host goes through many operators in this time, and launches little."""
-    begun = facts.recorder_cost.operators(lost.stretches(chosen))
+    begun = facts.host_work.recorder_cost.operators(lost.stretches(chosen))
     return begun * MOST_PER_OPERATOR_NS >= lost.total_ns(chosen)
 
 

@@ -115,11 +115,11 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     cost_ns, steps = lost.total_ns(chosen), len(facts.steps)
     event, length_ns = lost.event[chosen], lost.length_ns[chosen]
     fetched = facts.batches
-    tasks = facts.host_tasks.time_ns(event, length_ns)
+    tasks = facts.host_work.tasks.time_ns(event, length_ns)
     kind, parts = loader_kind(facts.host), load_parts(facts.host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
     anew = _fresh_batches(fetched)
-    crowded = oversubscribed_sentence(facts.interruptions) if kind == MULTI_PROCESS_ITERATOR else ""
+    crowded = oversubscribed_sentence(facts.host_work.interruptions) if kind == MULTI_PROCESS_ITERATOR else ""
     mostly_tokenizing = tasks.get(HostTask.TOKENIZING, 0) >= MOSTLY * cost_ns
     return Finding(
         title=lost.sentence("Data loading", cost_ns),

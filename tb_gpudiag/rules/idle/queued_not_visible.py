@@ -42,10 +42,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     gaps = len(set(lost.gap[chosen].tolist()))
     earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.gpu.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
-    awaiting = _awaiting(facts.awaited(np.unique(lost.gap[chosen])))
+    awaiting = _awaiting(facts.gpu.awaited(np.unique(lost.gap[chosen])))
     idle = lost.stretches(chosen)
     # A host that is far ahead waits for its queue, and the queue as long as it does.
-    ahead_ns = lost.total_ns(chosen) - lost.total_ns(chosen & facts.just_launched(lost.gap))
+    ahead_ns = lost.total_ns(chosen) - lost.total_ns(chosen & facts.gpu.just_launched(lost.gap))
     waiting = ""
     if ahead_ns <= MOSTLY_WAITED * cost_ns:
         waiting = waits_in(facts.host, facts.host_time.blocking, idle, MOSTLY_WAITED)
@@ -87,7 +87,7 @@ def _seen(facts: Facts, awaiting: bool) -> str:
     suspects = [
         *(["an event of another stream"] if facts.streams > 1 and not recorded else []),
         *(["another rank"] if facts.has_ranks else []),
-        *(["the start of a large graph"] if facts.launch_modes.graph_launches else []),
+        *(["the start of a large graph"] if facts.launches.modes.graph_launches else []),
         "another process on the same GPU, such as a desktop session",
     ]
     shown = (

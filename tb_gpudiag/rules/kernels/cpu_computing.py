@@ -42,7 +42,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if not facts.on_cpu:
         return Clear("the job does not compute on the CPU")
     lost = lost_time(facts)
-    spent = cpu_time(lost, facts.small_operators)
+    spent = cpu_time(lost, facts.host_work.small_operators)
     if not spent.computing_limits:
         return Clear(lost.sentence("computing", spent.computing_ns))
     chosen = spent.computing

@@ -62,7 +62,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if kinds[0][1] is Move.LAYOUT and time.kernels.convolves:
         code = f"{CODE['channels_last']}\n\n{code}"
         advice = _CHANNELS_LAST if channels_first else advice
-    if kinds[0][1] is Move.LAYOUT and not time.mostly(chosen, facts.compiled_kernels):
+    if kinds[0][1] is Move.LAYOUT and not time.mostly(chosen, time.device.compiled_kernels):
         code += f"\n{CODE['fuse']}"
     of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
     return Finding(
@@ -103,7 +103,7 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
     """Find operators of the main thread that move data, and are long enough to be more than their call."""
     lost, host = lost_time(facts), facts.host
     called = np.where(lost.event == NONE, NONE, host.operator[lost.event])
-    chosen = lost.of(Cause.DISPATCH) & ~in_overhead(lost, facts.small_operators)
+    chosen = lost.of(Cause.DISPATCH) & ~in_overhead(lost, facts.host_work.small_operators)
     move = np.where(chosen, cpu_moves_of(host, called), NONE)
     chosen = move != NONE
     cost_ns = lost.total_ns(chosen)

@@ -40,7 +40,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _on_main_thread(facts: Facts) -> RuleAnswer:
     lost = lost_time(facts)
-    chosen = _among(facts.without_gradients, lost.event)
+    chosen = _among(facts.host_work.without_gradients, lost.event)
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return _clear(cost_ns, lost.window_ns)
@@ -50,7 +50,7 @@ def _on_main_thread(facts: Facts) -> RuleAnswer:
 
 def _on_gpu(facts: Facts, claimed: Claimed) -> RuleAnswer:
     time = KernelTime(facts)
-    chosen = _among(facts.without_gradients, time.kernels.origin)
+    chosen = _among(facts.host_work.without_gradients, time.kernels.origin)
     total_ns, free = time.total_ns(chosen), time.free(chosen, claimed)
     if time.share(total_ns) < LEAST_SHARE:
         return _clear(total_ns, time.window_ns)

@@ -43,14 +43,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(f"FP32 matmuls off the tensor cores take {time.of_window(cost_ns)} of the step window")
-    capability = facts.compute_capability(time.device.id)
-    if facts.properties(time.device.id).architecture:
+    capability = time.device.compute_capability
+    if time.device.properties.architecture:
         return CannotTell("GPUs of AMD are not judged: their matrix cores take FP32, too")
     if capability is None:
         return CannotTell("the trace does not say whether this GPU has tensor cores")
-    if capability < TENSOR_CORES or WITHOUT_TENSOR_CORES.search(facts.properties(time.device.id).name):
+    if capability < TENSOR_CORES or WITHOUT_TENSOR_CORES.search(time.device.name):
         return Clear(f"this GPU (compute capability {capability[0]}.{capability[1]}) has no tensor cores")
-    peaks = facts.peaks
+    peaks = time.device.peaks
     with_tf32 = capability >= TF32
     tf32_ns = tf32_saving_ns(cost_ns, peaks) if with_tf32 else 0
     matmuls_ns, others_ns = half_saving_ns(time, fp32, cost_ns, peaks)

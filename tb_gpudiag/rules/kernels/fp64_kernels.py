@@ -34,7 +34,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(f"FP64 kernels take {time.of_window(cost_ns)} of the step window")
-    peaks = facts.peaks
+    peaks = time.device.peaks
     slow = peaks is not None and peaks.fp64 <= SLOW * peaks.fp32
     unnoticed = time.total_ns(chosen) < MOSTLY * int(time.kernels.duration_ns.sum())
     removable = time.saving(chosen, fp64_saving_ns(cost_ns, peaks))

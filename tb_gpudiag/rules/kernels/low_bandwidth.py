@@ -37,13 +37,13 @@ LEAST_SHARE = 0.05
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find memory-bound operators that take at least twice as long as the stated bandwidth allows."""
     time = KernelTime(facts)
-    streamed = facts.roofline.of(OperatorKind.STREAMED)
+    streamed = time.device.roofline.of(OperatorKind.STREAMED)
     if not streamed:
         return CannotTell(
             "the trace does not contain the shapes of elementwise operators, norms or reductions",
             "Record with record_shapes=True.",
         )
-    if facts.peaks is None:
+    if time.device.peaks is None:
         heaviest = streamed[0]
         return CannotTell(
             "the stated bandwidth of this GPU is not known; "
@@ -56,7 +56,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     return slow.finding(
         "Memory-bound kernels far below the bandwidth waste",
         "These kernels only stream data, and memory could deliver it at twice the rate. " + _WHY[in_order],
-        _fix(in_order, time.mostly(slow.chosen, facts.compiled_kernels)),
+        _fix(in_order, time.mostly(slow.chosen, time.device.compiled_kernels)),
         "Beyond three quarters of the bandwidth",
     )
 

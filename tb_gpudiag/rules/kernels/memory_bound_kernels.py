@@ -43,7 +43,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     kernels = time.kernels
     bound = np.isin(kernels.family, np.array(BOUND_BY_MEMORY, np.uint8))
     bound &= kernels.is_kernel & (kernels.duration_ns >= SHORTEST_NS)
-    bound &= ~facts.unfused_attention.between  # the fix of GD503 removes them, reported or not
+    bound &= ~time.device.unfused_attention.between  # the fix of GD503 removes them, reported or not
     removable_ns = _removable_by_fusion(kernels, bound)
     removable = removable_ns > 0
     free = time.free(removable, claimed)
@@ -54,7 +54,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             f"memory-bound kernels take {time.of_window(total_ns)} of the step window, and fusing them saves "
             f"at most {time.of_window(cost_ns)}"
         )
-    compiled = time.mostly(removable, facts.compiled_kernels)
+    compiled = time.mostly(removable, time.device.compiled_kernels)
     by_family = [
         time.evidence(FAMILIES[family.label].word, time.total_ns(own))
         for family in BOUND_BY_MEMORY
@@ -66,7 +66,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "bandwidth limits them. In a row, each one reads back what the previous one just wrote. One fused "
         "kernel reads the data once.",
         fix=OPTIMIZER_FIX
-        if time.mostly(removable, facts.kernels_for_many_tensors)
+        if time.mostly(removable, time.device.kernels_for_many_tensors)
         else _fix(facts.job, compiled=compiled, convolves=kernels.convolves),
         cost_ns=cost_ns,
         removable=time.saving(removable, cost_ns),

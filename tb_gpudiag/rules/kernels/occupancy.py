@@ -48,7 +48,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find matmul kernels whose last wave fills only part of the GPU, and memory-bound kernels with too few
     warps because of their registers or shared memory."""
     time = KernelTime(facts)
-    multiprocessor = facts.multiprocessor(time.device.id)
+    multiprocessor = time.device.multiprocessor
     if multiprocessor is None:
         return CannotTell("the trace does not say what resources this GPU's multiprocessors have")
     resident = occupancy(time.kernels, multiprocessor)

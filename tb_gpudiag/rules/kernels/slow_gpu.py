@@ -34,25 +34,25 @@ LEAST_SHARE = 0.10
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find that different operators, with enough work and good shapes, all take over ten times as long as the
     stated peaks allow."""
-    if not facts.roofline.operators:
+    if not facts.gpu.roofline.operators:
         return CannotTell(
             "the trace does not contain the shapes or dtypes of its operators",
             "Record with record_shapes=True.",
         )
-    if facts.peaks is None:
+    if facts.gpu.peaks is None:
         return CannotTell("the stated peaks of this GPU are not known")
-    judged = [found for found in facts.roofline.operators if _is_judged(found)]
+    judged = [found for found in facts.gpu.roofline.operators if _is_judged(found)]
     if not judged:
         return Clear("no operator of known shape and layout is large enough to judge the GPU by")
     time = KernelTime(facts)
     slow = [found for found in judged if found.reached < FAR_BELOW]
-    chosen = facts.roofline.kernels_of(slow)
+    chosen = facts.gpu.roofline.kernels_of(slow)
     below = BelowRoofline(time, slow, USUAL, chosen, time.free(chosen, claimed))
     mostly = sum(o.time_ns for o in slow) >= NEARLY_ALL * sum(o.time_ns for o in judged)
     if not mostly or not _differ(slow) or time.share(below.cost_ns) < LEAST_SHARE:
         best = max(judged, key=lambda found: found.reached)
         return Clear(f"{in_quotes(best.operator)} reaches {share(best.reached, 1)} of the roofline")
-    amd = bool(facts.properties(time.device.id).architecture)
+    amd = bool(facts.gpu.properties.architecture)
     return below.finding(
         "A GPU far below all its peaks wastes",
         "Different operators, each large enough to come near a peak, all stay below a tenth of it. So "

@@ -54,10 +54,10 @@ def _is_backward_attention(found: OperatorTime) -> bool:
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find operators whose kernels take several times as long as the stated peaks allow."""
     time = KernelTime(facts)
-    computing = facts.roofline.of(*COMPUTING)
+    computing = time.device.roofline.of(*COMPUTING)
     if not time.kernels.matrix.any() and not computing:
         return Clear("no matmul, convolution or attention ran in the step window")
-    if facts.peaks is None:
+    if time.device.peaks is None:
         return CannotTell("the stated peaks of this GPU are not known" + _best_known(computing))
     if not computing:
         return CannotTell(

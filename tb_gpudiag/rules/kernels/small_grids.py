@@ -66,7 +66,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         time.evidence("Kernels too small", time.total_ns(chosen)),
         Evidence("Kernels", number(int(chosen.sum()))),
         Evidence("Blocks per multiprocessor", mean(np.average(blocks[chosen], weights=weight))),
-        *_shapes(facts.roofline, chosen),
+        *_shapes(time.device.roofline, chosen),
     ]
     return Finding(
         title=f"Kernels too small for this GPU waste {time.of_window(cost_ns)} of the time",

@@ -36,7 +36,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     time = KernelTime(facts)
     kernels = time.kernels
     off = kernels.matrix & (kernels.arithmetic == Arithmetic.HALF_ON_FP32_CORES)
-    chosen = kernels.unaligned | off | _takes_unaligned_sizes(facts.roofline, kernels)
+    chosen = kernels.unaligned | off | _takes_unaligned_sizes(time.device.roofline, kernels)
     free = time.free(chosen, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:

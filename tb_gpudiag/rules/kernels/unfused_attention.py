@@ -19,7 +19,7 @@ LEAST_SHARE = 0.05
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find what runs between the two batched matmuls of attention: softmax, scale, mask, dropout, casts."""
-    time, found = KernelTime(facts), facts.unfused_attention
+    time, found = KernelTime(facts), facts.gpu.unfused_attention
     free = time.free(found.between, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
@@ -65,7 +65,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 def _saved_in_matmuls_ns(time: KernelTime, found: UnfusedAttention) -> int:
     """Time of the matmuls beyond their arithmetic at the stated peak: fused, they do not write the scores to
     memory. 0 where shapes or peaks are not known."""
-    roofline = time.facts.roofline
+    roofline = time.device.roofline
     if roofline.peaks is None:
         return 0
     saved = 0.0

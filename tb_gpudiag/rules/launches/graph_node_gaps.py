@@ -59,7 +59,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     cost_share = share(cost_ns, lost.window_ns)
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(f"between the nodes of CUDA graphs, the GPU is idle {cost_share} of the step window")
-    found = facts.node_gaps(lost.gap[chosen], lost.length_ns[chosen])
+    found = facts.gpu.node_gaps(lost.gap[chosen], lost.length_ns[chosen])
     each = f"{number(round(found.nodes), 'node')} each"
     return Finding(
         title=f"Gaps between the nodes of CUDA graphs keep the GPU idle {cost_share} of the time",
@@ -72,7 +72,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         sure=False,  # the trace does not show how many nodes could be fused
         evidence=[
             Evidence.of_window("Idle between nodes", cost_ns, lost.window_ns),
-            Evidence("Graph launches", number(facts.launch_modes.graph_launches), (each,)),
+            Evidence("Graph launches", number(facts.launches.modes.graph_launches), (each,)),
             Evidence("Median GPU time of a node", duration(found.node_ns)),
             *_by_kind(found),
             *(

@@ -45,7 +45,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     lost = lost_time(facts, claimed)
     chosen = lost.issuing
     cost_ns = lost.total_ns(chosen)
-    calls = facts.launch_costs.of(device.id)
+    calls = facts.launches.costs.of(device.id)
     if not len(calls):
         return CannotTell(
             "the trace has no launch call of this GPU's work",
@@ -72,7 +72,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Launches", number(len(calls), "launch", "launches"), per_step(len(calls), steps)),
             Evidence("Launched on an idle GPU", on_idle_gpu),
             *_slow_start(facts.work.latency_ns),
-            *_most_launched(facts.hotspots("operator"), steps),
+            *_most_launched(facts.launches.hotspots["operator"], steps),
             *batch_evidence(facts),
             advice.graph_evidence,
             *advice.in_compiled_code,
@@ -87,7 +87,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         removable=removing(_host_time(facts.main_thread_spans), LEAST_REMOVED),
     )
     found = with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
-    return with_ddp_copies(found, facts.ddp_copies, lost)
+    return with_ddp_copies(found, facts.launches.ddp_copies, lost)
 
 
 def _code(advice: LaunchAdvice) -> str:

@@ -152,7 +152,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         chosen = _before(lost, late, clusters[i])
         one = _finding(facts, lost, chosen, clusters[i])
         one = with_recording_overhead(one, facts, lost, chosen, ERROR_SHARE)
-        found.append(with_ddp_copies(one, facts.ddp_copies, lost))
+        found.append(with_ddp_copies(one, facts.launches.ddp_copies, lost))
     return found
 
 
@@ -160,7 +160,7 @@ def _optimizer(facts: Facts) -> RuleAnswer:
     """The hint where only the host's side is shown, as on Apple's GPUs, and where all is on the CPU."""
     if not facts.gpu_use.certain and not facts.on_cpu:
         return NO_GPU
-    loop, window_ns = facts.optimizer_loop, facts.window.duration_ns
+    loop, window_ns = facts.launches.optimizer_loop, facts.window.duration_ns
     steps, took = len(loop.steps), share(loop.time_ns, window_ns)
     if not steps or loop.grouped or loop.operators < LEAST_OPERATORS * steps:
         return NO_GPU if facts.on_cpu else Clear("no optimizer updates many parameters one at a time")

@@ -38,7 +38,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find memory that a forward pass keeps, and layers in training mode, where no backward pass runs."""
     if facts.job.training is not False or facts.job.server is not None:
         return Clear("the trace shows a training or an inference server")
-    memory, layers = _keeps_most(facts), facts.training_mode
+    memory, layers = _keeps_most(facts), facts.host_work.training_mode
     if memory is not None:
         return _finding(facts, layers, memory)
     return _finding(facts, layers) if _in_training(layers) else Clear(_CLEAR)

@@ -58,7 +58,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             "the file does not say how much memory the allocator had reserved",
             "Record with profile_memory=True and PyTorch 1.13 or newer, or record a memory snapshot.",
         )
-    return [_finding(memory, facts.calls) for memory in known if _is_notable(memory)] or Clear(
+    return [_finding(memory, facts.launches.calls) for memory in known if _is_notable(memory)] or Clear(
         "; ".join(f"{m.name}: reserved memory is {ratio(_ratio(m))} the allocated at the peak" for m in known)
     )
 

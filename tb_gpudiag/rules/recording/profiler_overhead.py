@@ -79,7 +79,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 
 
 def _slowed(facts: Facts) -> Finding:
-    lead, estimated = facts.lost_lead, unslowed(facts)
+    lead, estimated = facts.host_work.lost_lead, unslowed(facts)
     if lead is not None:
         title = f"which began {time_ns(lead.lead_ns)} ahead of the GPU and fell behind"
         why = (
@@ -116,7 +116,7 @@ def _lead_evidence(lead: LostLead) -> list[Evidence]:
 
 
 def _estimate(facts: Facts, found: Unslowed) -> list[Evidence]:
-    window, cost = facts.window, facts.recorder_cost
+    window, cost = facts.window, facts.host_work.recorder_cost
     whole = Intervals(np.array([window.start_ns]), np.array([window.end_ns]))
     return [
         Evidence("Step window", duration(found.recorded_ns, "as recorded")),

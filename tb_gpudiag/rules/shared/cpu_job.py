@@ -112,13 +112,13 @@ def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> fl
     chosen: mask of the time. costs: of recording what begins in a stretch of it, or right after it.
     """
     others = lost.stretches(~chosen)
-    if facts.interruptions.several and facts.recorded.stacks:
+    if facts.host_work.interruptions.several and facts.recorded.stacks:
         some = chosen & (lost.event != NONE)
         stalled = some.copy()
         stalled[some] = stalled_spans(facts.host, lost.event[some], lost.length_ns[some])
         chosen = chosen & ~stalled
     stretches = lost.stretches(chosen)
-    recorded_ns = facts.recorder_cost.within(stretches.start, stretches.end, costs) + costs.operator
+    recorded_ns = facts.host_work.recorder_cost.within(stretches.start, stretches.end, costs) + costs.operator
     left_ns = np.maximum(0, stretches.end - stretches.start - recorded_ns)
     steps = facts.steps if len(facts.steps) >= _FEWEST_STEPS else None
     own_ns, others_ns = (

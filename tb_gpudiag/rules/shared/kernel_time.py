@@ -112,7 +112,7 @@ class KernelTime:
     def above_peaks(self) -> Float64:
         """The share of each kernel's time that its work does not need at the stated peaks, shape (k,): no fix
         saves more while the work stays. 1 where the peaks or the operator's sizes are not known."""
-        roofline = self.facts.roofline
+        roofline = self.device.roofline
         reached = np.array([*(min(1.0, found.reached) for found in roofline.operators), 0.0])
         return 1 - reached[roofline.operator]  # NONE is the last one
 
@@ -178,7 +178,7 @@ class BelowRoofline:
 
     def finding(self, title: str, summary: str, fix: Fix, cost: str) -> Finding:
         """title: up to the share of the time. cost: what the time beyond the usual rate is called."""
-        time, peaks = self.time, self.time.facts.peaks
+        time, peaks = self.time, self.time.device.peaks
         return Finding(
             title=f"{title} {time.of_window(self.cost_ns)} of the time",
             summary=summary,
@@ -211,7 +211,7 @@ def below_roofline(
     without: mask of kernels to leave out, shape (k,).
     """
     slow = [o for o in operators if o.time_ns >= SHORTEST_NS * o.calls and o.reached < far_below]
-    chosen = time.facts.roofline.kernels_of(slow)
+    chosen = time.device.roofline.kernels_of(slow)
     if without is not None:
         chosen &= ~without
     return BelowRoofline(time, slow, usual, chosen, time.free(chosen, claimed))

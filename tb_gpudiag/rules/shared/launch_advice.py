@@ -192,7 +192,7 @@ def _server_text(server: Server, *, graphs: bool) -> str:
 
 def launch_advice(facts: Facts, lost: Lost, chosen: Bool) -> LaunchAdvice:
     """Return the advice for a finding about the chosen segments of lost time."""
-    modes, job = facts.launch_modes, facts.job
+    modes, job = facts.launches.modes, facts.job
     cost_ns = lost.total_ns(chosen)
     compiled_ns = intersect(lost.stretches(chosen), modes.compiled).total
     of_finding, of_window = compiled_ns / max(1, cost_ns), lost.share(modes.compiled.total)

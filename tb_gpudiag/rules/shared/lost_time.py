@@ -167,7 +167,7 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
 
 def _making(facts: Facts, event: Int64) -> Bool:
     """Mask of time in which the host makes random tensors, shape of `event`, which may be NONE."""
-    return facts.host_tasks.of(event) == HostTask.RANDOM
+    return facts.host_work.tasks.of(event) == HostTask.RANDOM
 
 
 def unseen(lost: Lost, facts: Facts) -> Bool:

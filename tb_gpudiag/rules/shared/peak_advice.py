@@ -135,7 +135,8 @@ class _Composition:
 
 
 def _has_unfused_attention(found: _Composition) -> bool:
-    attends = found.facts.device is not None and len(found.facts.unfused_attention.softmax) > 0
+    device = found.facts.device
+    attends = device is not None and len(device.unfused_attention.softmax) > 0
     return attends and found.is_mostly(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
 
 

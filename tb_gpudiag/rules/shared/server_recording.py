@@ -52,7 +52,7 @@ _URLS = {
 
 def one_replayed_step(facts: Facts) -> bool:
     """Whether the recording is of one step of a server that replays a graph."""
-    modes = facts.launch_modes
+    modes = facts.launches.modes
     return (
         facts.engine is not None
         and len(facts.engine) == 1

@@ -136,7 +136,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     drained = np.flatnonzero(per_gap)
     calls, blocked_ns = gaps.blocked_in[drained], gaps.blocked_ns[drained]
     kinds = _by_kind(sync_kinds(facts.host, facts.transfers, calls), per_gap[drained], blocked_ns)
-    tasks = facts.host_tasks.time_ns(lost.event, lost.drained_ns)
+    tasks = facts.host_work.tasks.time_ns(lost.event, lost.drained_ns)
     removable = _removable(facts.host, facts.transfers, facts.host_time.blocking, calls)
     timed = kinds[0].kind == SyncKind.DEVICE and _may_be_a_benchmark(facts)
     return Finding(

@@ -84,7 +84,7 @@ def compared() -> Iterator[Compared]:
 
 def _step_ms(facts: Facts, steady: bool) -> float:
     assert facts.device is not None
-    account = facts.account(facts.device)
+    account = facts.device.account
     lengths = account.end_ns - account.start_ns
     return float(np.median(lengths) if steady else lengths.mean()) / 1e6
 

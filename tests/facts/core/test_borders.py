@@ -108,7 +108,7 @@ def test_work_from_before_the_steps_is_outside_of_the_window() -> None:
     assert facts.steady.earlier_ns == 48e6
     # The host ran these steps while the GPU was at the earlier work.
     assert (facts.host_window.start_ns, facts.host_window.end_ns) == (0, 4e6)
-    assert int(facts.launched.sum()) == 4
+    assert int(facts.launches.in_window.sum()) == 4
 
 
 def test_steps_after_a_left_out_one_begin_when_its_work_is_done() -> None:

@@ -50,12 +50,12 @@ def assert_queue(queue: Queue, window: Window) -> None:
 @given(any_traces())
 def test_depths_and_times_agree_with_a_count_of_the_launches_that_wait(trace: TraceBuilder) -> None:
     facts = facts_of(trace)
-    for queue in facts.queues:
+    for queue in facts.launches.queues:
         assert_queue(queue, facts.window)
         assert_depths(queue)
         assert_figures(queue, facts.window)
         assert_times(facts, queue)
-    in_queues = [int(call) for queue in facts.queues for call in queue.call if call != NONE]
+    in_queues = [int(call) for queue in facts.launches.queues for call in queue.call if call != NONE]
     assert sorted(in_queues) == np.unique(facts.work.launch[facts.work.launch != NONE]).tolist()
 
 
@@ -97,7 +97,7 @@ def test_no_queue_of_a_real_trace_has_a_negative_depth(shared_traces: Path, file
         facts = real_facts(file)
     except TraceError as error:
         pytest.fail(f"{file} could not be read: {error}")
-    for queue in facts.queues:
+    for queue in facts.launches.queues:
         assert_queue(queue, facts.window)
 
 
@@ -110,7 +110,7 @@ def test_the_depth_over_time_of_each_stream() -> None:
     main.launch("c", at=20, us=5, runs_at=60, runs_us=10)
     main.launch("other", at=30, us=5, runs_at=32, runs_us=10, stream=20)  # begins inside its call
     facts = facts_of(trace)
-    first, second = facts.queues
+    first, second = facts.launches.queues
     assert (first.device, first.stream, second.stream) == (0, 7, 20)
     assert depths(first) == [(5, 1), (10, 0), (15, 1), (25, 2), (50, 1), (60, 0)]
     assert depths(second) == []
@@ -126,7 +126,7 @@ def test_a_graph_is_one_launch_on_the_stream_of_its_first_work() -> None:
     main = trace.thread()
     main.graph_launch([("g1", 50, 10), ("g2", 60, 10), ("g3", 70, 10)], at=10, us=10)
     main.op("aten::later", at=200, us=10)
-    (queue,) = facts_of(trace).queues
+    (queue,) = facts_of(trace).launches.queues
     assert len(queue.call) == 1
     assert queue.begun_ns[0] - queue.issued_ns[0] == 30 * US
 
@@ -136,7 +136,7 @@ def test_work_from_before_the_recording_waits_from_its_beginning() -> None:
     trace.kernel("early", at=10, us=10).kernel("early", at=30, us=10)
     trace.thread().op("aten::mm", at=0, us=60).launch("own", at=20, us=10, runs_at=40, runs_us=10)
     trace.kernel("unlinked", at=50, us=10)  # launched after `own`, and not recorded
-    (queue,) = facts_of(trace).queues
+    (queue,) = facts_of(trace).launches.queues
     # At 30 µs one work begins and the next one is launched.
     assert depths(queue) == [(0, 2), (10, 1), (40, 0)]
     assert queue.not_launched_here == 2
@@ -145,7 +145,7 @@ def test_work_from_before_the_recording_waits_from_its_beginning() -> None:
 def test_a_stream_without_any_launch_has_no_queue() -> None:
     trace = TraceBuilder()
     trace.kernel("a", at=10, us=10).kernel("b", at=90, us=10)
-    assert facts_of(trace).queues == []
+    assert facts_of(trace).launches.queues == []
 
 
 def full_queue(*, call_us: float = 200, before: int = QUEUE_LIMIT) -> TraceBuilder:

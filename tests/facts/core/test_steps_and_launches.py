@@ -204,7 +204,7 @@ def test_hotspots_by_operator_line_and_kernel() -> None:
     main.frame("train.py(9): big", at=500, us=100).op("aten::mm", at=510, us=80)
     main.graph_launch([("g1", 560, 30), ("g2", 590, 30)], at=530, us=20)
     facts = facts_of(trace)
-    operator = {h.key: h for h in facts.hotspots("operator")}
+    operator = {h.key: h for h in facts.launches.hotspots["operator"]}
     assert operator["aten::add"].launches == 3
     assert operator["aten::add"].host_ns == 30 * US
     assert operator["aten::add"].kernel_ns == 12 * US
@@ -213,9 +213,9 @@ def test_hotspots_by_operator_line_and_kernel() -> None:
     assert operator["aten::add"].idle_ns == 3 * 30 * US
     assert operator["aten::mm"].launches == 1
     assert operator["aten::mm"].kernel_ns == 60 * US
-    lines = {h.key: h.launches for h in facts.hotspots("line")}
+    lines = {h.key: h.launches for h in facts.launches.hotspots["line"]}
     assert lines == {"loop (train.py, defined at line 5)": 3, "big (train.py, defined at line 9)": 1}
-    assert {h.key for h in facts.hotspots("kernel")} == {"add_kernel", "g1"}
+    assert {h.key for h in facts.launches.hotspots["kernel"]} == {"add_kernel", "g1"}
 
 
 def test_hotspots_by_module() -> None:
@@ -224,7 +224,10 @@ def test_hotspots_by_module() -> None:
     main.frame("nn.Module: Net_0", at=0, us=500).frame("nn.Module: Linear_3", at=100, us=200)
     main.launch("gemm", at=150, us=10, runs_at=170, runs_us=50)
     main.launch("relu", at=350, us=10, runs_at=370, runs_us=50)
-    assert {h.key: h.launches for h in facts_of(trace).hotspots("module")} == {"Linear_3": 1, "Net_0": 1}
+    assert {h.key: h.launches for h in facts_of(trace).launches.hotspots["module"]} == {
+        "Linear_3": 1,
+        "Net_0": 1,
+    }
 
 
 def test_a_backward_kernel_has_the_line_and_module_of_its_forward_operator() -> None:
@@ -241,11 +244,11 @@ def test_a_backward_kernel_has_the_line_and_module_of_its_forward_operator() -> 
         engine.op("AddmmBackward0", at=at + 5, us=70, sequence=number, forward_thread=1)
         engine.launch("gemm", at=at + 20, us=10, runs_at=at + 35, runs_us=20)
     facts = facts_of(trace)
-    assert {h.key: h.launches for h in facts.hotspots("line")} == {
+    assert {h.key: h.launches for h in facts.launches.hotspots["line"]} == {
         "forward (model.py, defined at line 5)": 1,
         "forward (model.py, defined at line 9)": 1,
     }
-    assert {h.key: h.launches for h in facts.hotspots("module")} == {"Linear_0": 1, "Linear_1": 1}
+    assert {h.key: h.launches for h in facts.launches.hotspots["module"]} == {"Linear_0": 1, "Linear_1": 1}
 
 
 @pytest.mark.parametrize(

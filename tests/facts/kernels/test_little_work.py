@@ -17,7 +17,7 @@ def test_small_inputs_are_little_work_however_long_they_take(tmp_path: Path) -> 
         main.op("aten::mm", at=at + 100, us=500, shapes=shapes[size], types=["float", "float"])
     main.op("aten::mm", at=2_000, us=500)  # its inputs are not known
     facts = facts_of(trace, tmp_path)
-    host, little = facts.host, facts.computes_little
+    host, little = facts.host, facts.host_work.computes_little
     found = [(host.name(event), bool(little[event])) for event in range(len(host.events))]
     assert [one for one in found if one[0].startswith("aten::")] == [
         ("aten::linear", True),

@@ -50,9 +50,7 @@ class Job:
         self.at += us
 
     def found(self) -> Mfu:
-        found = facts_of(self.trace).mfu
-        assert found is not None
-        return found
+        return facts_of(self.trace).gpu.mfu
 
 
 def parts_us(found: Mfu) -> dict[PeakPart, Any]:
@@ -178,8 +176,7 @@ def test_a_forward_pass_that_backward_repeats_is_no_mfu() -> None:
     backward.launch(GEMM, at=13, us=1, runs_at=300, runs_us=200)
     backward.op("aten::mm", at=20, us=5, **inputs)
     backward.launch(GEMM, at=21, us=1, runs_at=500, runs_us=200)
-    found = facts_of(trace).mfu
-    assert found is not None
+    found = facts_of(trace).gpu.mfu
     assert found.parts_ns[PeakPart.MODEL] / 1e3 == pytest.approx(2 * MATMUL_US, rel=1e-4)
     assert found.parts_ns[PeakPart.RECOMPUTED] / 1e3 == pytest.approx(MATMUL_US, rel=1e-4)
     assert found.recomputing_ns / 1e3 == pytest.approx(200)
@@ -195,17 +192,10 @@ def test_each_step_has_its_mfu() -> None:
         main.op("aten::mm", at=begins + 1, us=9, shapes=[[SIZE, SIZE]] * 2, types=[BF16] * 2)
         main.launch(GEMM, at=begins + 2, us=5, runs_at=begins + idle + 10, runs_us=290)
     facts = facts_of(trace)
-    assert facts.mfu is not None
     lengths = np.diff(facts.steady.borders_ns)
-    assert facts.mfu.by_step == pytest.approx((MATMUL_US * 1e3 / lengths).tolist(), rel=1e-3)
-    whole = np.dot(facts.mfu.by_step, lengths) / lengths.sum()
-    assert whole == pytest.approx(facts.mfu.share(PeakPart.MODEL))
-
-
-def test_a_job_on_the_cpu_has_no_mfu() -> None:
-    trace = TraceBuilder()
-    trace.thread().op("aten::mm", at=1, us=50, shapes=[[64, 64], [64, 64]], types=["float", "float"])
-    assert facts_of(trace).mfu is None
+    assert facts.gpu.mfu.by_step == pytest.approx((MATMUL_US * 1e3 / lengths).tolist(), rel=1e-3)
+    whole = np.dot(facts.gpu.mfu.by_step, lengths) / lengths.sum()
+    assert whole == pytest.approx(facts.gpu.mfu.share(PeakPart.MODEL))
 
 
 _spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.booleans()), max_size=12)

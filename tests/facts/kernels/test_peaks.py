@@ -145,7 +145,7 @@ def test_amd_is_known_by_its_architecture_where_the_name_is_blank() -> None:
 def test_kernels_name_the_architecture_where_the_trace_has_no_properties() -> None:
     trace = TraceBuilder(devices=())
     trace.kernel("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_GSU2_ISA942_IU1", at=0, us=10)
-    peaks = facts_of(trace).peaks
+    peaks = facts_of(trace).gpu.peaks
     assert peaks is not None
     assert peaks.half == 980.6
 

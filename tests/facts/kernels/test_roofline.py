@@ -25,8 +25,7 @@ def _products(
     main.op("aten::linear", at=0, us=50)
     main.op(operator, at=1, us=40, shapes=shapes, types=types)
     main.launch(kernel, at=5, us=5, runs_at=60, runs_us=us)
-    found = facts_of(trace).roofline
-    assert found is not None
+    found = facts_of(trace).gpu.roofline
     return found.operators
 
 
@@ -94,16 +93,14 @@ def test_a_gpu_without_stated_peaks_has_no_roofline() -> None:
     trace = TraceBuilder()
     trace.recording.devices = [DeviceProperties("Test GPU", compute_major=99)]
     trace.thread().launch(GEMM, at=5, us=5, runs_at=60, runs_us=10)
-    line = facts_of(trace).roofline
-    assert line is not None
-    assert line.peaks is None
+    assert facts_of(trace).gpu.roofline.peaks is None
 
 
 @pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="no real traces here")
 @pytest.mark.parametrize("folder", ["h100_owlv2", "h100_timesformer", "rtx5080_without_cuda_graph"])
 def test_no_recorded_matmul_is_faster_than_the_roofline(folder: str) -> None:
     (path,) = (SHARED_TRACES / folder).iterdir()
-    line = real_facts(path).roofline
+    line = real_facts(path).gpu.roofline
     assert line is not None
     computing = line.of(OperatorKind.MATMUL, OperatorKind.CONVOLUTION, OperatorKind.ATTENTION)
     assert computing

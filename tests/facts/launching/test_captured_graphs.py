@@ -57,7 +57,7 @@ def _facts(
 
 def _named(facts: Facts) -> list[tuple[str, str, str]]:
     """Operator, shapes and module of each of the device's kernels, in order of start."""
-    host, kernels = facts.naming
+    host, kernels = facts.gpu.naming
     events, operator = host.events, kernels.operators(host)
     shapes = [events.input_shapes[i] if i >= 0 else "" for i in events.shapes[operator].tolist()]
     modules = [host.name(int(i)) for i in host.module[kernels.origin]]
@@ -80,9 +80,9 @@ def test_their_shapes_say_how_much_they_compute(tmp_path: Path) -> None:
     """2 x 32 x 64 x 64 and 2 x 32 x 64 x 5,000 operations, which the replay alone does not show."""
     replay = _replay(["gemm", "norm", "gemm"])
     alone = _facts(replay, tmp_path / "alone")
-    assert not alone.roofline.operators
+    assert not alone.gpu.roofline.operators
     facts = _facts(replay, tmp_path / "both", _capture([MM, NORM, HEAD]))
-    found = {one.shapes: one.operations for one in facts.roofline.operators if one.operations}
+    found = {one.shapes: one.operations for one in facts.gpu.roofline.operators if one.operations}
     assert found == {"[[32,64],[64,64]]": 2 * 32 * 64 * 64, "[[32,64],[64,5000]]": 2 * 32 * 64 * 5000}
     # Nothing else changes: what was captured did not run in this recording.
     assert len(facts.events) == len(alone.events)

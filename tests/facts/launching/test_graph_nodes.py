@@ -17,7 +17,7 @@ def test_what_ran_before_a_node_tells_its_kind() -> None:
     facts = facts_of(trace)
     gaps = facts.gpu.ledger.gaps
     inner = np.flatnonzero(gaps.start_ns >= facts.gpu.span.start_ns)
-    found = facts.node_gaps(inner, (gaps.end_ns - gaps.start_ns)[inner])
+    found = facts.gpu.node_gaps(inner, (gaps.end_ns - gaps.start_ns)[inner])
     assert found.kind.tolist() == [
         NodeGap.KERNELS,
         NodeGap.COPIES,

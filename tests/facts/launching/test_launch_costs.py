@@ -28,7 +28,7 @@ ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
 
 def costs_by_kernel(facts: Facts) -> dict[str, tuple[int, int, int]]:
     """Return kernel -> µs in the call, in dispatch and in Python."""
-    costs, events = facts.launch_costs, facts.events
+    costs, events = facts.launches.costs, facts.events
     names = [events.names[i] for i in events.name[costs.work]]
     columns = (costs.host_ns, costs.dispatch_ns, costs.python_ns)
     return {
@@ -122,7 +122,7 @@ def walked(facts: Facts, call: int) -> tuple[int, int]:
 def assert_costs(facts: Facts) -> None:
     """Check that each thread's time for launches fits into the time until its last one, that the idle time is
     the ledgers', and that the hotspots of each kind add up to all costs."""
-    costs, events, window = facts.launch_costs, facts.events, facts.window
+    costs, events, window = facts.launches.costs, facts.events, facts.window
     for column in (costs.dispatch_ns, costs.python_ns, costs.full_queue_ns, costs.idle_ns, costs.kernel_ns):
         assert (column >= 0).all()
     assert (costs.full_queue_ns <= costs.host_ns).all()
@@ -140,7 +140,7 @@ def assert_costs(facts: Facts) -> None:
     some = costs.idle_ns > 0
     assert (costs.idle_end_ns[some] - costs.idle_start_ns[some] >= costs.idle_ns[some]).all()
     for kind in HOTSPOT_KINDS:
-        spots = facts.hotspots(kind)
+        spots = facts.launches.hotspots[kind]
         assert sum(spot.launches for spot in spots) == len(costs)
         for figure, column in (
             ("host_ns", costs.host_ns),
@@ -163,7 +163,7 @@ def assert_costs(facts: Facts) -> None:
 def test_host_time_of_every_launch_equals_a_walk_over_its_thread(trace: TraceBuilder) -> None:
     facts = facts_of(trace)
     assert_costs(facts)
-    costs = facts.launch_costs
+    costs = facts.launches.costs
     for call, dispatch, python in zip(costs.event, costs.dispatch_ns, costs.python_ns, strict=True):
         assert walked(facts, int(call)) == (dispatch, python)
 
@@ -178,7 +178,7 @@ def test_nothing_is_lost_or_counted_twice_on_real_traces(shared_traces: Path, fi
 
 
 def test_blocking_on_a_full_queue_is_counted() -> None:
-    (spot,) = facts_of(full_queue()).hotspots("kernel")
+    (spot,) = facts_of(full_queue()).launches.hotspots["kernel"]
     assert spot.full_queue_launches == 3
     assert 3 * 200 * US <= spot.full_queue_ns < spot.host_ns
 
@@ -194,7 +194,7 @@ def test_ranges_of_a_hotspot_are_its_longest_idle_times() -> None:
         main.launch("add", at=at + 15 + 10 * number, us=3, runs_at=at + 20 + 10 * number, runs_us=1)
         at += 21 + 10 * number
     facts = facts_of(trace)
-    (spot,) = facts.hotspots("operator")
+    (spot,) = facts.launches.hotspots["operator"]
     start, end, device = spot.ranges
     assert len(start) == MOST_RANGES
     assert (np.diff(end - start) < 0).all()
@@ -209,7 +209,7 @@ def test_without_idle_time_the_ranges_are_the_longest_calls() -> None:
     main.launch("long", at=0, us=5, runs_at=10, runs_us=990)
     for number, call_us in enumerate([5, 9, 7, 6, 8, 4, 3]):
         main.launch("short", at=50 + 20 * number, us=call_us, runs_at=1000 + 10 * number, runs_us=10)
-    (spot,) = [spot for spot in facts_of(trace).hotspots("kernel") if spot.key == "short"]
+    (spot,) = [spot for spot in facts_of(trace).launches.hotspots["kernel"] if spot.key == "short"]
     assert spot.idle_ns == 0
     lengths = (spot.ranges.end_ns - spot.ranges.start_ns) // US
     assert lengths.tolist() == [9, 8, 7, 6, 5]
@@ -232,8 +232,8 @@ def test_work_in_a_window_without_steps_brings_its_launch_along() -> None:
     main.launch("next", at=20, us=5, runs_at=8_001, runs_us=3_000)
     facts = facts_of(trace)
     assert facts.window.start_ns == 5_000 * US
-    assert len(facts.launch_costs) == 2
-    assert sum(hotspot.launches for hotspot in facts.hotspots("operator")) == 2
+    assert len(facts.launches.costs) == 2
+    assert sum(hotspot.launches for hotspot in facts.launches.hotspots["operator"]) == 2
 
 
 def test_a_launch_belongs_to_the_step_in_which_it_begins() -> None:

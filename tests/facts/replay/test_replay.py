@@ -192,7 +192,7 @@ def test_work_that_vanishes_takes_no_time_on_the_gpu() -> None:
         main.launch(name, at=10 * number, us=5, runs_at=10 + 101 * number, runs_us=100)
     main.sync(at=40, us=276)
     facts = facts_of(trace)
-    small = int(facts.launch_costs.event[1])
+    small = int(facts.launches.costs.event[1])
     change = Removal(dropped=(small,))
     saved_ns = facts.replay.unchanged.window_ns - facts.replay.run(change).window_ns
     assert saved_ns == 101 * US  # with the turnaround before it

@@ -56,7 +56,7 @@ def test_the_first_task_around_a_span_decides_and_the_caller_is_that_of_the_oute
     main.frame("PIL/Image.py(2332): resize", at=20, us=10)
     main.frame("PIL/Image.py(970): load", at=70, us=10)
     facts = facts_of(trace)
-    tasks, names = facts.host_tasks, [facts.events.names[i] for i in facts.events.name]
+    tasks, names = facts.host_work.tasks, [facts.events.names[i] for i in facts.events.name]
     train, log, resize, load = (
         next(i for i, name in enumerate(names) if name.endswith(f": {function}"))
         for function in ("train", "log", "resize", "load")
@@ -110,5 +110,5 @@ def test_cudnn_plans_attention_where_a_call_takes_many_times_as_long_as_one_with
 def _kinds(trace: TraceBuilder, prefix: str) -> Int64:
     facts = facts_of(trace)
     chosen = [facts.events.names[i].startswith(prefix) for i in facts.events.name]
-    kinds: Int64 = facts.host_tasks.kind[np.array(chosen)]
+    kinds: Int64 = facts.host_work.tasks.kind[np.array(chosen)]
     return kinds

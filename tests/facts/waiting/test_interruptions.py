@@ -27,7 +27,7 @@ def job(act: Act, *, gpu: bool = True, name: str = "aten::view") -> Interruption
             act(main, at + 20)
     if gpu:
         main.launch("gemm", at=600_000, us=5, runs_at=600_010, runs_us=100)
-    return facts_of(trace).interruptions
+    return facts_of(trace).host_work.interruptions
 
 
 def stall(name: str) -> Act:

@@ -155,8 +155,7 @@ def test_without_peaks_the_rate_and_the_shape_are_still_said(tmp_path: Path) -> 
 )
 def test_why_a_matmul_is_slow(left: list[int], right: list[int], reason: str, tmp_path: Path) -> None:
     trace = _operator("aten::mm", GEMM, 800, [left, right], [], "NVIDIA H100 80GB HBM3")
-    roofline = facts_of(trace, tmp_path).roofline
-    assert roofline is not None
+    roofline = facts_of(trace, tmp_path).gpu.roofline
     assert why_slow(roofline.operators[0]) == reason
 
 

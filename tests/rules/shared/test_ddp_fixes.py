@@ -41,7 +41,7 @@ def _step(
 
 def test_buffers_that_ddp_broadcasts(tmp_path: Path) -> None:
     facts = _step(tmp_path)
-    spans = facts.ddp_copies.buffers
+    spans = facts.launches.ddp_copies.buffers
     assert (spans.start.tolist(), spans.end.tolist()) == ([0], [118_000])  # to the end of the fifth copy
     found = finding(RULE.check(facts))
     # 15 µs of packing and unpacking (the broadcast itself is communication), 16 µs before each of the copies
@@ -53,7 +53,7 @@ def test_buffers_that_ddp_broadcasts(tmp_path: Path) -> None:
 
 def test_buckets_that_ddp_copies_into_gradients(tmp_path: Path) -> None:
     facts = _step(tmp_path, forward="forward", bucket="torch.distributed.ddp.reducer::copy_bucket_to_grad")
-    spans = facts.ddp_copies.gradients
+    spans = facts.launches.ddp_copies.gradients
     assert (spans.start.tolist(), spans.end.tolist()) == ([900_000], [999_000])
     found = finding(RULE.check(facts))
     assert GRADIENTS in figures(found)

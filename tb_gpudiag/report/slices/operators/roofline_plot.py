@@ -32,7 +32,7 @@ def prepare_roofline(facts: Facts) -> tuple[dict[str, npt.NDArray[Any]], Int64]:
             "rate_bytes": none,
             "rate_least": none,
         }, of_work
-    found, kernels = facts.roofline, device.kernels
+    found, kernels = device.roofline, device.kernels
     of_work[np.searchsorted(work.event, kernels.event)] = found.operator
     family = _families(found.operator, kernels.family, kernels.duration_ns, len(found.operators))
     meta: dict[str, Any] = {
