@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tb_gpudiag.vocabulary.patterns import PATH, any_of
 
-_DYNAMO = (r".*\(dynamo_timed\)", PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): .*")
+# The copy of a graph is compiled in a backward pass before any mark begins.
+_GRAPHS = PATH + r"torch/fx/graph_module\.py\(\d+\): (__deepcopy__|recompile)"
+_DYNAMO = (r".*\(dynamo_timed\)", PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): .*", _GRAPHS)
 _TRITON = (PATH + r"triton/compiler/compiler\.py\(\d+\): compile",)
 _AUTOTUNE = (
     PATH + r"triton/runtime/autotuner\.py\(\d+\): _bench",

@@ -104,9 +104,13 @@ def test_anything_below_data_loading_is_input() -> None:
     }
 
 
-def test_anything_below_compilation_is_compile() -> None:
+@pytest.mark.parametrize(
+    "frame",
+    ["torch/_dynamo/convert_frame.py(1): __call__", "torch/fx/graph_module.py(944): __deepcopy__"],
+)
+def test_anything_below_compilation_is_compile(frame: str) -> None:
     trace, main = between_two_kernels()
-    main.frame("torch/_dynamo/convert_frame.py(1): __call__", at=250, us=200)
+    main.frame(frame, at=250, us=200)
     main.op("aten::mm", at=300, us=100)
     assert causes(facts_of(trace))[Cause.COMPILE] == 200
 
