@@ -96,13 +96,6 @@ def in_overhead(lost: Lost, small_operators: Bool) -> Bool:
     return found
 
 
-def is_usual(facts: Facts, lost: Lost, chosen: Bool, least: float, costs: EventCosts) -> bool:
-    """Whether this takes the least share of the main thread's time, also in the usual step. costs: see
-    `usual_share`."""
-    much = lost.share(lost.total_ns(chosen)) >= least
-    return much and usual_share(facts, lost, chosen, costs) >= least
-
-
 def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> float:
     """Return which share of the usual step this time of the main thread takes.
 

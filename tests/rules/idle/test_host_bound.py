@@ -294,6 +294,39 @@ def test_an_operator_that_was_interrupted_is_still_small(tmp_path: Path) -> None
     assert overhead.cost_ns == 4 * 60 * 9_000 + 300_000
 
 
+@pytest.mark.parametrize(("count", "reported"), [(25, True), (17, False)])
+def test_a_loop_takes_time_in_small_operators_and_between_them(
+    count: int, *, reported: bool, tmp_path: Path
+) -> None:
+    """Neither is much: 20% and 22%, together 42%; or 14% and 15%."""
+
+    def loop(main: HostThread, at: float) -> None:
+        for i in range(count):
+            main.op("aten::fill_", at=at + i * 16.8, us=8)
+        main.op("aten::mm", at=at + count * 16.8, us=900 - count * 16.8)
+
+    answer = RULE.check(facts_of(_on_cpu(loop), tmp_path))
+    assert (
+        finding(answer).title.startswith("CPU operator overhead takes 20.0%")
+        if reported
+        else is_clear(answer)
+    )
+
+
+def test_a_pause_in_one_step_hides_no_overhead(tmp_path: Path) -> None:
+    """The other steps have it: 60% of theirs, and 12% of all time."""
+
+    def small(main: HostThread, at: float) -> None:
+        for i in range(60):
+            main.op("aten::add", at=at + i * 10, us=10)
+        main.op("aten::mm", at=at + 600, us=300)
+
+    trace = _on_cpu(small)
+    trace.thread().step(4, at=4_000, us=16_000).op("aten::mm", at=4_000, us=100)
+    overhead = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert overhead.title.startswith("CPU operator overhead takes 12.0%")
+
+
 def _task(name: str, *, by: str = "train.py(30): log_metrics") -> Act:
     def act(main: HostThread, at: float, us: float) -> None:
         main.frame(by, at=at, us=us)
