@@ -93,7 +93,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     found.sort(
         key=lambda f: (
             _place(f, seen=seen, costly=costly),
-            _rank(f, window_ns, facts.memory, replayed=replayed),
+            _rank(f, window_ns, facts.memory, replayed=replayed, costly=costly),
         )
     )
     plan = plan_fixes(predicted, [f.finding for f in found]) if predicted is not None else []
@@ -176,12 +176,13 @@ def _place(found: RuleFinding, *, seen: bool, costly: bool) -> int:
 
 
 def _rank(
-    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory], *, replayed: bool
+    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory], *, replayed: bool, costly: bool
 ) -> tuple[bool, bool, float, float, int, int, str]:
     """Sort by what a fix surely saves, if that can be seen, then by what it may save of the job's time, or
     frees of its memory. What costs most of the time comes first, sure or not. Without a replay nothing is
     sure but for copies and kernels, however small: they do not come before what likely saves more. Nor does
-    the host's speed come first where it is a hint, or a secret in the recording."""
+    the host's speed come first where it is a hint, or a secret in the recording, or memory that hardly grows
+    where time is lost."""
     finding = found.finding
     saving = finding.saving or Saving(0, finding.cost_ns)
     saved_ns, likely_ns = _saved(finding, saving)
@@ -189,8 +190,10 @@ def _rank(
     held = _held_share(finding, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and max(likely, held) < LEAST_SEEN
     of_host = found.severity == Severity.INFO and found.rule.id in ABOUT_HOST_SPEED
+    small_leak = finding.cost_bytes_per_step > 0 and held < LEAST_SEEN and costly
     hint = (
         of_host
+        or small_leak
         or found.rule.id == SECRETS
         or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen))
     )

@@ -125,6 +125,19 @@ def test_a_leak_that_ends_the_job_comes_first(tmp_path: Path) -> None:
     assert [f.rule.id for f in outcome.findings] == ["GD993", "GD991", "GD992"]
 
 
+def test_memory_that_hardly_grows_comes_after_time_that_is_lost(tmp_path: Path) -> None:
+    """What grows by less than a hundredth of the memory in ten thousand steps may wait."""
+    facts = facts_of(job([0] * 5, device_bytes=100 * MIB), tmp_path)
+    hint = replace(_finding(facts.window.duration_ns // 2), severity=Severity.INFO)
+    slow = replace(_rule(1, hint), id="GD506")
+    for per_step, first in ((0.009, "GD506"), (0.9, "GD992")):
+        growth = Finding(
+            "t", "s", Fix("f"), cost_bytes_per_step=per_step * 100 * MIB / HORIZON_STEPS, memory_device=0
+        )
+        outcome = run_rules(facts, [slow, _rule(2, growth)])
+        assert outcome.findings[0].rule.id == first
+
+
 def test_findings_rank_by_what_their_fix_surely_saves_if_that_can_be_seen() -> None:
     """Then by what it may save. What nobody could measure ranks with the hints."""
     facts = facts_of_story(two_steps(400))  # two steps of 1,000 µs
