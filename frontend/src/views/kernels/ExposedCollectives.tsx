@@ -1,12 +1,33 @@
 import { bytes, count, time } from "../../base/format";
 import { EXPOSURE_REASONS } from "../../base/vocabulary";
 import type { ExposedCollectives as Row, Report } from "../../wire/report";
-import { NumberTitle } from "../parts/NumberTitle";
-import { More } from "../parts/More";
 import { Section } from "../parts/Section";
-import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 
 const FIRST = 10;
+
+const COLUMNS: readonly ShortColumn<Row>[] = [
+  {
+    title: "Collective",
+    className: "gd-name",
+    tip: unitOf,
+    cell: (row) => (
+      <>
+        <b>{row.kind.replaceAll("_", "-")}</b> <span className="gd-muted">{unitOf(row)}</span>
+      </>
+    ),
+  },
+  { figure: "collective_calls", cell: ({ calls }) => count(calls) },
+  { figure: "message_size", cell: (row) => (row.bytes > 0 ? bytes(row.bytes) : "") },
+  { figure: "collective_time", cell: ({ us }) => time(us) },
+  { figure: "exposed_time", cell: ({ exposed_us }) => time(exposed_us) },
+  {
+    title: "Why it is exposed",
+    className: "gd-name",
+    tip: ({ why, late_in }) => [EXPOSURE_REASONS[why].explanation, late_in].filter(Boolean).join("\n"),
+    cell: ({ why, late_in }) => [EXPOSURE_REASONS[why].word, late_in].filter(Boolean).join(": "),
+  },
+];
 
 /** Collectives by the unit of the model that they are for, and why nothing computes beside them. */
 export function ExposedCollectives({ report: { collectives } }: { report: Report }) {
@@ -16,48 +37,17 @@ export function ExposedCollectives({ report: { collectives } }: { report: Report
       title="Collectives"
       aside={<span className="gd-muted">exposed: nothing computes meanwhile</span>}
     >
-      <More items={collectives} first={FIRST}>
-        {(shown) => (
-          <table className="gd-table gd-launches">
-            <thead>
-              <tr>
-                <th scope="col">Collective</th>
-                <NumberTitle column="collective_calls" />
-                <NumberTitle column="message_size" />
-                <NumberTitle column="collective_time" />
-                <NumberTitle column="exposed_time" />
-                <th scope="col">Why it is exposed</th>
-                <ShowTitle />
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((row, at) => (
-                <UnitRow key={at} row={row} />
-              ))}
-            </tbody>
-          </table>
-        )}
-      </More>
+      <ShortTable
+        className="gd-table gd-launches"
+        columns={COLUMNS}
+        rows={collectives}
+        first={FIRST}
+        linked
+      />
     </Section>
   );
 }
 
-function UnitRow({ row }: { row: Row }) {
-  const { word, explanation } = EXPOSURE_REASONS[row.why];
-  const unit = [row.parallelism, row.unit].filter(Boolean).join(" · ");
-  const why = row.late_in ? `${word}: ${row.late_in}` : word;
-  return (
-    <LinkedRow of={row}>
-      <td className="gd-name" title={unit}>
-        <b>{row.kind.replaceAll("_", "-")}</b> <span className="gd-muted">{unit}</span>
-      </td>
-      <td className="gd-number">{count(row.calls)}</td>
-      <td className="gd-number">{row.bytes > 0 ? bytes(row.bytes) : ""}</td>
-      <td className="gd-number">{time(row.us)}</td>
-      <td className="gd-number">{time(row.exposed_us)}</td>
-      <td className="gd-name" title={[explanation, row.late_in].filter(Boolean).join("\n")}>
-        {why}
-      </td>
-    </LinkedRow>
-  );
+function unitOf({ parallelism, unit }: Row): string {
+  return [parallelism, unit].filter(Boolean).join(" · ");
 }

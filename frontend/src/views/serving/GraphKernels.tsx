@@ -1,11 +1,33 @@
 import { codePlace, count, time } from "../../base/format";
-import type { CapturedGraphs } from "../../wire/report";
+import type { CapturedGraphs, GraphNode } from "../../wire/report";
 import { shapesText } from "../operators/names";
-import { More } from "../parts/More";
-import { NumberTitle } from "../parts/NumberTitle";
 import { Section } from "../parts/Section";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 
 const FIRST = 10;
+
+const COLUMNS: readonly ShortColumn<GraphNode>[] = [
+  {
+    title: "Operator",
+    className: "gd-name",
+    tip: ({ place }) => (place ? codePlace(place) : ""),
+    cell: ({ operator, shapes }) => (
+      <span className="gd-two">
+        <b>{operator}</b>
+        <span>{shapesText(shapes)}</span>
+      </span>
+    ),
+  },
+  { title: "Module", className: "gd-name gd-mono", cell: ({ module }) => module },
+  {
+    title: "Kernel",
+    className: "gd-name gd-mono",
+    tip: ({ kernel }) => kernel,
+    cell: ({ kernel }) => kernel,
+  },
+  { figure: "kernels", cell: ({ kernels }) => count(kernels) },
+  { figure: "kernel_time", cell: ({ us }) => time(us) },
+];
 
 /** Kernels in CUDA and HIP graphs, by the operators that were captured. */
 export function GraphKernels({ graphs }: { graphs: CapturedGraphs | undefined }) {
@@ -14,41 +36,14 @@ export function GraphKernels({ graphs }: { graphs: CapturedGraphs | undefined })
     <Section title="Kernels in graphs">
       <p className="gd-nothing">{graphs.sentence}</p>
       {graphs.matched > 0 && (
-        <More items={graphs.nodes} first={FIRST}>
-          {(shown) => (
-            <div className="gd-wide-plain" role="group" aria-label="Kernels in graphs" tabIndex={0}>
-              <table className="gd-table gd-launches" aria-label="Kernels in graphs">
-                <thead>
-                  <tr>
-                    <th scope="col">Operator</th>
-                    <th scope="col">Module</th>
-                    <th scope="col">Kernel</th>
-                    <NumberTitle column="kernels" />
-                    <NumberTitle column="kernel_time" />
-                  </tr>
-                </thead>
-                <tbody>
-                  {shown.map((node, at) => (
-                    <tr key={at}>
-                      <td className="gd-name" title={node.place && codePlace(node.place)}>
-                        <span className="gd-two">
-                          <b>{node.operator}</b>
-                          <span>{shapesText(node.shapes)}</span>
-                        </span>
-                      </td>
-                      <td className="gd-name gd-mono">{node.module}</td>
-                      <td className="gd-name gd-mono" title={node.kernel}>
-                        {node.kernel}
-                      </td>
-                      <td className="gd-number">{count(node.kernels)}</td>
-                      <td className="gd-number">{time(node.us)}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-          )}
-        </More>
+        <ShortTable
+          className="gd-table gd-launches"
+          label="Kernels in graphs"
+          columns={COLUMNS}
+          rows={graphs.nodes}
+          first={FIRST}
+          box="Kernels in graphs"
+        />
       )}
     </Section>
   );
