@@ -47,6 +47,16 @@ def job(
     return trace
 
 
+def fail_allocation(trace: TraceBuilder, requested: int, *, at: float, reserved: int) -> None:
+    """Let an allocation fail, this many µs after the first step began."""
+    first = next(e for e in trace.document()["traceEvents"] if e["name"] == "ProfilerStep#0")
+    args = {"Device Type": 1, "Device Id": 0, "Bytes": requested, "Total Allocated": 8 * MIB}
+    event = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[OutOfMemory]", "pid": 4242}
+    trace.raw(
+        event | {"tid": 4242, "ts": float(first["ts"]) + at, "args": args | {"Total Reserved": reserved}}
+    )
+
+
 def build_model(trace: TraceBuilder, *, device: int | None = None) -> None:
     """Show in the trace how the model is built: then no memory of the job is older than the recording."""
     thread = trace.thread("builder")

@@ -10,7 +10,7 @@ from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.rules.memory.memory_peak import RULE
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
-from tests.rules.memory_stage import MIB, job, only
+from tests.rules.memory_stage import MIB, fail_allocation, job, only
 from tests.rules.stage import facts_of, figures
 from tests.wording.plain import plain
 
@@ -130,25 +130,7 @@ def test_retries_in_the_backward_pass_count(tmp_path: Path) -> None:
 
 def test_most_of_the_device_taken_by_others_is_said(tmp_path: Path) -> None:
     trace = job([0] * 5, reserved=64 * MIB, device_bytes=16 << 30)
-    first = next(e for e in trace.document()["traceEvents"] if e["name"] == "ProfilerStep#0")
-    trace.raw(
-        {
-            "ph": "i",
-            "s": "t",
-            "cat": "cpu_instant_event",
-            "name": "[OutOfMemory]",
-            "pid": 4242,
-            "tid": 4242,
-            "ts": float(first["ts"]) + 450,
-            "args": {
-                "Device Type": 1,
-                "Device Id": 0,
-                "Bytes": 16 * MIB,
-                "Total Allocated": 8 * MIB,
-                "Total Reserved": 64 * MIB,
-            },
-        }
-    )
+    fail_allocation(trace, 16 * MIB, at=450, reserved=64 * MIB)
     found = only(RULE.check(facts_of(trace, tmp_path)))
     assert "had reserved only 64 MiB of 16 GiB" in plain(found.summary)
     assert "mem_get_info" in found.fix.code

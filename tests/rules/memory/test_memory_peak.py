@@ -14,7 +14,7 @@ from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import share_of, size
 from tests.builder import HostThread, SnapshotBuilder, TraceBuilder
-from tests.rules.memory_stage import MIB, job, only
+from tests.rules.memory_stage import MIB, fail_allocation, job, only
 from tests.rules.stage import cannot_tell, facts_of, figures, healthy, is_clear, without_gpu
 from tests.simulator import simulate
 
@@ -39,24 +39,7 @@ def test_a_failed_allocation_is_an_error_unless_the_job_went_on(
 ) -> None:
     """Free memory does not matter. The last step allocates at 415 µs."""
     trace = job([0] * 5)
-    trace.raw(
-        {
-            "ph": "i",
-            "s": "t",
-            "cat": "cpu_instant_event",
-            "name": "[OutOfMemory]",
-            "pid": 4242,
-            "tid": 4242,
-            "ts": _timestamp(trace, at),
-            "args": {
-                "Device Type": 1,
-                "Device Id": 0,
-                "Bytes": 64 * MIB,
-                "Total Allocated": 8 * MIB,
-                "Total Reserved": 16 * MIB,
-            },
-        }
-    )
+    fail_allocation(trace, 64 * MIB, at=at, reserved=16 * MIB)
     found = only(RULE.check(facts_of(trace, tmp_path)))
     assert found.severity is severity
     assert "ran out of memory" in found.title
@@ -120,12 +103,6 @@ def test_activations_get_checkpointing_and_smaller_batches(tmp_path: Path) -> No
     assert "checkpoint(" in found.fix.code
     assert "scaled_dot_product_attention" not in found.fix.code  # the job has no attention
     assert found.places[0].operator == "aten::addmm"
-
-
-def _timestamp(trace: TraceBuilder, us: float) -> float:
-    """Timestamp in the trace of this many µs after the first step began."""
-    first = next(e for e in trace.document()["traceEvents"] if e["name"] == "ProfilerStep#0")
-    return float(first["ts"]) + us
 
 
 def _inference(main: HostThread, at: float) -> None:
