@@ -11,6 +11,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.device_properties import device_properties
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.core.transfers import Transfers
@@ -34,6 +35,7 @@ from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, Survivors, growing_sites, largest_survivors
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
+from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType, MemoryAction
 
 MOST_GPUS = 64
@@ -159,6 +161,15 @@ class DeviceMemory:
         """Whether an allocation failed, and the job allocated nothing after that."""
         failed, made = self.reserve.out_of_memory_ns, self.allocations.time_ns
         return bool(len(failed)) and not (len(made) and made[-1] > failed[-1])
+
+    @cached_property
+    def updates_ns(self) -> Int64:
+        """Times at which an optimizer ran, in order. A snapshot shows what it allocates, and gradients that
+        are freed for the next step."""
+        events, phase = self.allocations.host.events, self.allocations.context.phase[self.curve.event]
+        marked = events.start_ns[match(events, OPTIMIZER_STEP)]
+        seen = (Phase.OPTIMIZER, Phase.ZERO_GRAD) if self._trace.kind == "snapshot" else (Phase.OPTIMIZER,)
+        return np.sort(np.r_[marked, self.curve.time_ns[np.isin(phase, seen)]])
 
     @cached_property
     def misses_old_frees(self) -> bool:

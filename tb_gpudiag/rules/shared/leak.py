@@ -24,6 +24,7 @@ from tb_gpudiag.rules.shared.leak_state import (
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.no_leak import growth_text, no_leak, steps_text
 from tb_gpudiag.rules.shared.out_of_memory import is_large
+from tb_gpudiag.rules.shared.outer_step import may_end_with_update
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
 
@@ -88,7 +89,10 @@ def is_sure(memory: DeviceMemory) -> bool:
     A retained graph and a cache that is replaced by a larger one grow whatever was freed before them, and a
     full buffer does not fill the memory. A list that nothing is taken out of may be a full buffer: `del` and
     assignments are no calls, so no recording shows them. Which tensors came and went does, if it was noted.
+    Graphs may be those of inner steps, whatever else is known.
     """
+    if may_end_with_update(memory):
+        return False
     rate, trend = growth_per_unit(memory), memory.trend
     long = trend is not None and trend.unit == "step" and trend.steps >= SURE_STEPS
     return memory.ran_out or long or not memory.misses_old_frees or 2 * _boundless(memory) > rate
@@ -103,7 +107,7 @@ def _boundless(memory: DeviceMemory) -> float:
 
 def leaks_at_failure(memory: DeviceMemory) -> list[Explained]:
     """Return the leaks of a device on which an allocation failed and ended the job, the fastest first."""
-    if not memory.ran_out or state_of(memory) != "rising":
+    if not memory.ran_out or state_of(memory) != "rising" or may_end_with_update(memory):
         return []
     return [part for part in causes(memory) if part.sites]
 

@@ -30,6 +30,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     replacers,
     risen_bytes,
 )
+from tb_gpudiag.rules.shared.outer_step import RECORD_UPDATES, may_end_with_update, outer_step_reason
 from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number, size
 
@@ -175,6 +176,8 @@ def _hint(memory: DeviceMemory) -> str:
     where, growth = _kept_where(memory)
     how = "a longer recording" if _is_noted(memory) or not memory.is_cpu else "tb_gpudiag.NotingTensors"
     grows = f"{memory.name} memory grows by {growth}{where}"
+    if may_end_with_update(memory):
+        return f"{grows}, or the optimizer's next step frees it: three of them in the recording tell."
     return f"{grows}, or a full buffer drops its oldest there: {how} tells."
 
 
@@ -195,6 +198,8 @@ def _grows_or_turns(memory: DeviceMemory) -> str:
     trend, (kept, growth) = memory.trend, _kept_where(memory)
     assert trend is not None  # a rising floor has one
     grows = f"what is allocated{kept} raises {memory.name} memory by {growth} over {steps_text(trend)}"
+    if may_end_with_update(memory):
+        return f"{grows}, {outer_step_reason(memory)}"
     if any(site.noted and site.noted.low >= NOTED_KEPT for site in keepers(memory)):
         return (
             f"{grows}, but had it done so in all steps of this job, much more would be held: it is dropped "
@@ -209,6 +214,8 @@ def _grows_or_turns(memory: DeviceMemory) -> str:
 
 
 def _how_to_be_sure(memories: Sequence[DeviceMemory]) -> str:
+    if any(map(may_end_with_update, memories)):
+        return RECORD_UPDATES
     if any(map(_is_noted, memories)):
         return "Record more steps: a leak goes on, and what is dropped now and then is dropped."
     if all(memory.is_cpu for memory in memories):

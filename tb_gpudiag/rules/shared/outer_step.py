@@ -1,0 +1,64 @@
+"""Steps that are parts of a longer one: what a graph keeps until the optimizer's step is no leak.
+
+The inner steps of a meta-learner, micro-batches whose losses are summed, and the actions of a rollout keep
+their graphs until then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.arrays import Int64
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, GRAPH, causes_of
+from tb_gpudiag.wording.quantity import number
+
+# An optimizer that runs in less than half of the steps ends longer ones.
+RARE_SHARE = 0.5
+
+# A leak outlives the optimizer's step, again and again: as many repetitions as a trend takes.
+FEWEST_OUTLIVED = 3
+
+RECORD_UPDATES = "Record three of the optimizer's steps, or mark each with prof.step(): a leak outlives them."
+
+
+def may_end_with_update(memory: DeviceMemory) -> bool:
+    """Whether most of what grows is graphs that the optimizer's next step may free: none of the recorded
+    steps shows that they outlive it."""
+    growing = [site for site in memory.sites if not site.in_optimizer]
+    parts = causes_of(growing, has_modules=memory.has_modules)
+    graph = [site for part in parts if part.cause is GRAPH for site in part.sites]
+    if sum(site.per_unit for site in graph) <= CAUSE_SHARE * sum(site.per_unit for site in growing):
+        return False
+    updated = _updated(memory, memory.updates_ns)
+    if not len(updated):
+        # Without an optimizer's step, it may be an evaluation, which trains nothing. Gradients with a graph
+        # of their own are for a loss of which the recording does not show the backward pass.
+        return any(site.phase is Phase.BACKWARD for site in graph)
+    if len(updated) >= RARE_SHARE * len(memory.floors.periods):
+        return False
+    return outlived(memory, graph) < FEWEST_OUTLIVED
+
+
+def outlived(memory: DeviceMemory, graph: list[GrowingSite]) -> int:
+    """Return after how many steps with an update the oldest of these allocations was still alive."""
+    oldest = min(int(site.times_ns[0]) for site in graph)
+    return len(_updated(memory, memory.updates_ns[memory.updates_ns > oldest]))
+
+
+def _updated(memory: DeviceMemory, updates_ns: Int64) -> Int64:
+    """Return the numbers of the steps with such updates."""
+    step = np.searchsorted(memory.floors.periods.start_ns, updates_ns, side="right") - 1
+    return np.unique(step[step >= 0])
+
+
+def outer_step_reason(memory: DeviceMemory) -> str:
+    """Say that the graphs may go with the optimizer's step."""
+    updates = len(_updated(memory, memory.updates_ns))
+    ran = f"in {number(updates, 'step')} only" if updates else "in none of them"
+    return (
+        f"and the optimizer ran {ran}: inner steps of a meta-learner, micro-batches whose losses are summed "
+        "and the actions of a rollout keep their graphs until it runs"
+    )
