@@ -133,6 +133,19 @@ MODULE_FRAME = any_of(r"torch/nn/modules/\w+\.py\(\d+\): (forward|_\w*call_impl)
 FUNCTIONAL_FRAME = any_of(PATH + r"torch/nn/functional\.py\(\d+\): .*", flags=re.S)
 FUNCTIONAL = any_of(r"torch/nn/functional\.py\(\d+\): ")
 
+# copy.deepcopy() copies a parameter of a module, or a tensor that is a value of an OrderedDict, which every
+# module's state_dict() is: from the inside out. Then what to search for in a stack of a snapshot.
+PARAMETER_COPY_FRAMES = (any_of(PATH + r"torch/nn/parameter\.py\(\d+\): __deepcopy__", flags=re.S),)
+STATE_COPY_FRAMES = (
+    any_of(PATH + r"torch/_tensor\.py\(\d+\): __deepcopy__", flags=re.S),
+    any_of(PATH + r"copy\.py\(\d+\): deepcopy", flags=re.S),
+    any_of(PATH + r"copy\.py\(\d+\): _reconstruct", flags=re.S),
+)
+WEIGHTS_COPY = any_of(
+    r"torch/nn/parameter\.py\(\d+\): __deepcopy__",
+    r"copy\.py\(\d+\): _reconstruct\n.*copy\.py\(\d+\): deepcopy\n.*torch/_tensor\.py\(\d+\): __deepcopy__",
+)
+
 # Searched for in a whole stack of a snapshot: an object is made, such as a model whose weights its own class
 # allocates.
 BUILDING_FRAME = any_of(r"\(\d+\): __init__(\n|$)")

@@ -17,7 +17,14 @@ from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.operators import GETS_MEMORY
 from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
-from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, FUNCTIONAL_FRAME, MODULE_FRAME
+from tb_gpudiag.vocabulary.torch_frames import (
+    FUNCTIONAL,
+    FUNCTIONAL_FRAME,
+    MODULE_FRAME,
+    PARAMETER_COPY_FRAMES,
+    STATE_COPY_FRAMES,
+    WEIGHTS_COPY,
+)
 
 
 class MemoryContext:
@@ -181,13 +188,30 @@ def in_module(allocations: Allocations) -> Bool:
 
 def in_functional(allocations: Allocations) -> Bool:
     """Mask of allocations in torch.nn.functional, such as a loss outside of modules, shape (a,)."""
-    events = allocations.host.events
-    function = match(events, FUNCTIONAL_FRAME) & (events.category == Category.PYTHON_FUNCTION)
-    around = allocations.context.around[allocations.event]
-    found = in_stack(allocations, FUNCTIONAL)
-    if function.any():
-        found |= (around != NONE) & allocations.host.tree.under(function)[around]
+    return in_stack(allocations, FUNCTIONAL) | _in_function(allocations, FUNCTIONAL_FRAME)
+
+
+def copies_weights(allocations: Allocations) -> Bool:
+    """Mask of allocations in a deep copy of a module or of its state_dict(), shape (a,)."""
+    found = in_stack(allocations, WEIGHTS_COPY)
+    for frames in (PARAMETER_COPY_FRAMES, STATE_COPY_FRAMES):
+        found |= _in_function(allocations, *frames)
     return found
+
+
+def _in_function(allocations: Allocations, frame: re.Pattern[str], *callers: re.Pattern[str]) -> Bool:
+    """Mask of a trace's allocations inside such a Python function that these call, shape (a,)."""
+    events, tree = allocations.host.events, allocations.host.tree
+    python = events.category == Category.PYTHON_FUNCTION
+    function = match(events, frame) & python
+    if not function.any():
+        return np.zeros(len(allocations), np.bool_)
+    around = allocations.context.around[allocations.event]
+    inner = np.where(around == NONE, NONE, tree.nearest_of(function)[around])
+    for caller in callers:
+        outer = np.where(inner == NONE, NONE, tree.parent[inner])
+        inner = np.where((outer != NONE) & (match(events, caller) & python)[outer], outer, NONE)
+    return inner != NONE
 
 
 def in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:

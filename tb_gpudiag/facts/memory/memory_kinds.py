@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.memory.allocations import Allocations, in_functional, in_module
+from tb_gpudiag.facts.memory.allocations import Allocations, copies_weights, in_functional, in_module
 from tb_gpudiag.facts.memory.phase import Phase
 
 
@@ -16,7 +16,7 @@ class MemoryKind(Enum):
     """What memory is for, as far as phases and lifetimes say."""
 
     BEFORE = "before"  # allocated before the recording
-    PARAMETER = "parameter"  # allocated while a module was built or moved
+    PARAMETER = "parameter"  # allocated while a module was built, moved or copied
     GRADIENT = "gradient"  # allocated in backward, outlives it
     OPTIMIZER_STATE = "optimizer_state"  # allocated in the optimizer, outlives its step
     ACTIVATION = "activation"  # allocated in forward, and alive when backward begins
@@ -51,6 +51,7 @@ def kind_numbers(allocations: Allocations, chosen: Int64, *, failed: bool) -> UI
     kinds.passes(failed=failed)
     kinds.forward(failed=failed)
     kinds.inputs()
+    kinds.copies()
     return kinds.found
 
 
@@ -133,6 +134,10 @@ class _Kinds:
         later = np.where(self.backward < len(self.phase), self.end >= trained, True)
         self._put(given & (self.never | later) & ~self._is_kept(), MemoryKind.INPUT)
         self._put(self.own == Phase.INPUT, MemoryKind.INPUT)
+
+    def copies(self) -> None:
+        """Copies of weights, whenever a job makes them: for an average, or the best ones."""
+        self._put(copies_weights(self.allocations)[self.chosen], MemoryKind.PARAMETER)
 
     def _records_no_graph(self) -> bool:
         """Whether the modules of the pass that failed keep far fewer of their allocations than those of an
