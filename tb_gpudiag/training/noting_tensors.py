@@ -85,7 +85,9 @@ def _held() -> dict[int, tuple[int, Any]]:
 def _changes(
     before: Mapping[int, tuple[int, Any]], after: Mapping[int, tuple[int, Any]]
 ) -> dict[str, dict[str, int] | int]:
-    """Return how many tensors of each size came and went and are there now, and how many bytes came and went.
+    """Return how many tensors of each size came and went and are there now, how many of about the size (as
+    int.bit_length() has it) of those that came are there beside weights and their gradients, and how many
+    bytes came and went.
 
     A tensor that took the place of one that went has its address: that one has no object any more.
     """
@@ -93,13 +95,24 @@ def _changes(
     came = Counter(size for address, (size, _) in after.items() if address in gone or address not in before)
     went = Counter(before[address][0] for address in gone)
     held = Counter(size for size, _ in after.values())
+    weights = _of_weights(after)
+    near = Counter(size.bit_length() for address, (size, _) in after.items() if address not in weights)
     return {
         "came": _largest(came),
         "held": {size: held[int(size)] for size in _largest(came)},
+        "near": {str(length): near[length] for length in {size.bit_length() for size in came}},
         "went": _largest(went),
         "came_bytes": sum(size * count for size, count in came.items()),
         "went_bytes": sum(size * count for size, count in went.items()),
     }
+
+
+def _of_weights(held: Mapping[int, tuple[int, Any]]) -> set[int]:
+    """Return the addresses of parameters and of their gradients."""
+    kind = sys.modules["torch"].nn.Parameter
+    weights = [tensor for _, reference in held.values() if isinstance(tensor := reference(), kind)]
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    return {tensor.untyped_storage().data_ptr() for tensor in [*weights, *gradients]}
 
 
 def _largest(sizes: Mapping[int, int]) -> dict[str, int]:

@@ -59,6 +59,19 @@ def test_it_notes_what_came_went_and_is_there(tmp_path: Path, torch: Any) -> Non
         assert found["came_bytes"] - found["went_bytes"] == 4 * 4096
 
 
+def test_it_notes_how_many_are_about_as_large_beside_weights(tmp_path: Path, torch: Any) -> None:
+    kept, weights = [torch.zeros(900)], torch.nn.Parameter(torch.zeros(950))
+    weights.grad = torch.zeros(950)
+
+    def step() -> None:
+        kept.append(torch.zeros(600 + len(kept)))
+
+    first, second = notes(torch, tmp_path, step)
+    length = str((4 * 600).bit_length())
+    assert (first["near"][length], second["near"][length]) == (1 + 6, 1 + 12)
+    assert str((4).bit_length()) not in first["near"]
+
+
 @pytest.mark.parametrize("memory", [True, False])
 def test_later_recordings_of_memory_can_be_noted(memory: bool, tmp_path: Path, torch: Any) -> None:
     profiler, texts = torch.profiler, list[str]()

@@ -10,6 +10,9 @@ from typing import Any
 
 from tb_gpudiag.arrays import Int64
 
+_FEWEST_LONE = 3
+"""Sizes of which one tensor each was kept vary if there are so many."""
+
 _MOST = 2**50
 """No job has so many tensors, or so much memory."""
 
@@ -17,12 +20,14 @@ _MOST = 2**50
 @dataclass(frozen=True)
 class NotedTensors:
     """came, went: how many of each size in bytes. held: how many of the sizes that came are there at the end,
-    older ones included. more_bytes: by how much all are more than before. steps: of the job, until then.
+    older ones included. near: the same of about these sizes, by int.bit_length(); empty in older traces.
+    more_bytes: by how much all are more than before. steps: of the job, until then.
     """
 
     came: Mapping[int, int]
     went: Mapping[int, int]
     held: Mapping[int, int]
+    near: Mapping[int, int]
     more_bytes: int
     steps: int
 
@@ -48,10 +53,13 @@ class NotedGrowth:
 def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
     """Parse what NotingTensors wrote; None if there is nothing, or anything else."""
     came, went, held = (_counts(metadata.get(key)) for key in ("came", "went", "held"))
+    near = _counts(metadata.get("near", {}))
     more, fewer, steps = (_number(metadata.get(key)) for key in ("came_bytes", "went_bytes", "steps"))
-    if came is None or went is None or held is None or more is None or fewer is None or steps is None:
+    if came is None or went is None or held is None or near is None:
         return None
-    return NotedTensors(came, went, held, more - fewer, steps)
+    if more is None or fewer is None or steps is None:
+        return None
+    return NotedTensors(came, went, held, near, more - fewer, steps)
 
 
 def _number(value: Any) -> int | None:
@@ -88,7 +96,25 @@ def noted_growths(noted: NotedTensors, kept: Iterable[Int64], recorded: int) -> 
         low[size] = high[size] if count > 1 else min(high[size], in_all)
         so_far = max(count, high[size] * count / recorded * noted.steps) if recorded else count
         start[size] = min(1.0, noted.held.get(size, count) / so_far)
-    return [NotedGrowth(*(_mean(one, shares) for shares in (held, low, high, start))) for one in sizes]
+    return [
+        NotedGrowth(
+            _mean(one, held),
+            _mean(one, low),
+            _mean(one, high),
+            _varied(noted, one, recorded, _mean(one, start)),
+        )
+        for one in sizes
+    ]
+
+
+def _varied(noted: NotedTensors, kept: Mapping[int, int], recorded: int, since_start: float) -> float:
+    """Return since_start of a site that keeps tensors of any size, such as sequences: older ones had other
+    sizes, but about as large. Of all others, and where that was not noted, it is `since_start`."""
+    varies = sum(count == 1 for count in kept.values()) >= _FEWEST_LONE
+    if not noted.near or not recorded or not noted.steps or not varies:
+        return since_start
+    about = sum(noted.near.get(length, 0) for length in {size.bit_length() for size in kept})
+    return min(1.0, about * recorded / (sum(kept.values()) * noted.steps))
 
 
 @dataclass(frozen=True)

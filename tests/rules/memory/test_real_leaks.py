@@ -154,6 +154,20 @@ def keeps_optimizers(job: Job) -> None:
     job.kept.append(job.optimizer)
 
 
+def keeps_sequences(job: Job) -> None:
+    """Keep a result of another length in each step."""
+    job.train()
+    job.at += 1
+    job.kept.append(job.torch.rand(200 + job.at * 37 % 50, WIDTH))
+
+
+def drops_sequences(job: Job) -> None:
+    """The same, until they are dropped after ten steps."""
+    keeps_sequences(job)
+    if job.at == 10:
+        job.kept.clear()
+
+
 def pops_the_oldest(job: Job) -> None:
     """Keep the last 64 results in a list that was full before the recording."""
     job.train()
@@ -251,6 +265,16 @@ def test_the_state_of_a_real_optimizer_that_is_kept_is_a_leak(tmp_path: Path, to
     """Only L-BFGS has a state that grows by itself."""
     found = only(RULE.check(recorded(torch, keeps_optimizers, tmp_path, noting=True)))
     assert found.cost_bytes_per_step >= 2 * 2 * WIDTH * WIDTH * FLOAT  # two moments of two layers
+
+
+def test_real_sequences_of_any_length_are_a_leak_if_all_steps_kept_them(tmp_path: Path, torch: Any) -> None:
+    """No size comes twice, but older ones are about as large."""
+    for step, leaks in ((keeps_sequences, True), (drops_sequences, False)):
+        answer = RULE.check(recorded(torch, step, tmp_path / step.__name__, skip=10, noting=True))
+        if leaks:
+            assert _is_at(only(answer), keeps_sequences)
+        else:
+            assert "much more would be held" in unsure(answer).reason
 
 
 def test_a_real_leaking_hook_is_found(tmp_path: Path, torch: Any) -> None:
