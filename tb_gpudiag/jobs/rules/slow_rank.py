@@ -131,7 +131,7 @@ def _is_shown(uneven: Uneven, said: pb.Finding | None) -> bool:
 
 def _saving(uneven: Uneven, chance: bool) -> Saving:
     """Return what a fix saves. If it was chance, there is nothing to fix."""
-    return Saving(0 if chance else uneven.low_ns, uneven.high_ns, "estimate")
+    return Saving(0 if chance else uneven.low_ns, uneven.most_ns, "estimate")
 
 
 def _why(uneven: Uneven, several: bool, device: str) -> str:

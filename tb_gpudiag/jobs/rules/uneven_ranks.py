@@ -69,7 +69,8 @@ SLOWER = 1.03
 # Work by the sizes of inputs, relative to the peers', that is more: batches differ a little.
 MORE_WORK = 1.05
 
-# Lengths that each rank draws by itself differ by less over a few steps.
+# Lengths that each rank draws by itself differ by less over a few steps. So do equal stages of a pipeline:
+# the first has no gradient of its inputs, and the last has the loss. Of two blocks each, that is 1.2 times.
 MUCH_MORE_WORK = 1.5
 
 # First and last stages of a pipeline hold the embedding and the loss, so some difference cannot be avoided.
@@ -94,14 +95,14 @@ SHARE_OF_STEPS_ON_CPU = 2 / 3
 class Uneven:
     """How uneven a job is. members: those that the others wait for; if they vary, all that were slowest once.
 
-    high_ns, low_ns: what is lost because of them over the steps, at most and at least. all_ns: what is lost
-    because of whoever was slowest in each step, at most. part: what they do
-    longer, and part_ns by how much in all. steps: in how many of `of_steps` they were slow. work: whether
-    they compute more than their peers ("more") or compute the same but slower ("slower"); "" if the trace
-    does not show it, or if it is not computing that takes longer. slower: how many times as long the same
-    kernels take, NaN if not known. stretched: on a CPU, the same operators take so much longer that all else
-    which these ranks do is expected to, as far as that explains their lateness. others_ns: by how much
-    the other ranks differ.
+    high_ns, low_ns: what is lost because of them in these steps, at most and at least; most_ns: in all
+    steps, though in some it may be chance. all_ns: what is lost because of whoever was slowest in each
+    step, at most. part: what they do longer, and part_ns by how much in all. steps: in how many of
+    `of_steps` they were slow. work: whether they compute more than their peers ("more") or compute the
+    same but slower ("slower"); "" if the trace does not show it, or if it is not computing that takes
+    longer. slower: how many times as long the same kernels take, NaN if not known. stretched: on a CPU,
+    the same operators take so much longer that all else which these ranks do is expected to, as far as
+    that explains their lateness. others_ns: by how much the other ranks differ.
     """
 
     pattern: Literal["even", "persistent", "sometimes", "varying", "too few steps"]
@@ -110,6 +111,7 @@ class Uneven:
     of_steps: int
     all_ns: int = 0
     low_ns: int = 0
+    most_ns: int = 0
     part: str = ""
     part_ns: int = 0
     steps: int = 0
@@ -177,9 +179,7 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
         uneven = _described(facts, own, replace(even, pattern="persistent", members=persistent), every)
-        by_design = (
-            own.staged and uneven.work == "more" and uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum()
-        )
+        by_design = own.staged and uneven.work == "more" and _is_of_an_end(facts, own, uneven)
         if by_design or _shares_cores(facts, uneven):
             return replace(uneven, pattern="even", members=even.members)
         return uneven
@@ -215,6 +215,14 @@ def slowdown_shown(facts: JobFacts) -> JobSlowdown | None:
     """Return what stragglers cost, if the job has some: ranks that share the cores of a CPU straggle by
     chance, and no change of the job removes that."""
     return facts.slowdown if facts.on_gpu or find_uneven(facts).found else None
+
+
+def _is_of_an_end(facts: JobFacts, own: OwnTime, uneven: Uneven) -> bool:
+    """Whether a stage of a pipeline has no more to do than the first or the last one must have. Stages on one
+    CPU take each other's cores, so there the sizes of inputs say it, not the time."""
+    if facts.on_gpu:
+        return bool(uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum())
+    return not _shows_more_work(facts)[uneven.members].any()
 
 
 def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
@@ -272,6 +280,9 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
     all steps if they always are."""
     members = found.members
     low_ns, high_ns = (min(ns, found.all_ns) for ns in _lost_because_of(own, members, slow))
+    # On a CPU, what a rank loses in a step counts only if it is more than it may wait for a core.
+    late_ns = min(_late_ns(own.excess_ns[members]), found.all_ns)
+    most_ns = high_ns if facts.on_gpu else max(high_ns, late_ns)
     # While some ranks waited, the late one had their cores. Without the wait, all need them at once.
     low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts)[slow].sum()))
     part, part_ns = _main_part(own, None if found.pattern == "varying" else members)
@@ -281,6 +292,7 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
         found,
         low_ns=low_ns,
         high_ns=high_ns,
+        most_ns=most_ns,
         part=part,
         part_ns=part_ns,
         steps=int((_is_above(own)[members].any(axis=0) & slow).sum()),
@@ -315,7 +327,12 @@ def _lost_because_of(own: OwnTime, members: Int64, slow: Bool) -> tuple[int, int
     rest = np.where(among[:, None], usual, total) - usual
     left = np.maximum(0, rest.max(axis=0))
     lost = np.maximum(0, excess[members].max(axis=0))
-    return int(np.maximum(0, lost - left).sum()), int(lost.sum())
+    return int(np.maximum(0, lost - left).sum()), _late_ns(excess[members])
+
+
+def _late_ns(excess_ns: Int64) -> int:
+    """Return how long others wait for the latest of these ranks, over the steps. Shape (ranks, steps)."""
+    return int(np.maximum(0, excess_ns.max(axis=0)).sum())
 
 
 def _main_part(own: OwnTime, members: Int64 | None) -> tuple[str, int]:

@@ -240,6 +240,14 @@ def test_on_a_cpu_a_long_delay_and_a_short_one_happened_once() -> None:
     assert "in 1 of 6 steps" in plain(late(ranks).title)
 
 
+def test_on_a_cpu_what_a_late_rank_costs_counts_in_all_steps() -> None:
+    """Rank 2 is late by 30 ms in two of six steps, and by 8 ms in the others, less than ranks compute."""
+    digests = on_cpu(lambda rank, step: (18.0 if step % 3 else 40.0) if rank == 2 else 10.0, "python", 10)
+    ranks = [replace(one, findings=[own(cost_us=60_000)] if one.about.rank == 2 else []) for one in digests]
+    finding = late(ranks)
+    assert finding.saving.high_us == pytest.approx(2 * 30_000 + 4 * 8_000)
+
+
 def test_on_a_cpu_more_work_needs_less_certainty() -> None:
     """Rank 2 has five times the work, in times that differ so much that they alone would show nothing."""
 
