@@ -132,6 +132,7 @@ def split_into_words(text: str) -> Counter[str]:
     limiters=LATE,
     rules="GD602 GD101 GD603",
     functions="__getitem__ split_into_words",
+    allowed="GD101",  # fixed, loading takes 1.6 of 9.2 ms of a rank's CPU time, without the profiler
     rank=2,
     world=4,
     timed=12,

@@ -120,7 +120,12 @@ def parse_line(line: str) -> float:
     return sum(float(part) for part in line.split(","))
 
 
-@job(limiters="python", rules="GD102", functions="parse_in_pool pool_each_step")
+@job(
+    limiters="python",
+    rules="GD102",
+    functions="parse_in_pool pool_each_step",
+    allowed="GD102",  # fixed, parsing takes 2.4 of 14 ms of CPU time, beside the optimizer's Python
+)
 def pool_each_step(fixed: bool) -> Iterator[None]:
     """A pool of processes is started in each step, to parse a file; fixed: the file is parsed here."""
     train = trainer(mlp())
@@ -176,7 +181,12 @@ def batch_from_lists(samples: list[list[float]]) -> torch.Tensor:
     return torch.tensor(samples)
 
 
-@job(limiters="python", rules="GD102", functions="parameter_of move_averages parameters_found_by_name")
+@job(
+    limiters="python",
+    rules="GD102",
+    functions="parameter_of move_averages parameters_found_by_name",
+    allowed="GD102",  # fixed, 2,085 operators take 6.8 ms of CPU time; some 200 MFLOP of them are arithmetic
+)
 def parameters_found_by_name(fixed: bool) -> Iterator[None]:
     """Averages of the weights look each weight up by walking the model; fixed: it is walked once."""
     model = mlp(width=128, depth=32)

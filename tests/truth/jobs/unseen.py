@@ -92,7 +92,7 @@ def healthy_adversaries(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters=HOST, rules="GD107", timed=20)
+@job(limiters=HOST, rules="GD107", allowed="GD102", timed=20)  # fixed, 2,899 operators take 6 ms of CPU time
 def anomaly_detection_left_on(fixed: bool) -> Iterator[None]:
     """`torch.autograd.set_detect_anomaly` was left on after a debugging session; fixed: off."""
     torch.autograd.set_detect_anomaly(not fixed)
