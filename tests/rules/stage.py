@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,15 +25,21 @@ Act = Callable[[HostThread, float, float], object]
 """Adds what the host does to the trace: (thread, at, us)."""
 
 
+def one_step(*, devices: Sequence[str] = ("Test GPU",)) -> tuple[TraceBuilder, HostThread]:
+    """Begin a trace with a step of 1,000 µs; return it and its main thread."""
+    trace = TraceBuilder(devices=devices)
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    return trace, main
+
+
 def one_gap(act: Act, idle_us: float) -> TraceBuilder:
     """Build a step in which the GPU works until 300 µs, and from 306 µs + idle_us to the end at 1,100 µs.
 
     The host acts from 200 µs to 300 µs + idle_us, then launches (5 µs), and the kernel starts 1 µs later. So
     idle_us / 10 is the gap's percentage of the step window, not counting the launch and its latency (0.6%).
     """
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.launch("before", at=STEP_AT, us=5, runs_at=STEP_AT, runs_us=GAP_AT - STEP_AT)
     main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
     act(main, HOST_AT, GAP_AT + idle_us - HOST_AT)
@@ -45,9 +51,7 @@ def one_gap(act: Act, idle_us: float) -> TraceBuilder:
 
 def healthy() -> TraceBuilder:
     """Build a step whose host launches far ahead of a GPU that is never idle."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
     main.launch("before", at=STEP_AT, us=5, runs_at=STEP_AT, runs_us=20)
     for i in range(10):
@@ -58,9 +62,7 @@ def healthy() -> TraceBuilder:
 
 def without_gpu() -> TraceBuilder:
     """Build a job that runs on the CPU."""
-    trace = TraceBuilder(devices=())
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=())
     main.op("aten::mm", at=STEP_AT, us=STEP_US - 100)
     return trace
 

@@ -5,15 +5,7 @@ from pathlib import Path
 from tb_gpudiag.rules.idle.allocator_in_step import RULE
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import HostThread
-from tests.rules.stage import (
-    Act,
-    facts_of,
-    figures,
-    finding,
-    healthy,
-    is_clear,
-    one_gap,
-)
+from tests.rules.stage import Act, facts_of, figures, finding, healthy, is_clear, one_gap
 
 
 def _malloc(main: HostThread, at: float, us: float) -> None:

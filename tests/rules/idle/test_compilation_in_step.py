@@ -14,16 +14,7 @@ from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import EPOCH_NS, CompileLogBuilder, HostThread, TraceBuilder
-from tests.rules.stage import (
-    cannot_tell,
-    facts_of,
-    figures,
-    finding,
-    findings,
-    is_clear,
-    one_gap,
-    severity,
-)
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, findings, is_clear, one_gap, severity
 
 
 def _load_module(main: HostThread, at: float, us: float) -> None:

@@ -7,13 +7,7 @@ import pytest
 from tb_gpudiag.rules.idle.queued_not_visible import RULE
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import (
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    one_gap,
-)
+from tests.rules.stage import facts_of, figures, finding, is_clear, one_gap
 
 
 def _queued(idle_us: float) -> TraceBuilder:

@@ -8,24 +8,14 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.data_movement import RULE
 from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    cannot_tell,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-)
+from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, finding, is_clear, one_step
 
 COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
 
 
 def _moving(us: float, *operators: str, kernel: str = COPY) -> TraceBuilder:
     """Build a step of 1,000 µs: one kernel is launched inside these operators, the other one computes."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.frame("model.py(8): forward", at=STEP_AT, us=100)
     for depth, operator in enumerate(operators):
         main.op(operator, at=STEP_AT + depth, us=50 - 2 * depth)
@@ -89,9 +79,7 @@ def test_short_or_computing_kernels_are_clear(us: float, operators: tuple[str, .
 
 
 def test_copies_from_the_host_are_left_to_other_rules(tmp_path: Path) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.op("aten::to", at=STEP_AT, us=50).op("aten::_to_copy", at=STEP_AT + 1, us=48)
     main.op("aten::copy_", at=STEP_AT + 2, us=46)
     main.copy("HtoD", at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=500, bytes=1 << 20, pinned=True)
@@ -100,9 +88,7 @@ def test_copies_from_the_host_are_left_to_other_rules(tmp_path: Path) -> None:
 
 def test_a_copy_by_the_copy_engine_changes_no_layout(tmp_path: Path) -> None:
     """Layouts that differ take a kernel: a copy engine moves bytes as they are."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.op("aten::contiguous", at=STEP_AT, us=50).op("aten::clone", at=STEP_AT + 1, us=48)
     main.op("aten::copy_", at=STEP_AT + 2, us=46)
     main.copy("DtoD", at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=500, bytes=1 << 20)
@@ -119,9 +105,7 @@ def test_cannot_tell_if_the_gpu_was_not_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("us", "fires"), [(210, True), (190, False)])
 def test_casts_of_a_job_on_the_cpu(us: float, fires: bool, tmp_path: Path) -> None:
-    trace = TraceBuilder(devices=())
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=())
     main.op("aten::mm", at=STEP_AT, us=500)
     main.op("aten::to", at=STEP_AT + 500, us=us).op("aten::_to_copy", at=STEP_AT + 500, us=us)
     main.op("aten::copy_", at=STEP_AT + 500, us=us)

@@ -9,7 +9,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.evaluation_in_step import RULE
 from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, finding, is_clear
+from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, finding, is_clear, one_step
 
 Act = Callable[[HostThread, float, float], object]
 """Adds the work that is asked about: (thread, at, us)."""
@@ -22,9 +22,7 @@ EVALUATES: Act = lambda main, at, us: main.op("aten::linear", at=at, us=us).op( 
 def _training(act: Act, us: float, *, gpu: bool, numbers: bool = True) -> TraceBuilder:
     """Build a step of 1,000 µs: a forward pass, a backward pass, and `act` for so long. With a GPU, a kernel
     runs for as long as `act` does."""
-    trace = TraceBuilder(devices=("GPU",) if gpu else ())
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=("GPU",) if gpu else ())
     main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
     for number in range(2):
         main.op("aten::mm", at=STEP_AT + 10 * number, us=10, sequence=number + 1 if numbers else None)

@@ -17,16 +17,15 @@ from tests.rules.stage import (
     figures,
     finding,
     is_clear,
+    one_step,
     removed_ns,
 )
 
 
 def matmul(name: str, share: float, device: DeviceProperties, folder: Path) -> Facts:
     """Facts of a step with one kernel, which takes this share of the step window."""
-    trace = TraceBuilder()
+    trace, main = one_step()
     trace.recording.devices = [device]
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
     main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
     main.op("aten::mm", at=STEP_AT, us=15)
     main.launch(name, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=STEP_US * share)
@@ -62,10 +61,8 @@ def test_fires_on_fp32_matmuls_and_bounds_the_saving_by_the_peaks(tmp_path: Path
 
 
 def test_16_bits_also_halve_the_bytes_of_other_fp32_kernels(tmp_path: Path) -> None:
-    trace = TraceBuilder()
+    trace, main = one_step()
     trace.recording.devices = [A100]
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
     begins = STEP_AT + 60
     for number, (name, us) in enumerate(
         [
@@ -84,10 +81,8 @@ def test_16_bits_also_halve_the_bytes_of_other_fp32_kernels(tmp_path: Path) -> N
 
 
 def test_other_kernels_stay_as_they_are_where_most_matmuls_are_in_16_bits_already(tmp_path: Path) -> None:
-    trace = TraceBuilder()
+    trace, main = one_step()
     trace.recording.devices = [A100]
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
     begins = STEP_AT + 60
     for name, us in (
         ("ampere_sgemm_128x64_nn", 100),

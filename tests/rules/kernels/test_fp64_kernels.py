@@ -8,16 +8,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.fp64_kernels import RULE
 from tb_gpudiag.wording.quantity import duration, share_of, throughput
-from tests.builder import DeviceProperties, TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    removed_ns,
-)
+from tests.builder import DeviceProperties
+from tests.rules.stage import STEP_AT, STEP_US, facts_of, figures, finding, is_clear, one_step, removed_ns
 
 GEFORCE = DeviceProperties("NVIDIA GeForce RTX 4090", compute_major=8, compute_minor=9)
 A100 = DeviceProperties("NVIDIA A100-SXM4-80GB", compute_major=8)
@@ -26,10 +18,8 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor
 
 
 def _inference(kernel: str, us: float, device: DeviceProperties, folder: Path) -> Facts:
-    trace = TraceBuilder()
+    trace, main = one_step()
     trace.recording.devices = [device]
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
     main.frame("serve.py(12): predict", at=STEP_AT, us=STEP_US)
     main.op("aten::mm", at=STEP_AT, us=15)
     main.launch(kernel, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us)
@@ -63,10 +53,8 @@ def test_little_fp64_and_other_kernels_are_clear(tmp_path: Path) -> None:
 
 
 def test_fp64_beside_longer_other_kernels_came_in_unnoticed(tmp_path: Path) -> None:
-    trace = TraceBuilder()
+    trace, main = one_step()
     trace.recording.devices = [A100]
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
     main.launch(ADD, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=200)
     main.launch("gemm", at=STEP_AT + 15, us=5, runs_at=STEP_AT + 220, runs_us=700)
     facts = facts_of(trace, tmp_path)

@@ -8,14 +8,7 @@ from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.kernels.low_bandwidth import RULE
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of
 from tests.builder import DeviceProperties, TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-)
+from tests.rules.stage import STEP_AT, facts_of, figures, finding, is_clear, one_step
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)"
 
@@ -29,10 +22,8 @@ def _adding(
     strides: list[list[int]] | None = None,
 ) -> TraceBuilder:
     """Build a step that adds two matrices of rows × 8192 FP32 numbers: 403 MB, 120 µs at 3.35 TB/s."""
-    trace = TraceBuilder()
+    trace, main = one_step()
     trace.recording.devices = [DeviceProperties(device, compute_major=99)]
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
     main.frame("model.py(8): forward", at=STEP_AT, us=100)
     for call in range(calls):
         shapes = [[rows, 8192], [rows, 8192], []]

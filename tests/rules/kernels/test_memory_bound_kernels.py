@@ -9,15 +9,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.memory_bound_kernels import RULE
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    removed_ns,
-)
+from tests.rules.stage import STEP_AT, STEP_US, facts_of, figures, finding, is_clear, one_step, removed_ns
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >()"
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>()"
@@ -26,9 +18,7 @@ GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
 
 def one_after_another(kernels: list[tuple[str, float]], folder: Path, operator: str = "aten::add") -> Facts:
     """Facts of a step that runs these (name, µs) on one stream."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     begins = STEP_AT + 20
     for i, (name, us) in enumerate(kernels):
         main.op(operator, at=STEP_AT + 10 * i, us=9)
@@ -61,9 +51,7 @@ def test_passes_of_an_optimizer_become_one(tmp_path: Path) -> None:
 
 
 def test_compiled_code_is_not_compiled_again(tmp_path: Path) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.op("Torch-Compiled Region: 0/0", at=STEP_AT, us=50)
     for i in range(2):
         name = f"triton_poi_fused_add_{i}"

@@ -8,16 +8,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.occupancy import RULE
 from tb_gpudiag.wording.quantity import duration, mean, number, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    cannot_tell,
-    facts_of,
-    figures,
-    finding,
-    findings,
-    is_clear,
-)
+from tests.rules.stage import STEP_AT, cannot_tell, facts_of, figures, finding, findings, is_clear, one_step
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 MULTIPROCESSORS = 80
@@ -26,9 +17,7 @@ MULTIPROCESSORS = 80
 def _kernel(
     name: str, us: float, *, blocks: int, threads: int = 256, registers: int = 32, shared_bytes: int = 0
 ) -> TraceBuilder:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.op("aten::mm", at=STEP_AT, us=20)
     main.launch(
         name,

@@ -11,16 +11,7 @@ from tb_gpudiag.rules.kernels.unaligned_matmul import RULE as UNALIGNED
 from tb_gpudiag.rules.shared.roofline_evidence import why_slow
 from tb_gpudiag.wording.quantity import bandwidth, duration, intensity, number, share_of, throughput
 from tests.builder import DeviceProperties, TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    cannot_tell,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    removed_ns,
-)
+from tests.rules.stage import STEP_AT, cannot_tell, facts_of, figures, finding, is_clear, one_step, removed_ns
 
 BF16 = "c10::BFloat16"
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align8>()"
@@ -35,9 +26,7 @@ def _matmul(
     kernel: str = GEMM,
 ) -> TraceBuilder:
     """Build a step with one bf16 matmul of two size x size matrices."""
-    trace = TraceBuilder(devices=(device,))
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=(device,))
     main.frame("model.py(8): forward", at=STEP_AT, us=100)
     inputs = [[size, size], [size, size]] if shapes else None
     main.op("aten::mm", at=STEP_AT, us=20, shapes=inputs, types=[BF16, BF16] if shapes else None)
@@ -92,10 +81,8 @@ def _operator(
     operator: str, kernel: str, us: float, shapes: list[list[int]], settings: list[str], device: str
 ) -> TraceBuilder:
     """Build a step with one operator on bf16 tensors."""
-    trace = TraceBuilder()
+    trace, main = one_step()
     trace.recording.devices = [DeviceProperties(device, compute_major=99)]
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
     main.op(operator, at=STEP_AT, us=20, shapes=shapes, types=[BF16] * len(shapes))
     span = trace.recording.host[-1]
     trace.recording.host[-1] = replace(span, args={**span.args, "Concrete Inputs": settings})

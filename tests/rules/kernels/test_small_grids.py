@@ -10,22 +10,12 @@ from tb_gpudiag.rules.kernels.small_grids import RULE
 from tb_gpudiag.wording.quantity import duration, mean, share_of
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.builder.recording import GpuSpan
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    cannot_tell,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-)
+from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, finding, is_clear, one_step
 
 
 def kernel(name: str, blocks: int, us: float, folder: Path) -> Facts:
     """Facts of a step with one kernel on a GPU with 80 multiprocessors."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.op("aten::sum", at=STEP_AT, us=15)
     main.launch(name, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us, grid=(blocks, 1, 1))
     return facts_of(trace, folder)
@@ -63,9 +53,7 @@ def test_short_kernels_full_grids_and_collectives_are_clear(
 @pytest.mark.parametrize(("us", "clear"), [(150, True), (400, False)])
 def test_few_blocks_near_the_peaks_waste_little(us: float, clear: bool, tmp_path: Path) -> None:
     """At the H100's peak, the matmul takes 139 µs."""
-    trace = TraceBuilder(devices=("NVIDIA H100 80GB HBM3",))
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=("NVIDIA H100 80GB HBM3",))
     sizes, types = [[4096, 4096], [4096, 4096]], ["c10::BFloat16", "c10::BFloat16"]
     main.op("aten::mm", at=STEP_AT, us=15, shapes=sizes, types=types)
     name = "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNN"
@@ -78,9 +66,7 @@ def test_few_blocks_near_the_peaks_waste_little(us: float, clear: bool, tmp_path
 
 def test_concurrent_small_kernels_waste_only_what_they_leave_together(tmp_path: Path) -> None:
     """Ten branches with 8 of 80 blocks each use the whole GPU. Alone, each would waste 90% of its time."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     for branch in range(10):
         main.launch(
             "reduce_kernel",

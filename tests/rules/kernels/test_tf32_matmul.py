@@ -8,15 +8,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.tf32_matmul import RULE
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    removed_ns,
-)
+from tests.rules.stage import STEP_AT, facts_of, figures, finding, is_clear, one_step, removed_ns
 
 TF32 = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4>()"
 HALF = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align8>()"
@@ -24,9 +16,7 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float> 
 
 
 def _job(matmul: str, us: float, add_us: float = 0, *, trains: bool = True) -> TraceBuilder:
-    trace = TraceBuilder(devices=("NVIDIA A100-SXM4-80GB",))
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=("NVIDIA A100-SXM4-80GB",))
     main.op("aten::mm", at=STEP_AT, us=15)
     main.launch(matmul, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us)
     if add_us:

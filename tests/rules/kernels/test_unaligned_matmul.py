@@ -7,26 +7,15 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.unaligned_matmul import RULE
 from tb_gpudiag.wording.quantity import duration, share_of
-from tests.builder import TraceBuilder
 from tests.real_traces import real_facts
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    removed_ns,
-)
+from tests.rules.stage import STEP_AT, STEP_US, facts_of, figures, finding, is_clear, one_step, removed_ns
 
 ALIGN1 = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>(Params)"
 
 
 def matmul(name: str, share: float, shapes: list[list[int]] | None, folder: Path) -> Facts:
     """Facts of a step with one kernel, which takes this share of the step window."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.op("aten::bmm", at=STEP_AT, us=15, shapes=shapes)
     main.launch(name, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=STEP_US * share)
     return facts_of(trace, folder)
@@ -57,9 +46,7 @@ TENSILE = "Cijk_Ailk_Bljk_BBS_BH_MT256x112x64_MI16x16x16x1_SN_AF0EM1_AF1EM1_ASEM
 def test_tensile_s_kernels_for_any_size_count_with_unaligned_sizes(
     inner: int, fires: bool, tmp_path: Path
 ) -> None:
-    trace = TraceBuilder(devices=("AMD Instinct MI300X",))
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=("AMD Instinct MI300X",))
     shapes = [[4096, inner], [inner, 4096]]
     main.op("aten::mm", at=STEP_AT, us=15, shapes=shapes, types=["c10::BFloat16"] * 2)
     main.launch(TENSILE, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=400)

@@ -8,16 +8,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.unfused_attention import RULE
 from tb_gpudiag.wording.quantity import duration, number, share_of
-from tests.builder import TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    removed_ns,
-)
+from tests.rules.stage import STEP_AT, facts_of, figures, finding, is_clear, one_step, removed_ns
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
 SOFTMAX = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float>()"
@@ -26,9 +17,7 @@ FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_tr
 
 def attention(kernel: str, operator: str, us: float, folder: Path) -> Facts:
     """Facts of a step with two matmuls of 100 µs, and this kernel in between."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.frame("model.py(30): attend", at=STEP_AT, us=100)
     begins = STEP_AT + 50
     for i, (name, lasts) in enumerate([(GEMM, 100.0), (kernel, us), (GEMM, 100.0)]):
@@ -53,9 +42,7 @@ def test_fires_on_what_runs_between_the_two_matmuls(tmp_path: Path) -> None:
 
 
 def test_with_shapes_the_matmuls_beyond_their_arithmetic_count_as_saved(tmp_path: Path) -> None:
-    trace = TraceBuilder(devices=("NVIDIA H100 80GB HBM3",))
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=("NVIDIA H100 80GB HBM3",))
     shapes = [[16, 2048, 64], [16, 64, 2048]]
     for i, (name, operator, us) in enumerate(
         [(GEMM, "aten::bmm", 200), (SOFTMAX, "aten::_softmax", 300), (GEMM, "aten::bmm", 200)]

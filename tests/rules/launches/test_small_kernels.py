@@ -12,14 +12,7 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import Generation, HostThread, TraceBuilder
-from tests.rules.stage import (
-    cannot_tell,
-    facts_of,
-    figures,
-    finding,
-    findings,
-    is_clear,
-)
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, findings, is_clear
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
 

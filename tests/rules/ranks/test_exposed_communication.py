@@ -13,24 +13,14 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    severity,
-)
+from tests.rules.stage import STEP_AT, facts_of, figures, finding, is_clear, one_step, severity
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
 
 
 def reduced(us: float, folder: Path) -> Facts:
     """Build a step that computes until 500 µs, with an all-reduce from 400 µs until `us` after that."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.op("c10d::allreduce_", at=STEP_AT + 20, us=15)
     main.launch("gemm", at=STEP_AT, us=5, runs_at=STEP_AT + 10, runs_us=390)
     main.launch(ALL_REDUCE, at=STEP_AT + 25, us=5, runs_at=400, runs_us=100 + us, stream=20)
@@ -85,9 +75,7 @@ def _exchanged(
     training: bool = True,
     stream: int = 20,
 ) -> Finding:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     if training:
         main.annotation("Optimizer.step#SGD.step", at=STEP_AT + 900, us=50)
     if annotation:
@@ -225,9 +213,7 @@ def test_inference_has_no_gradients_to_reduce(tmp_path: Path) -> None:
 
 
 def test_data_parallel_is_replaced_by_processes(tmp_path: Path) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.op("ReduceAddCoalesced", at=STEP_AT + 20, us=15)
     main.launch("gemm", at=STEP_AT, us=5, runs_at=STEP_AT + 10, runs_us=390)
     main.launch("ncclKernel_Reduce_RING_LL_Sum_float", at=STEP_AT + 25, us=5, runs_at=500, runs_us=300)

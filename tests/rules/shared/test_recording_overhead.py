@@ -9,8 +9,8 @@ from tb_gpudiag.rules.answer import Finding, Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
 from tb_gpudiag.rules.idle.input_pipeline import RULE as LOADING
 from tb_gpudiag.wording.quantity import Quantity, duration
-from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, Act, facts_of, figures, finding, one_gap, severity
+from tests.builder import HostThread
+from tests.rules.stage import STEP_AT, STEP_US, Act, facts_of, figures, finding, one_gap, one_step, severity
 
 LOADER = "torch/utils/data/dataloader.py(720): __next__"
 LABEL = "Recording overhead, estimated"
@@ -99,9 +99,7 @@ def test_transforms_in_python_are_slowed_down_too(tmp_path: Path) -> None:
 
 
 def test_a_job_on_a_cpu_is_corrected_too(tmp_path: Path) -> None:
-    trace = TraceBuilder(devices=())
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step(devices=())
     for i in range(300):
         main.frame("train.py(40): outer", at=STEP_AT + 100 + i, us=0.5)
     main.op("aten::mm", at=STEP_AT + 500, us=STEP_US - 500)

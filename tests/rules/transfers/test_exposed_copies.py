@@ -9,24 +9,14 @@ from tb_gpudiag.rules.transfers.exposed_copies import RULE
 from tb_gpudiag.rules.transfers.pageable_copies import RULE as PAGEABLE
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
-from tests.rules.stage import (
-    STEP_AT,
-    STEP_US,
-    facts_of,
-    figures,
-    finding,
-    is_clear,
-    saving,
-)
+from tests.rules.stage import STEP_AT, STEP_US, facts_of, figures, finding, is_clear, one_step, saving
 
 MIB = 1 << 20
 
 
 def _copying(us: float, *, overlaps: bool = False, pinned: bool = True, bytes: int = MIB) -> TraceBuilder:
     """Build a step of 1,000 µs that copies a batch, and computes afterwards or at the same time."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     main.frame("train.py(9): fetch", at=STEP_AT, us=50)
     main.op("aten::copy_", at=STEP_AT, us=30)
     main.copy(
@@ -72,9 +62,7 @@ def test_hiding_copies_saves_no_more_than_the_work_that_hides_them(
     tmp_path: Path, to: Literal["HtoD", "DtoH"]
 ) -> None:
     """900 µs of copies beside 80 µs of computing: whatever overlaps, the link is busy for 900 µs."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     for i in range(9):
         at = STEP_AT + 5 + 110 * i
         main.copy(to, at=at, us=5, runs_at=at + 5, runs_us=100, bytes=MIB, pinned=True, stream=20)
@@ -90,9 +78,7 @@ def test_hiding_copies_saves_no_more_than_the_work_that_hides_them(
 
 
 def test_copies_of_both_directions_run_at_the_same_time(tmp_path: Path) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=STEP_AT, us=STEP_US)
+    trace, main = one_step()
     both: list[Literal["HtoD", "DtoH"]] = ["HtoD", "DtoH"]
     for i, to in enumerate(both):
         at = STEP_AT + 20 * i

@@ -10,16 +10,7 @@ from tb_gpudiag.rules.savings import predicted_of, with_saving
 from tb_gpudiag.rules.transfers.host_sync import RULE
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import (
-    cannot_tell,
-    facts_of,
-    figures,
-    finding,
-    healthy,
-    is_clear,
-    one_gap,
-    severity,
-)
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, one_gap, severity
 
 
 def _sync_then_python(main: HostThread, at: float, us: float) -> None:
