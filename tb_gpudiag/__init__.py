@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
     from tb_gpudiag.pages.server import PageServer
     from tb_gpudiag.report.arrow.trace_tables import Tables
-    from tb_gpudiag.report.report_pb2 import (
-        Comparison,
-        HangReport,
-        History,
-        JobReport,
-        Report,
-        Verification,
-    )
+    from tb_gpudiag.report.report_pb2 import Comparison, HangReport, History, JobReport, Report, Verification
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
     from tb_gpudiag.training.noting_tensors import NotingTensors
 

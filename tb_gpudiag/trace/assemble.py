@@ -13,16 +13,7 @@ import pyarrow as pa
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
 from tb_gpudiag.trace.credentials.credentials import CredentialFilter
-from tb_gpudiag.trace.events import (
-    Counter,
-    Events,
-    MemoryEvents,
-    Message,
-    Metadata,
-    Status,
-    Thread,
-    Trace,
-)
+from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Metadata, Status, Thread, Trace
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, of_read_devices, reach, within
 from tb_gpudiag.trace.trace_parts import FIGURES, MESSAGE_SEPARATOR, NUMBERS, TEXTS, TracePart
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction

@@ -19,12 +19,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.caching_allocator import (
-    MIB,
-    AllocatorSettings,
-    CachingAllocator,
-    DoesNotFit,
-)
+from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings, CachingAllocator, DoesNotFit
 from tb_gpudiag.facts.memory.sites import host_stack
 from tb_gpudiag.trace.read import read_trace
 

@@ -16,11 +16,7 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, coverage, groups, places_of_each, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.kernels.collectives import (
-    CollectiveCalls,
-    collective_launches,
-    exposed_communication,
-)
+from tb_gpudiag.facts.kernels.collectives import CollectiveCalls, collective_launches, exposed_communication
 from tb_gpudiag.facts.kernels.equal_messages import longer_ns
 from tb_gpudiag.facts.kernels.exposure_reasons import (
     ExposureReason,

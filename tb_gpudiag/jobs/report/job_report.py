@@ -33,11 +33,7 @@ from tb_gpudiag.jobs.rules.rank_findings import (
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, Uneven, find_uneven, slowdown_shown
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.finding_messages import (
-    clear_messages,
-    finding_message,
-    unchecked_messages,
-)
+from tb_gpudiag.report.building.finding_messages import clear_messages, finding_message, unchecked_messages
 from tb_gpudiag.report.building.units import us
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, SavingBasis, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed

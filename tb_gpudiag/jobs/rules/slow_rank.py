@@ -26,16 +26,7 @@ from tb_gpudiag.jobs.rules.rank_findings import (
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_STEPS, Uneven, find_uneven
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.rules.answer import (
-    CannotTell,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    RuleAnswer,
-    Saving,
-    Severity,
-)
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.wording.format import count, figures, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio

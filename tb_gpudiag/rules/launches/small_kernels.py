@@ -32,14 +32,7 @@ from tb_gpudiag.rules.shared.launch_advice import (
     launch_advice,
     with_ddp_copies,
 )
-from tb_gpudiag.rules.shared.lost_time import (
-    ISSUING,
-    LONGEST_GAP_NS,
-    Lost,
-    host_time,
-    lost_time,
-    places,
-)
+from tb_gpudiag.rules.shared.lost_time import ISSUING, LONGEST_GAP_NS, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
 from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number

@@ -20,11 +20,7 @@ from tb_gpudiag.rules.answer import (
     place_at,
 )
 from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
-from tb_gpudiag.rules.shared.emptied_cache import (
-    emptying_evidence,
-    emptying_sentence,
-    emptying_takes,
-)
+from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence, emptying_sentence, emptying_takes
 from tb_gpudiag.rules.shared.leak import leaks_at_failure
 from tb_gpudiag.rules.shared.leak_causes import Explained
 from tb_gpudiag.rules.shared.leak_holder import keeping_frame

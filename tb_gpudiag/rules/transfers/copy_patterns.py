@@ -8,15 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
-from tb_gpudiag.facts.core.intervals import (
-    EMPTY,
-    Intervals,
-    clip,
-    intersect,
-    merged,
-    subtract,
-    union,
-)
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, merged, subtract, union
 from tb_gpudiag.facts.core.transfers import in_window, round_trips
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal

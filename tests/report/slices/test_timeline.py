@@ -13,12 +13,7 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import Prepared
-from tb_gpudiag.report.slices.timeline import (
-    MOST_BOXES,
-    MOST_POINTS,
-    prepare_timeline,
-    slice_timeline,
-)
+from tb_gpudiag.report.slices.timeline import MOST_BOXES, MOST_POINTS, prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_lanes import MOST_COUNTERS
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.read import read_trace
