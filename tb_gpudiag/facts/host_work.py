@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tb_gpudiag.arrays import Bool
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.little_work import computes_little
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
@@ -16,6 +17,8 @@ from tb_gpudiag.facts.waiting.nan_checks import AnomalyMode, anomaly_mode
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.training_mode import TrainingMode, training_mode, without_gradients
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
+from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
+from tb_gpudiag.vocabulary.operators import TABLE_GRADIENT
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -47,6 +50,16 @@ class HostWork:
     def slow_views(self) -> Bool:
         """Mask of the events in operators that compute nothing and take long."""
         return in_slow_views(self._host)
+
+    @cached_property
+    def table_gradients(self) -> Bool:
+        """Mask of the events in operators that make gradients of whole tables, shape (n,)."""
+        return self._host.tree.under(match(self._host.events, TABLE_GRADIENT))
+
+    @cached_property
+    def optimizer_steps(self) -> Bool:
+        """Mask of the events in steps of an optimizer, shape (n,)."""
+        return self._host.tree.under(match(self._host.events, OPTIMIZER_STEP))
 
     @cached_property
     def computes_little(self) -> Bool:

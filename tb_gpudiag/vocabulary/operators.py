@@ -196,6 +196,9 @@ MULTIPLIES = any_of(
 )
 """Operators that multiply matrices or tensors: convolutions, linear layers, attention, recurrent layers."""
 
+TABLE_GRADIENT = any_of(r"aten::(embedding_dense|_embedding_bag_dense)_backward")
+"""Operators that make a gradient for all rows of a table, and fill most of it with zeros."""
+
 COLLATE = any_of(r"aten::(_?stack|_?cat)")
 PIN = any_of(r"aten::_?pin_memory")
 

@@ -121,7 +121,7 @@ def predictions_concatenated(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="compute memory", rules="")
+@job(limiters="compute memory", rules="GD514", functions="dense_gradients_of_a_table")
 def dense_gradients_of_a_table(fixed: bool) -> Iterator[None]:
     """A large table of words has dense gradients, although a step uses few words; fixed: sparse ones."""
     table = nn.Embedding(100_000, 64, sparse=fixed)
