@@ -3,6 +3,7 @@
 from tests.truth.jobs import (  # noqa: F401
     collectives,
     compilation,
+    fourth_ranks,
     healthy,
     host,
     later_ranks,
