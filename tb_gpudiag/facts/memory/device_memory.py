@@ -171,6 +171,13 @@ class DeviceMemory:
         seen = (Phase.OPTIMIZER, Phase.ZERO_GRAD) if self._trace.kind == "snapshot" else (Phase.OPTIMIZER,)
         return np.sort(np.r_[marked, self.curve.time_ns[np.isin(phase, seen)]])
 
+    @property
+    def shows_updates(self) -> bool:
+        """Whether `updates_ns` has every optimizer's step. A snapshot without frames of what frees misses
+        those that allocate nothing."""
+        free = self.curve.event[self.allocations.free]
+        return self._trace.kind != "snapshot" or bool((self.allocations.memory.stack[free] != NONE).any())
+
     @cached_property
     def misses_old_frees(self) -> bool:
         """Whether frees of memory from before the recording may have happened without being recorded.

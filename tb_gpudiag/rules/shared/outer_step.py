@@ -36,7 +36,7 @@ def may_end_with_update(memory: DeviceMemory) -> bool:
     if not len(updated):
         # Without an optimizer's step, it may be an evaluation, which trains nothing. Gradients with a graph
         # of their own are for a loss of which the recording does not show the backward pass.
-        return any(site.phase is Phase.BACKWARD for site in graph)
+        return memory.shows_updates and any(site.phase is Phase.BACKWARD for site in graph)
     if len(updated) >= RARE_SHARE * len(memory.floors.periods):
         return False
     return outlived(memory, graph) < FEWEST_OUTLIVED

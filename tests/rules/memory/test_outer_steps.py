@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
+from tb_gpudiag.rules.shared.outer_step import may_end_with_update
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
+from tests.rules.memory.test_leak_judged import BACKWARD, MODULE
 from tests.rules.memory.test_real_leaks import Job, recorded
 from tests.rules.memory_stage import only, unsure
 
@@ -71,3 +76,20 @@ def test_the_optimizer_is_what_would_tell(done: int, tmp_path: Path, torch: Any)
 def test_graphs_that_outlive_the_optimizer_are_a_leak(tmp_path: Path, torch: Any) -> None:
     found = only(RULE.check(recorded(torch, learner(1, keeps=True), tmp_path, noting=True)))
     assert found.title.endswith("retained autograd graph")
+
+
+@pytest.mark.parametrize("frees", [True, False])
+def test_a_snapshot_shows_updates_by_the_frames_of_what_frees(frees: bool, tmp_path: Path) -> None:
+    """SGD allocates nothing. Without such frames, nothing is known of it."""
+    snapshot, stack = SnapshotBuilder(), ["train.py(3): main"]
+    snapshot.segment(64 << 20, at=0)
+    for step in range(8):
+        at = 100 * step
+        for i in range(3):
+            snapshot.allocate(1 << 20, at=at + i, stack=[*stack, f"train.py({i}): fit", MODULE])
+        snapshot.allocate(1 << 20, at=at + 10, stack=[*stack, BACKWARD])
+        passing = snapshot.allocate(1 << 20, at=at + 11, stack=[*stack, BACKWARD])
+        snapshot.free(passing, at=at + 12, stack=stack if frees else [])
+    (memory,) = Facts(read_trace(str(snapshot.write(tmp_path)))).memory
+    assert memory.shows_updates is frees
+    assert may_end_with_update(memory) is frees
