@@ -67,6 +67,7 @@ class GrowingSite:
     high: float
     count_per_unit: float  # slope of the number alive
     count_later: float  # slope of the number alive within the second half
+    freed_later: float  # share of these bytes that are freed after the last step
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
 
@@ -179,6 +180,7 @@ def _site(
     held = own[(allocations.position[own] <= last) & ((freed == NONE) | (freed > last))]
     size = allocations.bytes[held]
     step = np.searchsorted(found.periods.start_ns, allocations.time_ns[held], side="right") - 1
+    ended = allocations.freed_ns[held] >= found.periods.end_ns[-1]
     shown = evenly(held, MOST_TIMES)
     host, one = allocations.host, int(own[-1])  # the recording shows most about the last one
     operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
@@ -203,6 +205,7 @@ def _site(
         high=high,
         count_per_unit=theil_sen(x, counts)[0],
         count_later=later_slope(x, counts),
+        freed_later=float(size[ended].sum()) / max(1, int(size.sum())),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],
         holder=containers.holder(

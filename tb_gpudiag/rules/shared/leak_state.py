@@ -50,6 +50,9 @@ LEAST_SECONDS = 10.0
 # steps are kept for good, whatever was freed before the recording.
 SURE_STEPS = 256
 
+# Objects in reference cycles hold a result of each step, or of none. The last step's batch is freed anyway.
+COLLECTED_SHARE = 0.5
+
 # Where the job's own loop allocates: in the other phases torch runs through layers and parameters.
 _OWN_CODE = (Phase.UNKNOWN, Phase.INPUT, Phase.FORWARD)
 
@@ -161,7 +164,17 @@ def keepers(memory: DeviceMemory) -> list[GrowingSite]:
     larger allocations. An optimizer's own state is bounded: L-BFGS fills its history.
     """
     replacing = replacers(memory)
-    return [site for site in memory.sites if not site.in_optimizer and _keeps(site) and site not in replacing]
+    return [
+        site
+        for site in memory.sites
+        if not (site.in_optimizer or is_collected(site)) and _keeps(site) and site not in replacing
+    ]
+
+
+def is_collected(site: GrowingSite) -> bool:
+    """Whether the collector that NotingTensors runs after the last step freed what the site keeps: it is in
+    reference cycles."""
+    return site.noted is not None and site.freed_later >= COLLECTED_SHARE
 
 
 def causes(memory: DeviceMemory) -> list[Explained]:

@@ -24,6 +24,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     causes,
     floor_allows,
     growth_per_unit,
+    is_collected,
     keepers,
     least_per_unit,
     repeats,
@@ -102,6 +103,8 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell | Clear:
             f"{rising}, and the optimizer's own state grows, as L-BFGS fills its history (history_size)",
             "Record later steps, when the history is full.",
         )
+    if any(is_collected(site) for memory in memories for site in memory.sites):
+        return Clear(f"{rising}, but Python's garbage collector freed it: it was in reference cycles")
     replacing = [site for memory in memories for site in replacers(memory)]
     if replacing and all(map(is_replaced, replacing)):
         return Clear(f"{rising}, but as many tensors of these sizes went: a full buffer drops its oldest")

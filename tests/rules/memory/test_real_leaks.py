@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import Finding
+from tb_gpudiag.rules.answer import Clear, Finding
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.training.noting_tensors import NotingTensors
@@ -78,6 +79,7 @@ def remembers(job: Job) -> None:
 
 def keeps_penalties(job: Job) -> None:
     """Keep gradient penalties, which have a graph of the forward and of the backward pass."""
+    job.train()
     batch = job.torch.rand(ROWS, WIDTH, requires_grad=True)
     (gradient,) = job.torch.autograd.grad(job.model(batch).sum(), batch, create_graph=True)
     job.kept.append((gradient.norm(dim=1) - 1).square().mean())
@@ -152,6 +154,13 @@ def keeps_optimizers(job: Job) -> None:
     job.optimizer = job.torch.optim.Adam(job.model.parameters())
     job.train()
     job.kept.append(job.optimizer)
+
+
+def makes_cycles(job: Job) -> None:
+    """Leave a tensor in a reference cycle, which goes when Python's collector runs."""
+    job.train()
+    cycle: list[Any] = [job.torch.rand(256, 256)]
+    cycle.append(cycle)
 
 
 def keeps_sequences(job: Job) -> None:
@@ -265,6 +274,22 @@ def test_the_state_of_a_real_optimizer_that_is_kept_is_a_leak(tmp_path: Path, to
     """Only L-BFGS has a state that grows by itself."""
     found = only(RULE.check(recorded(torch, keeps_optimizers, tmp_path, noting=True)))
     assert found.cost_bytes_per_step >= 2 * 2 * WIDTH * WIDTH * FLOAT  # two moments of two layers
+
+
+def test_real_reference_cycles_are_no_leak(tmp_path: Path, torch: Any) -> None:
+    """Notes are taken after a collection. If the job has turned the collector off, nothing frees them."""
+    threshold = gc.get_threshold()
+    gc.set_threshold(10**6)
+    try:
+        clear = RULE.check(recorded(torch, makes_cycles, tmp_path / "on", noting=True))
+        assert isinstance(clear, Clear)
+        assert "reference cycles" in clear.reason
+        gc.disable()
+        kept = RULE.check(recorded(torch, makes_cycles, tmp_path / "off", noting=True))
+        assert _is_at(only(kept), makes_cycles)
+    finally:
+        gc.enable()
+        gc.set_threshold(*threshold)
 
 
 def test_real_sequences_of_any_length_are_a_leak_if_all_steps_kept_them(tmp_path: Path, torch: Any) -> None:
