@@ -32,7 +32,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import dump, from_json, to_dict
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
-from tb_gpudiag.training.clock_state import clock_states
+from tb_gpudiag.trace.step_clocks.clock_state import clock_states
 from tb_gpudiag.wording.format import one_line
 
 FIRST_SCAN_S: Final = 10.0

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tb_gpudiag.report.wire import dump
-from tb_gpudiag.training.rank_lateness import RankSteps
-from tb_gpudiag.training.step_clock import PHASES
+from tb_gpudiag.trace.step_clocks.clock_state import RankSteps
+from tb_gpudiag.vocabulary.clock_phases import PHASES
 from tb_gpudiag.wording.format import NAME_LIMIT, one_line
 
 ANSWER_BYTES: Final = 4_000

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "captured_graphs", "serving", "collectives", "hang")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "captured_graphs", "serving", "collectives", "hang", "clock")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class Report(_message.Message):
     SERVING_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
     HANG_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -62,7 +63,8 @@ class Report(_message.Message):
     serving: Serving
     collectives: _containers.RepeatedCompositeFieldContainer[ExposedCollectives]
     hang: HangReport
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ..., hang: _Optional[_Union[HangReport, _Mapping[str, object]]] = ...) -> None: ...
+    clock: ClockReport
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ..., hang: _Optional[_Union[HangReport, _Mapping[str, object]]] = ..., clock: _Optional[_Union[ClockReport, _Mapping[str, object]]] = ...) -> None: ...
 
 class CapturedGraphs(_message.Message):
     __slots__ = ("files", "kernels", "matched", "sentence", "nodes")
@@ -392,12 +394,14 @@ class TraceInfo(_message.Message):
         record: _ClassVar[TraceInfo.Kind]
         job: _ClassVar[TraceInfo.Kind]
         hang: _ClassVar[TraceInfo.Kind]
+        clock: _ClassVar[TraceInfo.Kind]
     trace: TraceInfo.Kind
     snapshot: TraceInfo.Kind
     memory_timeline: TraceInfo.Kind
     record: TraceInfo.Kind
     job: TraceInfo.Kind
     hang: TraceInfo.Kind
+    clock: TraceInfo.Kind
     class Recorder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         torch: _ClassVar[TraceInfo.Recorder]
@@ -2596,6 +2600,108 @@ class HangingRanks(_message.Message):
     ranks_text: str
     waits_for_text: str
     def __init__(self, ranks: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[HangingRanks.State, str]] = ..., operation: _Optional[str] = ..., sequence: _Optional[int] = ..., group: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., waits_for: _Optional[_Iterable[int]] = ..., ranks_text: _Optional[str] = ..., waits_for_text: _Optional[str] = ...) -> None: ...
+
+class ClockReport(_message.Message):
+    __slots__ = ("sentence", "ranks", "recordings", "notes", "drifts")
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    RECORDINGS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    DRIFTS_FIELD_NUMBER: _ClassVar[int]
+    sentence: str
+    ranks: _containers.RepeatedCompositeFieldContainer[ClockRank]
+    recordings: _containers.RepeatedCompositeFieldContainer[ClockRecording]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    drifts: bool
+    def __init__(self, sentence: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[ClockRank, _Mapping[str, object]]]] = ..., recordings: _Optional[_Iterable[_Union[ClockRecording, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., drifts: bool = ...) -> None: ...
+
+class ClockRank(_message.Message):
+    __slots__ = ("rank", "steps", "last_step", "step_us", "now_us", "phases", "drift", "since")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
+    STEP_US_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    steps: float
+    last_step: float
+    step_us: float
+    now_us: float
+    phases: _containers.RepeatedCompositeFieldContainer[ClockPhase]
+    drift: str
+    since: float
+    def __init__(self, rank: _Optional[int] = ..., steps: _Optional[float] = ..., last_step: _Optional[float] = ..., step_us: _Optional[float] = ..., now_us: _Optional[float] = ..., phases: _Optional[_Iterable[_Union[ClockPhase, _Mapping[str, object]]]] = ..., drift: _Optional[str] = ..., since: _Optional[float] = ...) -> None: ...
+
+class ClockPhase(_message.Message):
+    __slots__ = ("name", "us", "share")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    us: float
+    share: float
+    def __init__(self, name: _Optional[str] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+
+class ClockRecording(_message.Message):
+    __slots__ = ("rank", "step", "why", "worker", "span", "time_s")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    step: float
+    why: str
+    worker: str
+    span: str
+    time_s: float
+    def __init__(self, rank: _Optional[int] = ..., step: _Optional[float] = ..., why: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ...) -> None: ...
+
+class ClockSlice(_message.Message):
+    __slots__ = ("state", "progress", "error", "rank", "first_step", "last_step", "step", "end_step", "steps", "low_us", "median_us", "high_us", "mean_us", "phases", "steps_of_point")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    END_STEP_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    LOW_US_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
+    HIGH_US_FIELD_NUMBER: _ClassVar[int]
+    MEAN_US_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_OF_POINT_FIELD_NUMBER: _ClassVar[int]
+    state: ReportState.State
+    progress: float
+    error: Problem
+    rank: int
+    first_step: float
+    last_step: float
+    step: _containers.RepeatedScalarFieldContainer[float]
+    end_step: float
+    steps: _containers.RepeatedScalarFieldContainer[float]
+    low_us: _containers.RepeatedScalarFieldContainer[float]
+    median_us: _containers.RepeatedScalarFieldContainer[float]
+    high_us: _containers.RepeatedScalarFieldContainer[float]
+    mean_us: _containers.RepeatedScalarFieldContainer[float]
+    phases: _containers.RepeatedCompositeFieldContainer[ClockCurve]
+    steps_of_point: float
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., rank: _Optional[int] = ..., first_step: _Optional[float] = ..., last_step: _Optional[float] = ..., step: _Optional[_Iterable[float]] = ..., end_step: _Optional[float] = ..., steps: _Optional[_Iterable[float]] = ..., low_us: _Optional[_Iterable[float]] = ..., median_us: _Optional[_Iterable[float]] = ..., high_us: _Optional[_Iterable[float]] = ..., mean_us: _Optional[_Iterable[float]] = ..., phases: _Optional[_Iterable[_Union[ClockCurve, _Mapping[str, object]]]] = ..., steps_of_point: _Optional[float] = ...) -> None: ...
+
+class ClockCurve(_message.Message):
+    __slots__ = ("name", "us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    us: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, name: _Optional[str] = ..., us: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Verification(_message.Message):
     __slots__ = ("base", "candidate", "rule", "made", "sentence", "findings", "verdict", "step", "mean_step_us", "causes", "new_findings", "notes", "how_to_tell", "past", "past_low_us", "past_high_us")

@@ -128,8 +128,9 @@ class Service:
             UsageError: a value is invalid, or the trace has nothing there.
         """
         arguments = SLICES[kind].arguments(values)
-        error = _without_trace(self._entry(id_))
-        if error is not None:
+        entry = self._entry(id_)
+        error = _without_trace(entry)
+        if error is not None and (kind, entry.file.kind) != ("clock", "clock"):
             return Pending("failed", error=error)
         return self._result(id_, lambda _, path: self._slices.get(Question(str(path), kind, arguments)))
 
@@ -281,6 +282,12 @@ def _without_trace(entry: TraceEntry) -> UsageError | None:
             "Dumps of the flight recorder have no times and no memory.",
             where=entry.file.path,
             remedy="They say which rank holds up the job: see the summary.",
+        )
+    if entry.file.kind == "clock":
+        return UsageError(
+            "A step clock has steps and phases, and no events.",
+            where=entry.file.path,
+            remedy="The recordings that it asked for have them: see its summary.",
         )
     return _no_trace(entry) if entry.record is not None else None
 

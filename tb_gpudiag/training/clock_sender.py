@@ -12,7 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.service.processes.child import Child, ChildEnded
@@ -29,6 +29,8 @@ TIME_LIMIT_S: Final = 120.0
 CLOSE_S: Final = 10.0
 MOST_FAILURES: Final = 3
 
+_T = TypeVar("_T")
+
 logger = logging.getLogger("tb_gpudiag.training")
 
 
@@ -41,6 +43,8 @@ class ClockSender:
 
     def __init__(self, folder: str, about: Callable[[], tuple[int, int]]) -> None:
         self.rows: deque[tuple[float, ...]] = deque(maxlen=MOST_ROWS)
+        self.made: deque[tuple[str, str, int]] = deque(maxlen=4)
+        """Recordings that are made: name of the file, why, and at which step it was armed."""
         self._folder, self._about = folder, about
         self._orders: deque[tuple[int, str, int]] = deque(maxlen=4)
         self._closing = threading.Event()
@@ -89,11 +93,8 @@ class ClockSender:
             self._child.stop()
 
     def _send(self) -> None:
-        taken = []
-        with contextlib.suppress(IndexError):
-            while True:
-                taken.append(self.rows.popleft())
         rank, world = self._about()
+        taken: list[tuple[float, ...]] = _taken(self.rows)
         rows = base64.b64encode(array("d", chain.from_iterable(taken)).tobytes()).decode("ascii")
         request: dict[str, Any] = {
             "where": self._folder,
@@ -101,6 +102,7 @@ class ClockSender:
             "world": world,
             "every_s": SEND_EVERY_S,
             "rows": rows,
+            "made": _taken(self.made),
         }
         try:
             fields = self._child.ask(request, TIME_LIMIT_S).fields
@@ -114,3 +116,12 @@ class ClockSender:
             logger.warning("gpudiag: %s", line)
         if fields["why"]:
             self._orders.append((fields["at"], fields["why"], fields["ranks"]))
+
+
+def _taken(queue: deque[_T]) -> list[_T]:
+    """Take all out of a queue that the training fills meanwhile."""
+    taken = []
+    with contextlib.suppress(IndexError):
+        while True:
+            taken.append(queue.popleft())
+    return taken

@@ -1,7 +1,8 @@
 """Keeps the steps of a rank in a helper process: writes them for TensorBoard, finds drifts, compares ranks.
 
 Ranks share files below `DIR_NAME/gpudiag/clock`, and no connection: each writes `rank-N/now`, and rank 0
-writes `order`, which says which ranks record next. Assistants read them, too: see clock_state.py.
+writes `order`, which says which ranks record next. The tab and assistants read them, too: see
+clock_state.py.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -21,18 +23,19 @@ import numpy as np
 from tb_gpudiag.arrays import Float64
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
-from tb_gpudiag.training.clock_state import NOW, ORDER, read_fields
+from tb_gpudiag.trace.step_clocks.clock_state import (
+    MADE,
+    MOST_RECORDINGS,
+    NOW,
+    ORDER,
+    ClockRecording,
+    RankSteps,
+    read_fields,
+)
 from tb_gpudiag.training.event_records import append_scalars
-from tb_gpudiag.training.rank_lateness import RankSteps, RankWatch
-from tb_gpudiag.training.step_clock import PHASES
+from tb_gpudiag.training.rank_lateness import RankWatch
 from tb_gpudiag.training.step_drift import FIRST_PHASE, STEP, TOTAL, StepDrifts, means
-
-TAGS: Final = tuple(f"gpudiag/clock/{name}_ms" for name in ("step", *PHASES, "core"))
-"""`core`: how long the training's main thread could run and had no core, which is part of its phases."""
-
-FULL_LINES: Final = 10_000
-"""So many steps have a line each. Then a line is the mean of two steps, after as many lines of four, and so
-on: the file grows with the logarithm of the run. TensorBoard shows 1000 points of them."""
+from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, PHASES, TAGS
 
 # A rank has three looks to read an order before the step at which it holds.
 LOOKS_AHEAD: Final = 3
@@ -50,7 +53,9 @@ def answer(request: dict[str, Any], _reply: Reply) -> ChildMessage:
         _kept.clear()
         _kept[key] = RankClock(*key, request["every_s"])
     rows = np.frombuffer(base64.b64decode(request["rows"])).reshape(-1, FIRST_PHASE + len(PHASES))
-    return ChildMessage(_kept[key].add(rows, request["world"], time.time()))
+    now_s = time.time()
+    _kept[key].keep(ClockRecording(file, why, step, now_s) for file, why, step in request["made"])
+    return ChildMessage(_kept[key].add(rows, request["world"], now_s))
 
 
 class RankClock:
@@ -68,7 +73,17 @@ class RankClock:
         self._drifted: dict[str, Any] = {}  # fields of RankSteps
         self._order = read_fields(self._path(ORDER))  # of an earlier job, if there is one
         self._failed = False
+        self._made: deque[ClockRecording] = deque(maxlen=MOST_RECORDINGS)
         self._coreless_ms = _coreless_ms()
+
+    def keep(self, made: Iterable[ClockRecording]) -> None:
+        """Take recordings that the clock has made since the last call."""
+        before = len(self._made)
+        self._made.extend(made)
+        if self._folder and len(self._made) > before:
+            with contextlib.suppress(OSError):
+                path = self._path(f"rank-{self._rank}", MADE)
+                _write(path, {"recordings": [asdict(one) for one in self._made]})
 
     def add(self, rows: Float64, world: int, now_s: float) -> dict[str, Any]:
         """Take the steps since the last call, shape (n, 2 + phases). Return lines for the log, and from which
@@ -125,7 +140,7 @@ class RankClock:
         assert self._now is not None
         if world == 1 or not self._folder:
             found = self._watch.look([self._now], now_s)
-            order = {**asdict(found), "at": 0} if found else None
+            order = {**asdict(found), "at": 0, "time_s": now_s} if found else None
             self._tell(order)
             return order
         self._tell(None)
@@ -135,7 +150,8 @@ class RankClock:
                 found = self._watch.look(ranks, now_s) if len(ranks) > 1 else None
                 if found is not None:
                     ahead = int(LOOKS_AHEAD * self._every_s * 1e3 / max(self._now.step_ms, 1e-3)) + 1
-                    _write(self._path(ORDER), {**asdict(found), "at": self._now.step + ahead})
+                    at = self._now.step + ahead
+                    _write(self._path(ORDER), {**asdict(found), "at": at, "time_s": now_s})
         order = read_fields(self._path(ORDER))
         if order is None or order == self._order:
             return None

@@ -155,6 +155,7 @@ class DiagnosisHandler:
         before_rename = self._kept.make_room if self._kept is not None else lambda: None
         folder = self._folder if self._uploads is None else self._uploads.folder()
         recording = self._files.write(folder, profiler, before_rename, rank=rank, world_size=world_size)
+        profiler.gpudiag_file = os.path.basename(recording.path)  # its clock says so
         if self._uploads is not None:
             recording = replace(recording, url=self._uploads.add(recording.path))
         if self._kept is not None:

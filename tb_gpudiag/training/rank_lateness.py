@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from tb_gpudiag.training.step_clock import PHASES, WAIT
-from tb_gpudiag.training.step_drift import WINDOW
-from tb_gpudiag.wording.format import figures, share
+from tb_gpudiag.report.building.clock_words import most_of, ms_text, why_longer
+from tb_gpudiag.trace.step_clocks.clock_state import COMPARED_BLOCKS, RankSteps
+from tb_gpudiag.vocabulary.clock_phases import WAIT
 
 LATE_SHARE: Final = 0.1
 """A rank is late if its own part of a step, without waiting, is longer than that of the median rank by this
@@ -25,7 +25,7 @@ BUSY_SHARE: Final = 0.25
 
 # A rank that only waits longer has no reason of its own. What the other ranks have not found within a window
 # of blocks, they find no more.
-PATIENT_LOOKS: Final = WINDOW
+PATIENT_LOOKS: Final = COMPARED_BLOCKS
 
 MOST_A_DAY: Final = 4
 """Recordings of a clock. Each slows a few steps down, and takes some megabytes."""
@@ -37,40 +37,6 @@ AFTER_S: Final = 600.0
 MUCH_MORE: Final = 2.0
 
 _DAY_S: Final = 86_400.0
-
-
-@dataclass(frozen=True)
-class RankSteps:
-    """What a rank says. Times are medians over its last blocks, in ms.
-
-    core_ms: how long its main thread could run and had no core. drifts: how many it has found. since,
-    gradual, longer_ms: of the last one; longer_ms is of the step, its phases, and core_ms.
-    """
-
-    rank: int
-    step: int
-    blocks: int
-    step_ms: float
-    phases_ms: Sequence[float]
-    core_ms: float = 0.0
-    drifts: int = 0
-    since: int = 0
-    gradual: bool = False
-    longer_ms: Sequence[float] = ()
-
-    @property
-    def own_ms(self) -> float:
-        """Its part of a step: without waiting for other ranks, or for a core."""
-        return self.step_ms - self.phases_ms[WAIT] - self.core_ms
-
-    @property
-    def own_longer_ms(self) -> float:
-        return self.longer_ms[0] - self.longer_ms[1 + WAIT] - self.longer_ms[-1]
-
-    @property
-    def only_waits(self) -> bool:
-        """Whether its last drift is that of other ranks."""
-        return self.longer_ms[1 + WAIT] > self.longer_ms[0] / 2
 
 
 @dataclass(frozen=True)
@@ -131,7 +97,7 @@ class RankWatch:
         self._known_ms[late.rank.rank] = late.own_ms
         why = (
             f"rank {late.rank.rank} of {len(ranks)} is late since about step {since}: its part of a step "
-            f"takes {_ms(late.ms)} longer than that of the others; {_most(late.of_phases_ms)}"
+            f"takes {ms_text(late.ms)} longer than that of the others; {most_of(late.of_phases_ms)}"
         )
         return RecordingOrder(_with_an_ordinary_one(late.rank, ranks), why, since, late.ms)
 
@@ -159,21 +125,8 @@ class RankWatch:
             self._settle(ranks)
             return None
         return RecordingOrder(
-            _with_an_ordinary_one(slowest, ranks), _why_longer(slowest, len(ranks)), slowest.since, longer_ms
+            _with_an_ordinary_one(slowest, ranks), why_longer(slowest, len(ranks)), slowest.since, longer_ms
         )
-
-
-def _why_longer(slowest: RankSteps, ranks: int) -> str:
-    longer_ms, *of_phases_ms, _ = slowest.longer_ms
-    where = "" if ranks == 1 else f"on rank {slowest.rank} of {ranks} "
-    if slowest.only_waits:
-        where = f"on all {ranks} ranks "
-    since = f"step {slowest.since}"
-    since = f"little by little, compared with {since}" if slowest.gradual else f"since about {since}"
-    return (
-        f"steps {where}take {share(longer_ms / max(slowest.step_ms - longer_ms, 1e-6))} longer {since}: "
-        f"{_ms(longer_ms)}; {_most(of_phases_ms)}"
-    )
 
 
 @dataclass(frozen=True)
@@ -225,21 +178,3 @@ def _with_an_ordinary_one(slowest: RankSteps, ranks: Sequence[RankSteps]) -> lis
     middle_ms = median([rank.own_ms for rank in others])
     ordinary = min(others, key=lambda rank: (rank.rank != 0, abs(rank.own_ms - middle_ms)))
     return sorted((slowest.rank, ordinary.rank))
-
-
-def _most(longer_ms: Sequence[float]) -> str:
-    """Say which phase takes most of it."""
-    phase = max(range(len(PHASES)), key=lambda at: longer_ms[at])
-    return f"{_ms(longer_ms[phase])} of it in {_WORDS.get(PHASES[phase], PHASES[phase])}"
-
-
-_WORDS: Final[Mapping[str, str]] = {
-    "input": "waiting for the next batch (input)",
-    "wait": "waiting for other ranks (wait)",
-    "garbage": "garbage collection",
-    "other": "what is around forward, backward and optimizer (other)",
-}
-
-
-def _ms(time_ms: float) -> str:
-    return f"{figures(time_ms)} ms"

@@ -16,15 +16,24 @@ from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.gpu_marks import GpuMarks
 from tb_gpudiag.training.on_demand import OnDemand
 from tb_gpudiag.training.phase_sampling import PhaseSampling
+from tb_gpudiag.vocabulary.clock_phases import (
+    BACKWARD,
+    FORWARD,
+    GARBAGE,
+    INPUT,
+    OPTIMIZER,
+    OTHER,
+    PHASES,
+    WAIT,
+)
 
 if TYPE_CHECKING:
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 
-PHASES: Final = ("input", "forward", "backward", "wait", "optimizer", "garbage", "other")
-INPUT, FORWARD, BACKWARD, WAIT, OPTIMIZER, GARBAGE, OTHER = range(len(PHASES))
-
 _NS_MS: Final = 1e-6
-_UNTIMED_MS: Final = [math.nan] * len(PHASES)
+_UNTIMED_MS: Final = (math.nan,) * len(PHASES)
+_UNTIMED_QUIET_MS: Final = tuple(0.0 if phase == GARBAGE else math.nan for phase in range(len(PHASES)))
+"""Of a step without garbage collection."""
 
 logger = logging.getLogger("tb_gpudiag.training")
 _Hook = TypeVar("_Hook", bound=Callable[..., None])
@@ -71,7 +80,7 @@ class StepClock:
         """Of the step that runs, counted from 0."""
         self._handler, self._schedule, self._options = handler, schedule, options
         self._profiler: Any = None
-        self._ranks = 0
+        self._ranks = self._armed_at = 0
         self._sender = sender
         self._handles: list[Any] = []
         self._hooks: dict[Callable[..., None], tuple[dict[int, Any], int]] = {}
@@ -79,13 +88,13 @@ class StepClock:
         self._heard: set[Callable[..., None]] = set()
         """Hooks that torch has called. torch.compile compiles others again where they are taken away."""
         self._sampling = PhaseSampling()
-        self._left = 0
+        self.left = 0
         """Steps until one whose phases are timed; 0 in such a step."""
         self._ends_ns: list[int] = []  # of the steps since the last one whose phases were timed
         self._own_ns = 0
         self._gpu: GpuMarks | None = None
-        self._has_optimizer = optimizer is not None
-        self._stepped = self._began = False
+        self._needs_no_step = optimizer is None
+        self._stepped, self._began = self._needs_no_step, False
         self._phase = OTHER
         self._spent_ns = [0] * len(PHASES)
         self._since_ns = self._start_ns = time.perf_counter_ns()
@@ -116,11 +125,11 @@ class StepClock:
 
     def step(self) -> None:
         """End a step. `clock(loader)` does this, too."""
-        if self._left > 1:
-            self._left -= 1
+        if self.left > 1:
+            self.left -= 1
             self._ends_ns.append(time.perf_counter_ns())
             self.number += 1
-            self._began = self._stepped = False
+            self._began, self._stepped = False, self._needs_no_step
         else:
             self._end_step()
 
@@ -130,16 +139,21 @@ class StepClock:
 
     def begin_batch(self) -> None:
         """Begin to wait for a batch: with it, the next step begins. Raises nothing."""
-        if self._began and (self._stepped or not self._has_optimizer):
-            self.step()
+        if self._began and self._stepped:
+            if self.left > 1:  # as `step` does: each call costs as much as all this
+                self.left -= 1
+                self._ends_ns.append(time.perf_counter_ns())
+                self.number += 1
+                self._stepped = self._needs_no_step
+                return
+            self._end_step()
         self._began = True
-        if not self._left:
+        if not self.left:
             self._enter(INPUT)
 
     def end_batch(self) -> None:
-        """The batch is there."""
-        if not self._left:
-            self._enter(OTHER)
+        """The batch is there, of a step whose phases are timed."""
+        self._enter(OTHER)
 
     def _install(self, model: Any, optimizer: Any) -> None:
         if model is not None:
@@ -178,23 +192,23 @@ class StepClock:
         if self._profiler is not None:  # recorded steps are slower
             if self._gpu is not None:
                 self._gpu.drop_step()
-        elif self._left:
+        elif self.left:
             self._ends_ns.append(now_ns)
             self._add_untimed()
         else:
             self._sampling.add(self._own_ns, now_ns - self._start_ns)
             self._add_row(self.number - 1, now_ns - self._start_ns, [ns * _NS_MS for ns in self._spent_ns])
-        self._began = self._stepped = False
+        self._began, self._stepped = False, self._needs_no_step
         try:
             self._record()
         except Exception as error:
             self._profiler = None
             logger.warning("gpudiag: no recording: %s", error)
-        timed_before, self._left = not self._left, 0
+        timed_before, self.left = not self.left, 0
         # All ranks record from the same step on.
         if self._profiler is None and not self._sender.has_orders:
-            self._left = self._sampling.untimed(self.number)
-        if bool(self._left) is timed_before:
+            self.left = self._sampling.untimed(self.number)
+        if bool(self.left) is timed_before:
             self._listen()
         self._spent_ns = [0] * len(PHASES)
         self._own_ns = 0
@@ -204,18 +218,22 @@ class StepClock:
     def _listen(self) -> None:
         """Begin to time phases, or stop: a model without hooks is faster."""
         for hook, (hooks, key) in self._hooks.items():
-            if not self._left:
+            if not self.left:
                 hooks[key] = hook
             elif hook in self._heard:
                 hooks.pop(key, None)
         if self._gpu is not None:
-            self._gpu.restart(OTHER if not self._left else None)
+            self._gpu.restart(OTHER if not self.left else None)
 
     def _add_untimed(self) -> None:
         """Add the steps since the last one whose phases were timed."""
-        start_ns = self._start_ns
+        start_ns, add = self._start_ns, self._sender.rows.append
+        is_quiet = self._gpu is None and not self._of_garbage_ns
         for number, end_ns in enumerate(self._ends_ns, self.number - len(self._ends_ns)):
-            self._add_row(number, end_ns - start_ns, _UNTIMED_MS.copy())
+            if is_quiet:
+                add((number, (end_ns - start_ns) * _NS_MS, *_UNTIMED_QUIET_MS))
+            else:
+                self._add_row(number, end_ns - start_ns, [*_UNTIMED_MS])
             start_ns = end_ns
         self._ends_ns.clear()
 
@@ -233,7 +251,7 @@ class StepClock:
         self._spent_ns[self._phase] += now_ns - self._since_ns
         self._since_ns = now_ns
         self._phase = phase
-        if self._gpu is not None and self.is_on and not self._left:
+        if self._gpu is not None and self.is_on and not self.left:
             try:
                 self._gpu.mark(phase)
             except Exception as error:
@@ -269,7 +287,7 @@ class StepClock:
 
     @_harmless
     def _on_backward(self, _gradient: Any) -> None:
-        if not self._left:  # else it is the loss of an earlier step
+        if not self.left:  # else it is the loss of an earlier step
             self._enter(BACKWARD)
             self._queue(self._on_gradients)
 
@@ -290,7 +308,7 @@ class StepClock:
 
     def _on_optimized(self, *_: Any) -> None:
         self._stepped = True
-        if not self._left:
+        if not self.left:
             self._enter(OTHER)
 
     def _on_garbage(self, what: str, _about: object) -> None:
@@ -320,6 +338,8 @@ class StepClock:
         elif not self._schedule.is_busy:
             profiler, self._profiler = self._profiler, None
             profiler.stop()
+            if getattr(profiler, "gpudiag_file", ""):
+                self._sender.made.append((profiler.gpudiag_file, self._schedule.why, self._armed_at))
 
     def _start_recording(self) -> None:
         from torch.autograd import _profiler_enabled
@@ -330,7 +350,7 @@ class StepClock:
         self._profiler = profile(
             schedule=lambda _: self._schedule(self.number), on_trace_ready=self._handler, **self._options
         )
-        self._profiler.step_num = self.number
+        self._profiler.step_num = self._armed_at = self.number
         self._profiler.gpudiag_ranks, self._ranks = self._ranks, 0
         self._profiler.start()
 
@@ -368,10 +388,12 @@ class TimedLoader:
         clock = self._clock
         clock.begin_batch()  # the first batch of an epoch waits for workers to start
         for batch in self._loader:
-            clock.end_batch()
+            if not clock.left:
+                clock.end_batch()
             yield batch
             clock.begin_batch()
-        clock.end_batch()
+        if not clock.left:
+            clock.end_batch()
 
 
 def _first_with_gradient(output: Any) -> Any:

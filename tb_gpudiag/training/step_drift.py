@@ -11,12 +11,10 @@ import numpy as np
 
 from tb_gpudiag.arrays import Float64
 from tb_gpudiag.jobs.history.change_points import change_points
+from tb_gpudiag.trace.step_clocks.clock_state import COMPARED_BLOCKS
 
 # Blocks of long steps have so many.
 BLOCK_STEPS: Final = 16
-
-WINDOW: Final = 24
-"""Blocks that are compared, the newest ones with the first half."""
 
 RECENT: Final = 5
 """The newest blocks. Their median stands two that have a checkpoint or an evaluation in them."""
@@ -90,7 +88,7 @@ class StepDrifts:
         self._start()
 
     def _start(self) -> None:
-        self._levels: list[deque[Float64]] = [deque(maxlen=WINDOW) for _ in range(LEVELS)]
+        self._levels: list[deque[Float64]] = [deque(maxlen=COMPARED_BLOCKS) for _ in range(LEVELS)]
         self._unmerged: list[list[Float64]] = [[] for _ in range(LEVELS)]
         self._held = [0] * LEVELS
         self._fastest: Float64 | None = None
@@ -143,12 +141,12 @@ class StepDrifts:
 
     def _drift_in(self, level: int) -> StepDrift | None:
         """Compare the newest blocks of a level with the first half of them."""
-        if len(self._levels[level]) < WINDOW:
+        if len(self._levels[level]) < COMPARED_BLOCKS:
             return None
         blocks = np.array(self._levels[level])
-        before, after = np.median(blocks[: WINDOW // 2], axis=0), np.median(blocks[-RECENT:], axis=0)
+        before, after = np.median(blocks[: COMPARED_BLOCKS // 2], axis=0), np.median(blocks[-RECENT:], axis=0)
         times = _with_core(blocks)
-        was, now = np.median(times[: WINDOW // 2]), np.median(times[-RECENT:])
+        was, now = np.median(times[: COMPARED_BLOCKS // 2]), np.median(times[-RECENT:])
         least = max(LEAST_SHARE * (1 + len(self._found)) * was, LEAST_NOISE * _noise(times))
         if now - was < least:
             self._held[level] = 0

@@ -48,8 +48,8 @@ GPU_WORK_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
 UNREAD_ACCELERATORS = {Category.MTIA: "Meta's MTIA", Category.ASCEND: "an Ascend NPU"}
 """Accelerators whose activity no fact is computed from."""
 
-FileKind = Literal["trace", "snapshot", "memory_timeline", "hang"]
-"""hang: a folder with dumps of a flight recorder."""
+FileKind = Literal["trace", "snapshot", "memory_timeline", "hang", "clock"]
+"""hang: a folder with dumps of a flight recorder. clock: a folder of step clocks."""
 
 
 class MemoryAction(IntEnum):

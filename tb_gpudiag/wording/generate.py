@@ -59,6 +59,7 @@ TABLES: Mapping[str, Terms] = {
     "SAVING_BASES": kinds.SAVING_BASES,
     "FILE_KINDS": kinds.FILE_KINDS,
     "HANG_STATES": kinds.HANG_STATES,
+    "CLOCK_PHASES": kinds.CLOCK_PHASES,
     "MEMORY_FIGURES": kinds.MEMORY_FIGURES,
     "COLUMNS": COLUMNS,
 }
@@ -71,6 +72,7 @@ COLORS: Mapping[str, Mapping[str, Tone]] = {
     "MEMORY_KINDS": palette.MEMORY_COLORS,
     "MEMORY_LINES": palette.MEMORY_LINE_COLORS,
     "EVENT_KINDS": palette.EVENT_COLORS,
+    "CLOCK_PHASES": palette.CLOCK_COLORS,
 }
 """Colors of the tables whose ids the page draws."""
 

@@ -54,6 +54,7 @@ KINDS_OF_TERMS: dict[str, Terms] = {
     "basis of a saving": kinds.SAVING_BASES,
     "kind of file": kinds.FILE_KINDS,
     "rank that hangs": kinds.HANG_STATES,
+    "phase of a step clock": kinds.CLOCK_PHASES,
     "column": column_titles.COLUMNS,
 }
 """What the ids of a table stand for -> the table."""

@@ -356,8 +356,30 @@ FILE_KINDS = table(
         "Dumps of torch's flight recorder: the last collectives that each rank has called.",
         phrase="dumps of the flight recorder",
     ),
+    Term("clock", "Step clock", "How long each step of a run took, by rank and phase, without the profiler."),
 )
 """What a file contains."""
+
+CLOCK_PHASES = table(
+    Term("input", "Input", "Waiting for the loader.", phrase="waiting for the next batch (input)"),
+    Term("forward", "Forward", "The model and its loss."),
+    Term("backward", "Backward", "Gradients."),
+    Term("wait", "Wait", "What DDP waits for other ranks.", phrase="waiting for other ranks (wait)"),
+    Term("optimizer", "Optimizer", "The optimizer's step."),
+    Term(
+        "garbage",
+        "Garbage",
+        "Python's garbage collection, which no other phase of the host contains.",
+        phrase="garbage collection",
+    ),
+    Term(
+        "other",
+        "Other",
+        "The rest of the step.",
+        phrase="what is around forward, backward and optimizer (other)",
+    ),
+)
+"""The phases of a step that a step clock times."""
 
 HANG_STATES = table(
     Term("ENDED", "After", "Its last operation has ended: the rank is in code of its own after it."),

@@ -69,6 +69,17 @@ MEMORY_LINE_COLORS: Mapping[str, Tone] = {
 }
 """Lines of the memory chart. They can cross."""
 
+CLOCK_COLORS: Mapping[str, Tone] = {
+    "input": TIME_COLORS["input"],
+    "forward": TIME_COLORS["computing"],
+    "backward": TIME_COLORS["python"],
+    "wait": TIME_COLORS["communicating"],
+    "optimizer": TIME_COLORS["compile"],
+    "garbage": TIME_COLORS["launch"],
+    "other": TIME_COLORS["latency"],
+}
+"""Phases of a step, one above the other."""
+
 _ANNOTATION = Tone("#7e6e9f", "#8877b2")
 _OTHER = Tone("#878e94", "#707781")
 

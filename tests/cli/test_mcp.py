@@ -21,7 +21,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.training.clock_state import clock_states
+from tb_gpudiag.trace.step_clocks.clock_state import clock_states
 from tb_gpudiag.training.clocking import RankClock
 from tests.builder import TraceBuilder
 from tests.simulator import simulate

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tb_gpudiag.trace.step_clocks.clock_state import RankSteps
 from tb_gpudiag.training.rank_lateness import (
     AFTER_S,
     LATE_BLOCKS,
     MOST_A_DAY,
     PATIENT_LOOKS,
-    RankSteps,
     RankWatch,
     RecordingOrder,
 )
-from tb_gpudiag.training.step_clock import FORWARD, INPUT, PHASES, WAIT
+from tb_gpudiag.vocabulary.clock_phases import FORWARD, INPUT, PHASES, WAIT
 
 STEP_MS = 100.0
 

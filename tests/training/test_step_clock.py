@@ -22,10 +22,19 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.training import clock_sender, step_clock
-from tb_gpudiag.training.clocking import TAGS, ClockLines, RankClock
+from tb_gpudiag.training.clocking import ClockLines, RankClock
 from tb_gpudiag.training.gpu_marks import GpuMarks
 from tb_gpudiag.training.phase_sampling import PhaseSampling
-from tb_gpudiag.training.step_clock import BACKWARD, FORWARD, GARBAGE, INPUT, OPTIMIZER, OTHER, PHASES
+from tb_gpudiag.vocabulary.clock_phases import (
+    BACKWARD,
+    FORWARD,
+    GARBAGE,
+    INPUT,
+    OPTIMIZER,
+    OTHER,
+    PHASES,
+    TAGS,
+)
 from tests.training.stage import handler
 from tests.training.test_step_drift import COLUMNS, steps
 

@@ -19,6 +19,7 @@ from tb_gpudiag.report.building.time_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.rules.shared.leak_state import FloorState
 from tb_gpudiag.rules.shared.window_parts import WindowParts
+from tb_gpudiag.vocabulary.clock_phases import PHASES as CLOCK_PHASES
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.recorded import Category, FileKind
 from tb_gpudiag.wording import kinds, vocabulary
@@ -47,6 +48,7 @@ ENUMS: dict[str, tuple[Terms, set[str]]] = {
     "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/answer.py, Saving
     "file kinds": (kinds.FILE_KINDS, {*get_args(FileKind), "record"}),
     "ranks that hang": (kinds.HANG_STATES, set(pb.HangingRanks.State.keys())),
+    "clock phases": (kinds.CLOCK_PHASES, set(CLOCK_PHASES)),
     "memory figures": (kinds.MEMORY_FIGURES, set(MEMORY_FIGURES)),
 }
 

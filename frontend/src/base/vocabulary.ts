@@ -212,12 +212,13 @@ export const SAVING_BASES: Readonly<Record<"replayed" | "estimate" | "at most", 
   "at most": {"word": "At most", "noun": "at most", "explanation": "Low confidence: upper bound only."}
 };
 
-export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline" | "record" | "hang", Term>> = {
+export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline" | "record" | "hang" | "clock", Term>> = {
   "trace": {"word": "Trace", "noun": "a trace", "explanation": "A torch.profiler trace: what ran when."},
   "snapshot": {"word": "CUDA memory snapshot", "noun": "a memory snapshot", "explanation": "Allocations of the caching allocator, with stacks."},
   "memory_timeline": {"word": "Memory timeline", "noun": "a memory timeline", "explanation": "Memory by category over time, from torch.profiler."},
   "record": {"word": "Record", "noun": "a record", "explanation": "What the training job left of a recording in an event file: the trace was not kept."},
-  "hang": {"word": "Job that hangs", "noun": "dumps of the flight recorder", "explanation": "Dumps of torch's flight recorder: the last collectives that each rank has called."}
+  "hang": {"word": "Job that hangs", "noun": "dumps of the flight recorder", "explanation": "Dumps of torch's flight recorder: the last collectives that each rank has called."},
+  "clock": {"word": "Step clock", "noun": "step clock", "explanation": "How long each step of a run took, by rank and phase, without the profiler."}
 };
 
 export const HANG_STATES: Readonly<Record<"ENDED" | "WAITS" | "RUNS" | "NO_DUMP", Term>> = {
@@ -225,6 +226,16 @@ export const HANG_STATES: Readonly<Record<"ENDED" | "WAITS" | "RUNS" | "NO_DUMP"
   "WAITS": {"word": "Waiting in", "noun": "waiting in", "explanation": "It has called the operation, which has not ended."},
   "RUNS": {"word": "Running", "noun": "running", "explanation": "The operation has begun on the GPU, and not ended."},
   "NO_DUMP": {"word": "No dump", "noun": "no dump", "explanation": "The rank belongs to the job, and there is no dump of it."}
+};
+
+export const CLOCK_PHASES: Readonly<Record<"input" | "forward" | "backward" | "wait" | "optimizer" | "garbage" | "other", Colored>> = {
+  "input": {"word": "Input", "noun": "waiting for the next batch (input)", "explanation": "Waiting for the loader.", "color": {"light": "#d67100", "dark": "#e79c01"}, "hatched": false},
+  "forward": {"word": "Forward", "noun": "forward", "explanation": "The model and its loss.", "color": {"light": "#2093e2", "dark": "#4b78a1"}, "hatched": false},
+  "backward": {"word": "Backward", "noun": "backward", "explanation": "Gradients.", "color": {"light": "#616300", "dark": "#efdc20"}, "hatched": false},
+  "wait": {"word": "Wait", "noun": "waiting for other ranks (wait)", "explanation": "What DDP waits for other ranks.", "color": {"light": "#6239a0", "dark": "#9b63f2"}, "hatched": false},
+  "optimizer": {"word": "Optimizer", "noun": "optimizer", "explanation": "The optimizer's step.", "color": {"light": "#b47d8c", "dark": "#cd6e89"}, "hatched": false},
+  "garbage": {"word": "Garbage", "noun": "garbage collection", "explanation": "Python's garbage collection, which no other phase of the host contains.", "color": {"light": "#b70961", "dark": "#ff7aee"}, "hatched": false},
+  "other": {"word": "Other", "noun": "what is around forward, backward and optimizer (other)", "explanation": "The rest of the step.", "color": {"light": "#5e6981", "dark": "#91a7a8"}, "hatched": false}
 };
 
 export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term>> = {

@@ -30,8 +30,8 @@ it("stacks the causes, the highest first", () => {
   ];
   const [stack] = curves(point({ shares: shares(10, 5) }), point({ shares: shares(10, 1) }));
   expect(stack?.lines.map(({ name, values }) => [name, values])).toEqual([
-    ["input", [15, 11]],
-    ["computing", [10, 10]],
+    ["Data loading", [15, 11]],
+    ["Computing", [10, 10]],
   ]);
 });
 

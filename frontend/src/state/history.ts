@@ -1,6 +1,6 @@
 // The recordings of a run as curves.
 
-import { cause, rank } from "../base/causes";
+import { cause, paint, partLabel, rank } from "../base/causes";
 import { bytes, percent, time } from "../base/format";
 import type { Scheme } from "../base/vocabulary";
 import type { History, HistoryPoint } from "../wire/report";
@@ -11,6 +11,8 @@ export interface Line {
   /** By recording; null where it is not known. */
   readonly values: readonly (number | null)[];
   readonly color: (scheme: Scheme) => string;
+  /** The background in the legend, if it is not the color. */
+  readonly paint?: (scheme: Scheme) => string;
   /** Filled down to 0. */
   readonly filled?: boolean;
   /** An edge of the band between the quartiles: not drawn itself. */
@@ -24,16 +26,20 @@ export interface Curves {
   /** Indexes of the upper and lower edge of a band. */
   readonly band?: readonly [number, number];
   readonly unit: "time" | "share" | "bytes";
+  /** The axis of values ends here at the latest; a band above is cut off. */
+  readonly highest?: number;
+  /** Lines go on where a value is not known. */
+  readonly joined?: boolean;
   /** Lines across the chart at figures of the pinned base. */
   readonly base?: readonly { readonly name: string; readonly value: number }[];
 }
 
 /** 0 means that the recording does not say. */
-function known(values: readonly number[]): (number | null)[] {
+export function known(values: readonly number[]): (number | null)[] {
   return values.map((value) => (value > 0 ? value : null));
 }
 
-function accent(scheme: Scheme): string {
+export function accent(scheme: Scheme): string {
   return cause("computing").color[scheme];
 }
 
@@ -94,19 +100,34 @@ export function curvesOf({ points }: History, base: BaseFigures | null = null): 
   return all.filter(({ lines }) => lines.some(({ values }) => values.some((value) => value !== null)));
 }
 
-/** Causes as areas on top of one another. The highest comes first, so that the others are drawn over it. */
+/** Causes as areas on top of one another. */
 function stacked(points: readonly HistoryPoint[]): Line[] {
   const shares = points.map((point) => new Map(point.shares.map(({ cause: name, us }) => [name, us])));
   const names = [...new Set(shares.flatMap((found) => [...found.keys()]))].sort((a, b) => rank(a) - rank(b));
-  const sums = points.map(() => 0);
-  const lines = names.map((name): Line => {
-    shares.forEach((found, at) => {
-      sums[at] = (sums[at] ?? 0) + (found.get(name) ?? 0);
-    });
-    return { name, values: known(sums), color: (scheme) => cause(name).color[scheme], filled: true };
-  });
-  return lines
-    .filter((_, at) => shares.some((found) => (found.get(names[at] ?? "other") ?? 0) > 0))
+  return stackedLines(
+    names
+      .filter((name) => shares.some((found) => (found.get(name) ?? 0) > 0))
+      .map((name) => ({
+        name: partLabel(name),
+        us: shares.map((found) => found.get(name) ?? 0),
+        color: (scheme) => cause(name).color[scheme],
+        paint: (scheme) => paint(name, scheme),
+      })),
+  );
+}
+
+/** Lines of sums, from the lowest part up. The highest comes first, so that the others are drawn over it. */
+export function stackedLines(
+  parts: readonly (Pick<Line, "name" | "color" | "paint"> & { readonly us: readonly number[] })[],
+): Line[] {
+  const sums: number[] = [];
+  return parts
+    .map(({ us, ...part }): Line => {
+      us.forEach((value, at) => {
+        sums[at] = (sums[at] ?? 0) + value;
+      });
+      return { ...part, values: known(sums), filled: true };
+    })
     .reverse();
 }
 

@@ -16,7 +16,7 @@ export function hasEvents(kind: TraceInfo_Kind | undefined): boolean {
 
 /** Whether there is nothing besides the report: no events, no memory. */
 export function onlyReport(kind: TraceInfo_Kind | undefined): boolean {
-  return onlyRecord(kind) || kind === "hang";
+  return onlyRecord(kind) || kind === "hang" || kind === "clock";
 }
 
 /** Whether the trace was not kept: there is only what the training job left in an event file. */

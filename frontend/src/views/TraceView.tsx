@@ -16,12 +16,14 @@ const VIEWS: Readonly<Record<TraceViewName, ComponentType<ReportProps>>> = {
   recording: lazy(() => import("./recording/Recording")),
 };
 
+const ClockView = lazy(() => import("./clock/ClockView"));
 const HangView = lazy(() => import("./hang/HangView"));
 
-/** One view of a report. A record has enough for the Summary only, and a job that hangs has a view of its own. */
+/** One view of a report. A record has enough for the Summary only, and a job that hangs and step clocks have views of their own. */
 export function TraceView({ open, entry, report }: ReportProps & { readonly open: TraceViewName }) {
   const known = useMemo(() => rowPlaces(report), [report]);
-  const View = report.hang ? HangView : VIEWS[onlyReport(entry.kind) ? "summary" : open];
+  const own = report.hang ? HangView : report.clock ? ClockView : null;
+  const View = own ?? VIEWS[onlyReport(entry.kind) ? "summary" : open];
   return (
     <RowPlacesProvider value={known}>
       <Suspense fallback={<Searching failed={false} />}>

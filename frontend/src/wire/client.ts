@@ -3,6 +3,7 @@
 import type {
   CallDetails,
   CallTree,
+  ClockSlice,
   ComparisonState,
   EventDetails,
   GapChain,
@@ -161,6 +162,7 @@ export interface TimeSpan {
 /** What each kind of slice is answered with: see tb_gpudiag/report/slices/slice_table.py. */
 export interface Slices {
   readonly timeline: Timeline;
+  readonly clock: ClockSlice;
   readonly memory: MemorySlice;
   readonly memoryState: MemoryState;
   readonly memoryBands: MemoryBands;

@@ -98,7 +98,8 @@ export function embeddedSource(content: Content): Source {
   const whole =
     ({ about, answers }: Whole) =>
     async (query: URLSearchParams): Promise<unknown> => {
-      if (query.has("start_us")) return missing("This file has these figures for the whole recording only.");
+      if (query.has("start_us") || query.has("start"))
+        return missing("This file has these figures for the whole recording only.");
       const found = answers[about.map((name) => query.get(name) ?? "").join("/")];
       if (found === undefined) return missing("This file does not include this table.");
       return filtered(await unpack(found), (query.get("filter") ?? "").toLowerCase());

@@ -79,7 +79,11 @@ export interface Report {
   /** most exposed first; bounded */
   collectives: ExposedCollectives[];
   /** dumps of a flight recorder only, which have nothing else */
-  hang: HangReport | undefined;
+  hang:
+    | HangReport
+    | undefined;
+  /** step clocks only, which have nothing else but slices of them */
+  clock: ClockReport | undefined;
 }
 
 /** Kernels of CUDA and HIP graphs, with what the recordings of their captures say about them. */
@@ -408,6 +412,8 @@ export const TraceInfo_Kind = {
   job: "job",
   /** hang - dumps of the flight recorder of a job that hangs */
   hang: "hang",
+  /** clock - step clocks of the ranks of a run */
+  clock: "clock",
 } as const;
 
 export type TraceInfo_Kind = typeof TraceInfo_Kind[keyof typeof TraceInfo_Kind];
@@ -2114,6 +2120,89 @@ export const HangingRanks_State = {
 } as const;
 
 export type HangingRanks_State = typeof HangingRanks_State[keyof typeof HangingRanks_State];
+
+/** How long the steps of a run took, by the step clocks of its ranks. */
+export interface ClockReport {
+  /** what got slower */
+  sentence: string;
+  /** by number; bounded */
+  ranks: ClockRank[];
+  /** that the clocks made, in the order of time; bounded */
+  recordings: ClockRecording[];
+  notes: string[];
+  /** steps of a rank take longer than before, or than those of others */
+  drifts: boolean;
+}
+
+export interface ClockRank {
+  rank: number;
+  /** that were timed */
+  steps: number;
+  last_step: number;
+  /** median */
+  step_us: number;
+  /** of the last minute; 0 if it is not known */
+  now_us: number;
+  phases: ClockPhase[];
+  /** the last one that its clock has found; empty without one */
+  drift: string;
+  /** the step with which it began; -1 without one */
+  since: number;
+}
+
+/** A phase in the steps whose phases were timed. */
+export interface ClockPhase {
+  /** see CLOCK_PHASES */
+  name: string;
+  /** median */
+  us: number;
+  /** of these steps */
+  share: number;
+}
+
+export interface ClockRecording {
+  rank: number;
+  /** at which it was armed */
+  step: number;
+  why: string;
+  /** with span: of its file, in the folder of the run */
+  worker: string;
+  span: string;
+  /** Unix time */
+  time_s: number;
+}
+
+/** Response of `clock`: the steps of one rank in bins of equally many steps. A bin may be empty: a mean of 0 steps is 0. */
+export interface ClockSlice {
+  state: ReportState_State;
+  progress: number;
+  error: Problem | undefined;
+  rank: number;
+  /** of the run */
+  first_step: number;
+  last_step: number;
+  /** with which each bin begins */
+  step: number[];
+  /** after the last bin */
+  end_step: number;
+  /** that were timed in each bin */
+  steps: number[];
+  /** of a point: a step, or the mean of several */
+  low_us: number[];
+  median_us: number[];
+  high_us: number[];
+  /** of steps */
+  mean_us: number[];
+  phases: ClockCurve[];
+  /** of the largest one */
+  steps_of_point: number;
+}
+
+/** Means of one phase, or of the time without a core, over the steps of each bin whose phases were timed. */
+export interface ClockCurve {
+  name: string;
+  us: number[];
+}
 
 /** What `gpudiag verify` says: was a fix made, what did it give, and was that promised? */
 export interface Verification {

@@ -17,6 +17,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.clock_slice import slice_clock
 from tb_gpudiag.report.slices.embedded_events import Content, Embedded, embedded_events, packed_text
 from tb_gpudiag.report.slices.memory_slice import slice_memory, slice_memory_bands
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
@@ -46,6 +47,10 @@ _MEMORY_WIDTH: Final = 8192
 # Of bands over time: as many columns as a wide screen has.
 _BANDS_WIDTH: Final = 2048
 
+# Of step clocks: 40 KB each.
+_MOST_CLOCKS: Final = 64
+_CLOCK_WIDTH: Final = 1000
+
 _LESS_DETAIL: Final = "this HTML file has no room for the whole timeline: some short events stay merged"
 
 _ONLY_TRACE: Final = "trace"
@@ -73,7 +78,7 @@ def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns
         "events": events and events.content,
         "memory": {str(device): _packed(found) for device, found in _memory(prepared)},
         "bands": {str(device): _packed(found) for device, found in _bands(prepared)},
-        "tables": _tables(prepared) if has_timeline else {},
+        "tables": _tables(prepared) if has_timeline else _clocks(prepared),
         "gaps": packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
     }
 
@@ -180,6 +185,13 @@ def _tables(prepared: Prepared) -> Content:
         for kind, slice_kind in SLICES.items()
         if slice_kind.in_file
     }
+
+
+def _clocks(prepared: Prepared) -> Content:
+    """Return the whole run of each rank, of step clocks."""
+    ranks = read_meta(prepared, "clock_meta")["ranks"][:_MOST_CLOCKS] if "clock_meta" in prepared else []
+    answers = {str(rank): _packed(slice_clock(prepared, rank, None, None, _CLOCK_WIDTH)) for rank in ranks}
+    return {"clock": {"about": ["rank"], "answers": answers}} if answers else {}
 
 
 def _packed(message: Message) -> str:

@@ -82,6 +82,12 @@ SLICES: Mapping[str, SliceKind] = {
     "timeline": SliceKind(
         pb.Timeline, "tb_gpudiag.report.slices.timeline", "slice_timeline", (*_SPAN, _WIDTH)
     ),
+    "clock": SliceKind(
+        pb.ClockSlice,
+        "tb_gpudiag.report.slices.clock_slice",
+        "slice_clock",
+        (Integer("rank"), Number("start"), Number("end"), Integer("width", low=1, high=2000, default=1000)),
+    ),
     "memory": SliceKind(
         pb.MemorySlice,
         "tb_gpudiag.report.slices.memory_slice",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.clock_view import clock_sections
 from tb_gpudiag.report.views.document import Document, ReportView, Section
 from tb_gpudiag.report.views.hang_view import hang_sections
 from tb_gpudiag.report.views.sections.compile_sections import (
@@ -66,6 +67,8 @@ def _sections(report: pb.Report) -> list[Section]:
     """All sections in reading order; some are empty."""
     if report.HasField("hang"):
         return [*hang_sections(report.hang)]
+    if report.HasField("clock"):
+        return clock_sections(report.clock)
     return [
         *accounts(report),
         engine_steps(report),

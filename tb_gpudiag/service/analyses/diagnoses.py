@@ -102,10 +102,12 @@ class ResultKind(Generic[R]):
 
 
 def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnosis:
-    """Read and diagnose a trace, or the dumps of a job that hangs. Raises GpudiagError: the file cannot be
-    read."""
+    """Read and diagnose a trace, the dumps of a job that hangs, or step clocks. Raises GpudiagError: the file
+    cannot be read."""
     if file.kind == "hang":
         return _diagnose_dumps(file)
+    if file.kind == "clock":
+        return _diagnose_clocks(file)
     from tb_gpudiag.digest.building.build_digest import build_digest
     from tb_gpudiag.report.building.build import build_report
     from tb_gpudiag.report.diagnosis import read_facts
@@ -130,6 +132,17 @@ def _diagnose_dumps(file: TraceFile) -> Diagnosis:
     if report.hang.why not in (pb.HangReport.NO_HANG, pb.HangReport.CANNOT_TELL):
         digest.findings.append(pb.Finding(severity="ERROR", title=report.verdict.headline))
     return Diagnosis(report=report, make_digest=lambda: digest, prepare=dict)
+
+
+def _diagnose_clocks(file: TraceFile) -> Diagnosis:
+    from tb_gpudiag.digest.building.record_digest import record_digest
+    from tb_gpudiag.report.building.clock_report import report_on_clocks
+
+    report, arrays = report_on_clocks(file)
+    digest = record_digest(report, file.identity, file.modified_ns)
+    if report.clock.drifts:
+        digest.findings.append(pb.Finding(severity="WARNING", title=report.verdict.headline))
+    return Diagnosis(report=report, make_digest=lambda: digest, prepare=lambda: arrays)
 
 
 def _digest_trace(file: TraceFile, progress: Progress) -> AnalyzedTrace:

@@ -24,7 +24,8 @@ def content_key(kind: str, file: TraceFile) -> str:
     A result with a log or a capture that its user named is not for others, and dumps are several files.
     The file is not opened: two traces may have the same key, but their fingerprints differ.
     """
-    is_shared = file.modified_ns and file.kind != "hang" and not file.torch_trace and not file.capture
+    is_folder = file.kind in ("hang", "clock")
+    is_shared = file.modified_ns and not is_folder and not file.torch_trace and not file.capture
     if is_remote(file.path) or not is_shared:
         return ""
     return entry_key(

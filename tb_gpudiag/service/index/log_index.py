@@ -160,7 +160,7 @@ class LogIndex:
         problems: list[GpudiagError] = []
         for root, found in self._search().items():
             problems.extend(found.problems)
-            for file in [*found.files, *found.hangs]:
+            for file in [*found.files, *found.folders]:
                 entry = self._entry(root, file)
                 entries[entry.id] = entry
         for gone in self._history.keys() - entries.keys():

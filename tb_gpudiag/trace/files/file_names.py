@@ -59,13 +59,13 @@ class Found:
     """Trace files, sorted by run, worker and span, and the folders and files that could not be read.
 
     lost: a store did not answer, so there may be more files.
-    hangs: folders with dumps of the flight recorder, which are one job each.
+    folders: those with dumps of the flight recorder, or with step clocks, which are one job each.
     """
 
     files: list[TraceFile] = field(default_factory=list)
     problems: list[GpudiagError] = field(default_factory=list)
     lost: bool = False
-    hangs: list[TraceFile] = field(default_factory=list)
+    folders: list[TraceFile] = field(default_factory=list)
 
 
 class FileVersion(Protocol):
@@ -101,15 +101,23 @@ def trace_file(path: str, run: str, name: str, content: FileVersion, folder: str
     )
 
 
-def hang_file(path: str, run: str, dumps: Sequence[FileVersion], folder: str) -> TraceFile:
-    """Describe the dumps in a folder. folder: as of TraceFile."""
+def folder_file(path: str, run: str, files: Sequence[FileVersion], folder: str, kind: FileKind) -> TraceFile:
+    """Describe files of a folder that are listed together. folder: as of TraceFile."""
     identity = hashlib.blake2b(
-        repr((path, *map(tuple, dumps))).encode("utf-8", "surrogatepass"), digest_size=16
+        repr((path, *map(tuple, files))).encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()
-    size_bytes = sum(dump.size_bytes for dump in dumps)
-    newest_ns = max(dump.modified_ns for dump in dumps)
-    return TraceFile(path, _text(run), "flight recorder", "", size_bytes, newest_ns, identity, "hang", folder)
+    size_bytes = sum(file.size_bytes for file in files)
+    newest_ns = max(file.modified_ns for file in files)
+    return TraceFile(path, _text(run), _WORKERS[kind], "", size_bytes, newest_ns, identity, kind, folder)
 
+
+def worker_and_span(name: str) -> tuple[str, str]:
+    """Return what the name of a recording says; the whole name and no span for other names."""
+    match = _TRACE_NAME.fullmatch(name)
+    return (_text(match["worker"]), match["span"] or "") if match is not None else (_text(name), "")
+
+
+_WORKERS: Final[dict[FileKind, str]] = {"hang": "flight recorder", "clock": "step clock"}
 
 _NAMES: Final[dict[FileKind, re.Pattern[str]]] = {
     "trace": _TRACE_NAME,

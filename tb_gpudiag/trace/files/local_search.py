@@ -19,7 +19,7 @@ from tb_gpudiag.trace.files.file_names import (
     FILES_REMEMBERED,
     Found,
     TraceFile,
-    hang_file,
+    folder_file,
     kind_of,
     may_be_trace,
     trace_file,
@@ -38,6 +38,7 @@ from tb_gpudiag.trace.nsys.nsys_file import (
 )
 from tb_gpudiag.trace.perfetto.pftrace_file import is_pftrace
 from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
+from tb_gpudiag.trace.step_clocks.clock_state import clock_of
 from tb_gpudiag.vocabulary.recorded import FileKind
 
 # Kineto's keys come first. Events follow metadata, if another program has written the file again.
@@ -91,7 +92,8 @@ class _LocalSearch:
         self._folders: deque[_Place] = deque()
         self._linked_folders: deque[_Place] = deque()
         self._linked_files: list[_Place] = []
-        self._dumps: dict[str, tuple[_Place, list[_Content]]] = {}  # of flight recorders, by their folder
+        # Files that are listed together, by kind and folder: dumps of a flight recorder, step clocks.
+        self._together: dict[tuple[FileKind, str], tuple[_Place, list[_Content]]] = {}
 
     def below(self, root: str) -> None:
         """Add the trace files below the folder, and a problem for each folder or file that cannot be read."""
@@ -114,9 +116,9 @@ class _LocalSearch:
             self._tell()
         for place in self._linked_files:
             self._take_linked(place)
-        self._found.hangs += [
-            _local_hang(path, place.run, tuple(dumps), place.folder)
-            for path, (place, dumps) in self._dumps.items()
+        self._found.folders += [
+            _local_folder(path, _run_of(path, place), tuple(files), place.folder, kind)
+            for (kind, path), (place, files) in self._together.items()
         ]
         self._tell_left_out()
 
@@ -171,6 +173,10 @@ class _LocalSearch:
             self._visit_link(entry, place)
         elif entry.is_dir(follow_symlinks=False):
             self._folders.append(_Place(entry.path, _below(place.run, entry.name), place.folder))
+        elif clock := clock_of(entry.path):
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                self._add_to("clock", clock, place, _content(status))
         elif _may_matter(entry.name):
             self._take(place, entry.path, entry.stat(follow_symlinks=False))
 
@@ -214,7 +220,10 @@ class _LocalSearch:
         if kind in CERTAIN or (has_name and _begins_like(kind or "trace", path, place.folder, content)):
             self._found.files.append(_local_file(path, place.run, content, place.folder))
         elif _is_dump(path, place.folder, content):
-            self._dumps.setdefault(os.path.dirname(path), (place, []))[1].append(content)
+            self._add_to("hang", os.path.dirname(path), place, content)
+
+    def _add_to(self, kind: FileKind, folder: str, place: _Place, content: _Content) -> None:
+        self._together.setdefault((kind, folder), (place, []))[1].append(content)
 
     def _is_new(self, status: os.stat_result) -> bool:
         key = (status.st_dev, status.st_ino)
@@ -225,6 +234,14 @@ class _LocalSearch:
 
 def _below(run: str, name: str) -> str:
     return name if run == "." else f"{run}/{name}"
+
+
+def _run_of(path: str, place: _Place) -> str:
+    """Return the run of a folder that is a place or above it."""
+    run = place.run
+    for _ in range(place.path.count(os.sep) - path.count(os.sep)):
+        run = run.rpartition("/")[0] or "."
+    return run
 
 
 def _may_matter(name: str) -> bool:
@@ -285,9 +302,9 @@ def _is_dump(path: str, folder: str, _content: _Content) -> bool:
 
 
 @lru_cache(FILES_REMEMBERED)
-def _local_hang(path: str, run: str, dumps: tuple[_Content, ...], folder: str) -> TraceFile:
-    """Describe these versions of dumps, as _local_file does."""
-    return hang_file(path, run, dumps, folder)
+def _local_folder(path: str, run: str, files: tuple[_Content, ...], folder: str, kind: FileKind) -> TraceFile:
+    """Describe these versions of files, as _local_file does."""
+    return folder_file(path, run, files, folder, kind)
 
 
 @lru_cache(FILES_REMEMBERED)

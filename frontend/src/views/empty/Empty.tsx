@@ -15,6 +15,9 @@ const WHY: readonly (readonly [string, string])[] = [
   ["record_shapes, profile_memory", "record tensor shapes and every allocation."],
 ];
 
+const CLOCK =
+  "with DiagnosisHandler(logdir).step_clock(model, optimizer) as clock: for batch in clock(loader): …";
+
 /** Shown while there is no trace: how to record one. */
 export function Empty({ problems }: { problems: ReactNode }) {
   return (
@@ -36,6 +39,10 @@ export function Empty({ problems }: { problems: ReactNode }) {
           </div>
         ))}
       </dl>
+      <p>
+        To time every step of a run without the profiler, and to record when steps get slower, use a step
+        clock: <code>{CLOCK}</code>. Its page appears after ten seconds.
+      </p>
       <p className="gd-muted">
         The page lists files that end in <code>.pt.trace.json</code> or <code>.pt.trace.json.gz</code> and
         CUDA memory snapshots (<code>.pickle</code>), in the log directory and its subdirectories. A run is

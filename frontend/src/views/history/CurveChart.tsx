@@ -6,12 +6,13 @@ import { AXIS_PX, dataOf, HEIGHT_PX, makePlot, RIGHT_PX, type Drawn } from "./pl
 
 interface Props {
   readonly drawn: Drawn;
+  readonly help: string;
   readonly onPoint: (at: number | null) => void;
   readonly onOpen: (at: number) => void;
 }
 
-/** One chart. Arrow keys move over the recordings, Enter or a click opens one. */
-export function CurveChart({ drawn, onPoint, onOpen }: Props) {
+/** One chart. Arrow keys move over the points, Enter or a click opens one. */
+export function CurveChart({ drawn, help, onPoint, onOpen }: Props) {
   const { ref, width } = useElementSize();
   const host = useRef<HTMLDivElement>(null);
   usePlot(host, drawn, Math.round(width));
@@ -29,7 +30,7 @@ export function CurveChart({ drawn, onPoint, onOpen }: Props) {
       style={{ height: HEIGHT_PX }}
       tabIndex={0}
       role="group"
-      aria-label={`${curves.title} by recording. Left and right arrow keys move between recordings, Enter opens one. The table below has the same figures.`}
+      aria-label={`${curves.title} ${help}`}
       onKeyDown={(event) => {
         const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
         if (by !== 0) {

@@ -1,18 +1,16 @@
 import { useMemo, useState } from "react";
-import { partLabel } from "../../base/causes";
 import { date, plural, sentence } from "../../base/format";
 import { useBaseFigures } from "../../state/base";
-import { curvesOf, valueText, type Curves } from "../../state/history";
+import { curvesOf, type Curves } from "../../state/history";
 import { useHistory } from "../../state/queries";
 import { usePage } from "../../state/store";
 import { contentsOf } from "../../state/views";
 import type { History, TraceEntry } from "../../wire/report";
-import { CauseSwatch } from "../parts/CauseSwatch";
 import { Section } from "../parts/Section";
 import { Answer } from "../status/Answer";
 import { Problem } from "../status/Problem";
 import { Changes } from "./Changes";
-import { CurveChart } from "./CurveChart";
+import { CurveSection } from "./CurveSection";
 import { PastGains } from "./PastGains";
 import { Recordings } from "./Recordings";
 
@@ -77,6 +75,9 @@ function Shown({ history }: { history: History }) {
   );
 }
 
+const HELP =
+  "by recording. Left and right arrow keys move between recordings, Enter opens one. The table below has the same figures.";
+
 interface ChartProps {
   readonly history: History;
   readonly curves: Curves;
@@ -86,60 +87,20 @@ interface ChartProps {
 }
 
 function Chart({ history: { points, changes }, curves, at, onPoint, onOpen }: ChartProps) {
-  const scheme = usePage((page) => page.scheme);
   const labels = useMemo(() => points.map(({ time_s }) => date(time_s).slice(5)), [points]);
   const marks = useMemo(() => changes.map(({ point }) => point), [changes]);
   const point = at === null ? undefined : points[at];
-  const drawn = { curves, scheme, labels, changes: marks, at };
   return (
-    <Section title={curves.title} aside={<span className="gd-muted">{curves.about}</span>}>
-      <CurveChart drawn={drawn} onPoint={onPoint} onOpen={onOpen} />
-      <Legend curves={curves} />
-      <p className="gd-curve-text" role="status">
-        {point
-          ? `${date(point.time_s)}: ${readings(curves, at ?? 0)}`
-          : `${plural(points.length, "recording")}. Click one to open it.`}{" "}
-        {sentence(
-          (curves.base ?? [])
-            .map(({ name, value }) => `${name}: ${valueText(curves.unit, value)}`)
-            .join(", "),
-        )}
-      </p>
-    </Section>
-  );
-}
-
-/** The values of one recording: "median 12.3 ms, upper quartile 13 ms". Stacked ones are read in the table. */
-function readings({ lines, unit }: Curves, at: number): string {
-  const stacked = lines.some(({ filled }) => filled);
-  return lines
-    .flatMap(({ name, values }, index) => {
-      const value = values[at] ?? 0;
-      const below = stacked ? (lines[index + 1]?.values[at] ?? 0) : 0;
-      return value > below
-        ? [`${stacked ? partLabel(name).toLowerCase() : name} ${valueText(unit, value - below)}`]
-        : [];
-    })
-    .join(", ");
-}
-
-function Legend({ curves: { lines } }: { curves: Curves }) {
-  const scheme = usePage((page) => page.scheme);
-  const shown = lines.filter(({ edge }) => !edge);
-  if (shown.length < 2) return null;
-  const stacked = shown.some(({ filled }) => filled);
-  return (
-    <ul className="gd-curve-legend" aria-label="Legend">
-      {(stacked ? shown.toReversed() : shown).map(({ name, color }) => (
-        <li key={name}>
-          {stacked ? (
-            <CauseSwatch name={name} />
-          ) : (
-            <span className="gd-swatch" style={{ background: color(scheme) }} aria-hidden="true" />
-          )}
-          {stacked ? partLabel(name) : name}
-        </li>
-      ))}
-    </ul>
+    <CurveSection
+      curves={curves}
+      labels={labels}
+      marks={marks}
+      at={at}
+      name={date(point?.time_s ?? 0)}
+      hint={`${plural(points.length, "recording")}. Click one to open it.`}
+      help={HELP}
+      onPoint={onPoint}
+      onOpen={onOpen}
+    />
   );
 }

@@ -16,7 +16,7 @@ export interface Drawn {
   readonly scheme: Scheme;
   /** When each recording was made, as its label on the axis. */
   readonly labels: readonly string[];
-  /** Indexes of the first recordings after a change. */
+  /** Indexes of the first recordings after a change; NaN for one that is not shown. */
   readonly changes: readonly number[];
   /** The recording under the pointer. */
   readonly at: number | null;
@@ -24,6 +24,9 @@ export interface Drawn {
 
 const FONT = '11px "Inter Variable", system-ui, sans-serif';
 const LABEL_PX = 110;
+
+/** Of more points, each has less than a dot's room. */
+const MOST_MARKED = 200;
 
 /** Opacity of the band between the quartiles, as two hexadecimal digits. */
 const BAND = "33";
@@ -47,7 +50,8 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
         x: { time: false, range: () => [-0.5, labels.length - 0.5] },
         y: {
           range: (_, __, most) => {
-            const max = Math.max(most, ...(curves.base ?? []).map(({ value }) => value));
+            const top = Math.min(most, curves.highest ?? Infinity);
+            const max = Math.max(top, ...(curves.base ?? []).map(({ value }) => value));
             return [0, max > 0 ? max * 1.06 : 1];
           },
         },
@@ -59,7 +63,7 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
           grid: { show: false },
           splits: (plot) => {
             const room = Math.max(1, Math.floor(plot.bbox.width / devicePixelRatio / LABEL_PX));
-            const every = Math.max(1, Math.ceil(labels.length / room));
+            const every = roundUp(labels.length / room);
             return labels.flatMap((_, at) => (at % every === 0 ? [at] : []));
           },
           values: (_, splits) => splits.map((at) => drawn().labels[at] ?? ""),
@@ -78,9 +82,10 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
         ...curves.lines.map(({ color, filled, edge }) => ({
           stroke: () => (edge ? "transparent" : color(drawn().scheme)),
           width: edge || filled ? 0 : 1.5,
+          spanGaps: curves.joined === true,
           ...(filled ? { fill: () => color(drawn().scheme) } : {}),
           points: {
-            show: !edge && !filled,
+            show: !edge && !filled && labels.length <= MOST_MARKED,
             size: 6,
             fill: () => color(drawn().scheme),
             stroke: () => color(drawn().scheme),
@@ -103,6 +108,12 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
     dataOf(drawn()),
     host,
   );
+}
+
+/** The next of 1, 2, 5, 10, 20, 50, … */
+function roundUp(value: number): number {
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(value)));
+  return ([1, 2, 5].find((digit) => digit * power >= value) ?? 10) * power;
 }
 
 /** A mark of the axis of values: all are in one unit. */

@@ -7,6 +7,8 @@ from tb_gpudiag.wording.format import count, time_us
 from tb_gpudiag.wording.kinds import FILE_KINDS
 from tb_gpudiag.wording.vocabulary import LIMITERS, limiter_word
 
+_ONLY_REPORTS = (pb.TraceInfo.hang, pb.TraceInfo.clock)
+
 
 def heading(trace: pb.TraceInfo) -> str:
     """`run/host_1.123.pt.trace.json`: the run and the name of the file."""
@@ -17,8 +19,8 @@ def heading(trace: pb.TraceInfo) -> str:
 
 def about(trace: pb.TraceInfo) -> str:
     """Size, length and contents of the trace, in one line."""
-    if trace.kind == pb.TraceInfo.hang:
-        return FILE_KINDS["hang"].explanation.removesuffix(".")
+    if trace.kind in _ONLY_REPORTS:
+        return FILE_KINDS[pb.TraceInfo.Kind.Name(trace.kind)].explanation.removesuffix(".")
     parts = [count(trace.events, "event"), time_us(trace.duration_us)]
     if trace.rank >= 0:
         parts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
@@ -39,8 +41,8 @@ def limiter(report: pb.Report) -> str:
     """What ends the job, or else the limiter in words. A snapshot is about memory."""
     if report.verdict.headline:
         return report.verdict.headline
-    if report.trace.kind == pb.TraceInfo.hang:
-        return FILE_KINDS["hang"].word
+    if report.trace.kind in _ONLY_REPORTS:
+        return FILE_KINDS[pb.TraceInfo.Kind.Name(report.trace.kind)].word
     if report.trace.kind != pb.TraceInfo.trace:
         return LIMITERS["memory"].word
     return limiter_word(pb.Verdict.Limiter.Name(report.verdict.limiter), on_gpu=bool(report.devices))

@@ -1,0 +1,184 @@
+"""What the step clocks of a log directory say: small files of each run, which others may have written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.vocabulary.clock_phases import PHASES, WAIT
+
+NOW: Final = "now"
+"""File of a rank: its RankSteps."""
+MADE: Final = "recorded"
+"""File of a rank: the recordings that its clock has made, each a ClockRecording."""
+ORDER: Final = "order"
+"""File of a run: its last RecordingOrder, with the step from which it holds and when it was given."""
+
+FOLDER: Final = os.path.join("gpudiag", "clock")
+
+COMPARED_BLOCKS: Final = 24
+"""A rank compares so many blocks of its steps, the newest ones with the first half."""
+
+MOST_RECORDINGS: Final = 50
+"""The newest ones. A clock asks for four a day."""
+
+EVENT_FILE: Final = ".tfevents."
+"""Part of the names of event files."""
+
+_MOST_FILE_BYTES: Final = 1 << 16
+_MOST_FOLDERS: Final = 10_000
+_MOST_RANKS: Final = 4_096
+
+
+def clock_of(path: str) -> str:
+    """Return the folder of the clocks that wrote the file of this path; "" if it is another file."""
+    place, name = os.path.split(path)
+    if name == ORDER and place.endswith(os.sep + FOLDER):
+        return place
+    clock, rank = os.path.split(place)
+    is_rank = rank.startswith("rank-") and rank[5:].isdecimal() and clock.endswith(os.sep + FOLDER)
+    return clock if is_rank and (EVENT_FILE in name or name in (NOW, MADE)) else ""
+
+
+@dataclass(frozen=True)
+class RankSteps:
+    """What a rank says. Times are medians over its last blocks, in ms.
+
+    core_ms: how long its main thread could run and had no core. drifts: how many it has found. since,
+    gradual, longer_ms: of the last one; longer_ms is of the step, its phases, and core_ms.
+    """
+
+    rank: int
+    step: int
+    blocks: int
+    step_ms: float
+    phases_ms: Sequence[float]
+    core_ms: float = 0.0
+    drifts: int = 0
+    since: int = 0
+    gradual: bool = False
+    longer_ms: Sequence[float] = ()
+
+    @property
+    def own_ms(self) -> float:
+        """Its part of a step: without waiting for other ranks, or for a core."""
+        return self.step_ms - self.phases_ms[WAIT] - self.core_ms
+
+    @property
+    def own_longer_ms(self) -> float:
+        return self.longer_ms[0] - self.longer_ms[1 + WAIT] - self.longer_ms[-1]
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether its last drift is that of other ranks."""
+        return self.longer_ms[1 + WAIT] > self.longer_ms[0] / 2
+
+
+@dataclass(frozen=True)
+class ClockRecording:
+    """A recording of a clock. file: its name, in the folder of the run. step: at which it was armed. time_s:
+    Unix time."""
+
+    file: str
+    why: str
+    step: int
+    time_s: float
+
+
+@dataclass(frozen=True)
+class ClockState:
+    """The step clocks of a run. run: its folder below the log directory. why: of the last recording that they
+    asked for; "" if there was none. ordered_s: when, as Unix time; 0 if unknown. ranks: by number.
+    recordings: those of a rank, in their order."""
+
+    run: str
+    why: str
+    ordered_s: float
+    ranks: list[RankSteps]
+    recordings: dict[int, list[ClockRecording]]
+
+
+def clock_states(root: str) -> Iterator[ClockState]:
+    """Yield what the clocks below a local directory say, without following links."""
+    for number, (folder, names, _) in enumerate(os.walk(root)):
+        if number >= _MOST_FOLDERS:
+            return
+        names.sort()
+        clock = os.path.join(folder, FOLDER)
+        if os.path.isdir(clock):
+            state = read_state(clock, os.path.realpath(root), os.path.relpath(folder, root))
+            if state.ranks:
+                yield state
+
+
+def read_state(clock: str, folder: str, run: str) -> ClockState:
+    """Return what is in a folder of clocks. folder: see open_local. Raises OSError: it cannot be listed."""
+    names = rank_folders(clock)
+    order = read_fields(os.path.join(clock, ORDER), folder) or {}
+    return ClockState(
+        run,
+        str(order.get("why", "")),
+        _time_s(order.get("time_s")),
+        [found for name in names.values() if (found := _now(os.path.join(clock, name), folder))],
+        {rank: _recordings(os.path.join(clock, name), folder) for rank, name in names.items()},
+    )
+
+
+def rank_folders(clock: str) -> dict[int, str]:
+    """Return the names of the ranks' folders, by rank."""
+    names = [name for name in os.listdir(clock) if name.startswith("rank-") and name[5:].isdecimal()]
+    found = {int(name[5:]): name for name in names if len(name) < 16}
+    return {rank: found[rank] for rank in sorted(found)[:_MOST_RANKS]}
+
+
+def read_fields(path: str, folder: str = "") -> dict[str, Any] | None:
+    """Return what is in a file; None without one, and if others have written something else there.
+
+    folder: see open_local.
+    """
+    with contextlib.suppress(OSError, ValueError, RecursionError, TraceError):
+        with open_local(path, folder) as file:
+            fields = json.loads(file.read(_MOST_FILE_BYTES))
+        return fields if isinstance(fields, dict) else None
+    return None
+
+
+def _now(place: str, folder: str) -> RankSteps | None:
+    fields = read_fields(os.path.join(place, NOW), folder)
+    with contextlib.suppress(TypeError, ValueError):
+        found = RankSteps(**(fields or {}))
+        return found if _is_plain(found) else None
+    return None
+
+
+def _recordings(place: str, folder: str) -> list[ClockRecording]:
+    found = (read_fields(os.path.join(place, MADE), folder) or {}).get("recordings")
+    made = []
+    for fields in found[-MOST_RECORDINGS:] if isinstance(found, list) else ():
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            step, time_s = int(fields["step"]), _time_s(fields["time_s"])
+            made.append(ClockRecording(str(fields["file"]), str(fields["why"]), step, time_s))
+    return made
+
+
+def _time_s(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+
+
+def _is_plain(found: RankSteps) -> bool:
+    """Return whether all numbers are numbers, as a clock writes them."""
+    counts = found.rank, found.step, found.blocks, found.drifts, found.since
+    times = found.step_ms, found.core_ms, *found.phases_ms, *found.longer_ms
+    return (
+        all(type(number) is int for number in counts)
+        and all(type(time) in (int, float) and math.isfinite(time) for time in times)
+        and len(found.phases_ms) == len(PHASES)
+        and len(found.longer_ms) in (0, len(PHASES) + 2)
+    )

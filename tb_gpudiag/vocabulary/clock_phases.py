@@ -1,0 +1,15 @@
+"""The phases of a step that a step clock times, in the order of its rows, and the tags of its event files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PHASES: Final = ("input", "forward", "backward", "wait", "optimizer", "garbage", "other")
+INPUT, FORWARD, BACKWARD, WAIT, OPTIMIZER, GARBAGE, OTHER = range(len(PHASES))
+
+TAGS: Final = tuple(f"gpudiag/clock/{name}_ms" for name in ("step", *PHASES, "core"))
+"""`core`: how long the training's main thread could run and had no core, which is part of its phases."""
+
+FULL_LINES: Final = 10_000
+"""So many steps have a line each. Then a line is the mean of two steps, after as many lines of four, and so
+on: the file grows with the logarithm of the run. TensorBoard shows 1000 points of them."""
