@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { ClockRecording, ClockSlice, TraceEntry } from "../wire/report";
+import type { ClockSlice, TraceEntry } from "../wire/report";
 import { binOf, clockCurves, fileOf, recordedTogether, stepsOf, zoomed } from "./clock";
 
 /** Steps 100 to 399 in bins of 100; the one in the middle is empty. */
@@ -46,7 +46,7 @@ it("zooms to an eighth around a step, inside the run, until there is little to s
   expect(zoomed({ ...slice, step: [388] }, 390)).toBeNull();
 });
 
-const made = { rank: 0, step: 5, why: "slow", worker: "w", span: "1", time_s: 2 } as ClockRecording;
+const made = { rank: 0, step: 5, why: "slow", worker: "w", span: "1", time_s: 2 };
 
 it("lists recordings of several ranks once", () => {
   const other = { ...made, rank: 1, worker: "v" };
