@@ -24,9 +24,10 @@ const FEWEST_STEPS = 16;
 export function clockCurves(slice: ClockSlice): readonly Curves[] {
   const { low_us, median_us, high_us, phases } = slice;
   const joined = true;
+  const highest = HEADROOM * Math.max(...median_us);
   const step: Curves = {
     ...{ title: "Step time", about: "median, and shortest to longest as a band", unit: "time", joined },
-    highest: HEADROOM * Math.max(...median_us),
+    highest,
     band: [1, 2],
     lines: [
       { name: "median", values: known(median_us), color: accent },
@@ -41,6 +42,7 @@ export function clockCurves(slice: ClockSlice): readonly Curves[] {
   });
   const byPhase: Curves = {
     ...{ title: "Step by phase", about: "means, stacked", unit: "time", joined },
+    highest,
     lines: stackedLines(parts),
   };
   return parts.length > 0 ? [step, byPhase] : [step];

@@ -143,6 +143,9 @@ function Curves({ entry, clock, rank, span, onSpan }: CurvesProps) {
 const HELP =
   "by step. Left and right arrow keys move over the steps, Enter zooms in. The tables have the figures of the whole run.";
 
+const ZOOM = "Click to zoom in.";
+const NUMBERS = "Numbers are recordings, which are listed below.";
+
 type ChartsProps = Pick<CurvesProps, "clock" | "span" | "onSpan"> & { readonly slice: ClockSlice };
 
 function Charts({ slice, clock, span, onSpan }: ChartsProps) {
@@ -186,7 +189,7 @@ function Charts({ slice, clock, span, onSpan }: ChartsProps) {
           marks={marks}
           at={point}
           name={point === null ? "" : binText(slice, point)}
-          hint="Click to zoom in. Numbers are recordings, which are listed below."
+          hint={marks.some((mark) => !Number.isNaN(mark)) ? `${ZOOM} ${NUMBERS}` : ZOOM}
           help={HELP}
           onPoint={setAt}
           onOpen={open}
