@@ -154,6 +154,7 @@ def lengths_at_random(fixed: bool, rank: int, world: int) -> Iterator[None]:
     limiters=LATE,
     rules="GD602 GD101 GD603",
     functions="read_batch batches_from_one_rank",
+    allowed="GD102",  # fixed, each rank still waits 12 of 44 ms for its own batch
     rank=0,
     world=4,
     timed=12,
