@@ -38,7 +38,7 @@ from tb_gpudiag.facts.core.recording import (
     recording_window,
 )
 from tb_gpudiag.facts.core.request_waits import find_request_waits
-from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, steady_part
+from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, start_of_one, steady_part
 from tb_gpudiag.facts.core.transfers import find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.host_work import HostWork
@@ -203,12 +203,13 @@ class Facts:
             return all_of(window, steps, self.borders_ns)
         work = self.work
         worked = Window(int(work.start_ns.min()), int(work.end_ns.max()))
-        begins_ns = window.start_ns
+        ledger = self.gpu_times[0].ledger
+        begins_ns = window.start_ns if len(steps) else start_of_one(work, window, ledger)
         if not len(steps) and self.inferred_steps is not None:
             repetitions = self.inferred_steps.steps
             borders_ns = step_borders(repetitions, work)
-            begins_ns = start_of(repetitions, borders_ns, self.gpu_times[0].busy.all, window)
-        ledger = self.gpu_times[0].ledger
+            start_ns = start_of(repetitions, borders_ns, self.gpu_times[0].busy.all, window)
+            begins_ns = max(begins_ns, start_ns)
         alike = self.engine is None
         return steady_part(window, steps, self.borders_ns, worked, ledger, begins_ns, alike=alike)
 

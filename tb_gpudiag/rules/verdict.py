@@ -167,8 +167,9 @@ def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequenc
     if limiter == "requests" and facts.request_waits.for_engine:
         limiter, said = "unknown", _FOR_ENGINE.format(**_figures(parts))
     said = " ".join([said, *slowed_sentences(facts)])
-    if parts.lost_ns >= LEAST_SHARE * window_ns:
-        start += f" {_LOST.format(share(parts.lost_ns, window_ns))}"
+    for taken_ns, sentence in ((parts.lost_ns, _LOST), (parts.profiler_ns, _PROFILER)):
+        if LEAST_SHARE * window_ns <= taken_ns < MOSTLY_UNSEEN * window_ns:
+            start += f" {sentence.format(share(taken_ns, window_ns))}"
     left_out = left_out_sentences(steady, inferred=inferred)
     sentences = [*left_out, start, said] if leads(steady) else [start, said, *left_out]
     return Verdict(limiter, " ".join(sentences), busy)
@@ -217,6 +218,8 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
     window_ns, by_limiter = parts.window_ns, parts.by_limiter
     if parts.lost_ns >= MOSTLY_UNSEEN * window_ns:
         return "unknown", "This trace does not show what limits the job."
+    if parts.profiler_ns >= MOSTLY_UNSEEN * window_ns:
+        return "unknown", _THE_PROFILER.format(share(parts.profiler_ns, window_ns))
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
     if computing_limits(parts.computing_ns, most_ns, parts.seen_ns) or most_ns < LEAST_SHARE * window_ns:
@@ -228,8 +231,7 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
         return "mixed", f"No single cause limits this job: {both}."
     limiter = _host_limiter(parts, ranked) if first == "host" else first
-    by_profiler = limiter == "unknown" and parts.profiler_ns > parts.unexplained_ns
-    said = _THE_PROFILER if by_profiler else _SENTENCES[limiter]
+    said = _SENTENCES[limiter]
     if limiter in _LIMITS:
         said += f" {_BESIDES if parts.computing_ns >= CLEAR_LEAD * most_ns else _LIMITS[limiter]}"
     said = said.format(**_figures(parts))
@@ -321,7 +323,7 @@ _BESIDES = "This is the largest part besides computing ({computing})."
 time."""
 
 _THE_PROFILER = (
-    "The profiler itself kept it idle {profiler} of the time. Record more steps, after a warm-up, to see "
+    "The profiler itself kept it idle {} of the time. Record more steps, after a warm-up, to see "
     "what limits the job."
 )
 
@@ -363,6 +365,8 @@ _FOR_ENGINE = (
     "There was no batch to run {all_requests} of the time: this worker waited for its engine's process, "
     "which schedules or has no request. Record that process as well, under load."
 )
+
+_PROFILER = "For another {} of it, the profiler itself kept it idle: that is no part of the job."
 
 _LOST = "For another {} of it, kernels may have run that were not recorded."
 

@@ -14,6 +14,9 @@ from tb_gpudiag.vocabulary.patterns import any_of
 WITHOUT_TENSOR_CORES = any_of(r"GTX 16\d\d", r"\bT(400|500|550|600|1000|1200)\b", r"Quadro T\d", r"\bMX\d")
 """Turing's smaller chips: their capability, 7.5, is that of chips with tensor cores."""
 
+AMPERE = (8, 0)
+"""The compute capability from which tensor cores take TF32 and bf16."""
+
 
 TO_DEVICE = any_of(r"Memcpy (HtoD|[MH]2D).*", flags=re.S)
 TO_HOST = any_of(r"Memcpy (DtoH|D2[MH]).*", flags=re.S)

@@ -143,9 +143,11 @@ class Arithmetic(IntEnum):
     FP32_CORES = 2  # 32-bit numbers on the ordinary cores
     HALF_ON_FP32_CORES = 3  # 16-bit numbers that could not use the tensor cores
     FP64 = 4  # 64-bit numbers, on any unit
+    BF16_ON_FP32_CORES = 5  # the same for bf16, which tensor cores take from Ampere on
 
 
-HALF = r"bf16|fp16|f16|half|e4m3|e5m2|[sh]884|h1688|h16816"
+BF16 = r"bf(loat)?16"
+HALF = rf"{BF16}|fp16|f16|half|e4m3|e5m2|[sh]884|h1688|h16816"
 """Names of kernels with inputs of 16 bits or fewer."""
 
 SHORT_NUMBERS = (

@@ -15,6 +15,7 @@ from tb_gpudiag.arrays import Bool, Int64, mask_of
 from tb_gpudiag.vocabulary.kernel_families import (
     ALIGNMENT,
     AMD_ARCHITECTURE,
+    BF16,
     FAMILIES,
     FP32_CORES,
     FP64,
@@ -106,6 +107,7 @@ _FAMILIES = [
 ]
 _BRACKET = re.compile(r"[<>()]")
 _HALF = re.compile(HALF, re.I | re.A)
+_BF16 = re.compile(BF16, re.I | re.A)
 _KEEPS_PRECISION = re.compile(f"{SHORT_NUMBERS}|{OPTIMIZER}", re.I | re.A)
 _TENSOR_CORES = re.compile(TENSOR_CORES, re.I | re.A)
 _TF32 = re.compile(TF32, re.I | re.A)
@@ -171,7 +173,11 @@ def _parsed(names: list[str]) -> Iterator[KernelName]:
     half, double = mask(matrix, _HALF), mask(alone, _FP64)
     tensor_cores = mask(matrix, _TENSOR_CORES)
     fp32_cores = mask(matrix, _FP32_CORES) | mask(matrix, _TENSILE_FP32, _TENSILE_MATRIX)
-    on_fp32 = np.where(half, Arithmetic.HALF_ON_FP32_CORES, Arithmetic.FP32_CORES)
+    on_fp32 = np.select(
+        [mask(matrix, _BF16), half],
+        [Arithmetic.BF16_ON_FP32_CORES, Arithmetic.HALF_ON_FP32_CORES],
+        Arithmetic.FP32_CORES,
+    )
     arithmetic = np.select(
         [double, tensor_cores, fp32_cores],
         [Arithmetic.FP64, Arithmetic.TENSOR_CORES, on_fp32],

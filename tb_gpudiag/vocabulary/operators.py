@@ -65,7 +65,6 @@ NUMBER_BYTES = {
 }
 """Number format of an input -> bytes of one number, under the names that number_format returns."""
 
-HALF_PRECISION = frozenset({"half", "bfloat16"})
 EIGHT_BITS = frozenset(name for name in NUMBER_BYTES if name.startswith("float8"))
 
 

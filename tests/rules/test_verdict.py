@@ -47,7 +47,7 @@ def test_parts_add_up_to_the_step_window(scenario: str) -> None:
     parts = split_window(facts.device.window_account, lost, facts.host_work.tasks)
     assert parts.window_ns == facts.window.duration_ns
     assert all(ns >= 0 for ns in vars(parts).values())
-    assert sum(parts.by_limiter.values()) + parts.computing_ns == parts.window_ns
+    assert sum(parts.by_limiter.values()) + parts.computing_ns == parts.seen_ns
 
 
 @pytest.mark.slow
@@ -145,20 +145,32 @@ def test_a_first_finding_about_something_else_is_explained(tmp_path: Path) -> No
     assert "(GD302) comes first: fixing it may save up to 20.0% of the time." in bound
 
 
-def test_the_profilers_own_time_is_not_work_in_a_queue(tmp_path: Path) -> None:
+def _with_profiler(us: float) -> TraceBuilder:
+    """Steps in which the profiler takes so long, and then small kernels follow one another for 1 ms."""
     trace = TraceBuilder()
     main = trace.thread()
     for step in range(4):
-        begin = 3000 * step
-        main.step(step, at=begin, us=3000)
-        main.frame("torch/autograd/profiler.py(793): __exit__", at=begin, us=2000)
+        begin = (1000 + us) * step
+        main.step(step, at=begin, us=1000 + us)
+        main.frame("torch/autograd/profiler.py(793): __exit__", at=begin, us=us)
         for i in range(20):
-            at = begin + 2000 + 50 * i
+            at = begin + us + 50 * i
             main.op("aten::mul", at=at, us=45)
-            main.launch("mul", at=at + 5, us=5, runs_at=at + 12, runs_us=40)
-    verdict = find_verdict(facts_of(trace, tmp_path))
+            main.launch("mul", at=at + 5, us=5, runs_at=at + 12, runs_us=10)
+    return trace
+
+
+def test_the_profilers_own_time_is_not_work_in_a_queue(tmp_path: Path) -> None:
+    verdict = find_verdict(facts_of(_with_profiler(2000), tmp_path))
     assert verdict.limiter == "unknown"
     assert "The profiler itself kept it idle" in verdict.sentence
+
+
+def test_what_the_profiler_leaves_is_judged_without_it(tmp_path: Path) -> None:
+    """A third of the time is the profiler's, most of the rest launches."""
+    verdict = find_verdict(facts_of(_with_profiler(500), tmp_path))
+    assert verdict.limiter == "launch"
+    assert "For another 33.3% of it, the profiler itself kept it idle" in verdict.sentence
 
 
 def _python_and_launches() -> TraceBuilder:

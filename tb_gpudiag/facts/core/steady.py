@@ -10,6 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage, union
+from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.recording import Steps
 
@@ -98,6 +99,21 @@ def start_of(repetitions: Steps, borders_ns: Int64, busy: Intervals, recorded: W
     return max(recorded.start_ns, first_ns - int(np.median(np.maximum(next_work - begin, 0))))
 
 
+def start_of_one(work: Work, recorded: Window, ledger: Ledger) -> int:
+    """Return where a recording without steps begins, in ns: with the GPU's first work, if the host ends up at
+    least as far ahead of the GPU as it needed to get there, and loads nothing until then; or else its start.
+
+    If what was recorded runs again and again, such a host prepares the next one while the GPU still works."""
+    first_ns = int(work.start_ns.min())
+    calls = work.launch[work.linked]
+    if not len(calls) or recorded.start_ns >= first_ns:
+        return recorded.start_ns
+    if _idle(ledger, Window(recorded.start_ns, first_ns), Cause.INPUT):
+        return recorded.start_ns
+    ahead_ns = int(work.end_ns.max()) - int(work.events.end_ns[calls].max())
+    return first_ns if ahead_ns >= first_ns - recorded.start_ns else recorded.start_ns
+
+
 def steady_part(
     recorded: Window,
     steps: Steps,
@@ -112,8 +128,8 @@ def steady_part(
 
     recorded: all marked steps, or the whole recording. steps, borders_ns: of all of them, marked or inferred.
     worked: from the start of the GPU's first work to the end of its last. ledger: the device's idle time.
-    begins_ns: without steps, where the recording begins to repeat something, see start_of. alike: steps do
-    the same, so that slow first ones are a warm-up: an engine's prefill before its decodes is none.
+    begins_ns: without steps, where what speaks for the job begins, see start_of and start_of_one. alike:
+    steps do the same, so that slow first ones are a warm-up: an engine's prefill before its decodes is none.
     """
     whole = all_of(recorded, steps, borders_ns)
     if len(steps):

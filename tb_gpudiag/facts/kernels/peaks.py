@@ -31,6 +31,11 @@ class Peaks:
     assumed: str = ""
     matrix_fp32: bool = False
 
+    @property
+    def bf16(self) -> float:
+        """Volta and Turing, which have no TF32 either, multiply bf16 as FP32."""
+        return self.half if self.tf32 or self.matrix_fp32 else self.fp32
+
 
 @dataclass(frozen=True)
 class _Series:
@@ -161,9 +166,9 @@ DEVICE_PEAKS: tuple[tuple[str, Peaks], ...] = (
     (r"RTX 5060", _GEFORCE_50.card(19.2, 0.448)),
     (r"RTX 5050", _GEFORCE_50.card(13.2, 0.32)),
     # AMD Instinct MI210 (2022), MI250 and MI250X (2021) data sheets: matrix rates; a die is half of a card.
-    (r"MI210", Peaks(45.3, 45.3, 0, 181, 0, 1.638)),
-    (r"MI250X", Peaks(47.9, 47.9, 0, 191.5, 0, 1.638)),
-    (r"MI250", Peaks(45.3, 45.3, 0, 181, 0, 1.638)),
+    (r"MI210", Peaks(45.3, 45.3, 0, 181, 0, 1.638, matrix_fp32=True)),
+    (r"MI250X", Peaks(47.9, 47.9, 0, 191.5, 0, 1.638, matrix_fp32=True)),
+    (r"MI250", Peaks(45.3, 45.3, 0, 181, 0, 1.638, matrix_fp32=True)),
     # AMD Instinct MI300A, MI300X (2023), MI325X (2024), MI350X and MI355X (2025) data sheets.
     (r"MI300A", Peaks(122.6, 122.6, 490.3, 980.6, 1_961, 5.3, matrix_fp32=True)),
     (r"MI300X", Peaks(163.4, 163.4, 653.7, 1_307, 2_615, 5.3, matrix_fp32=True)),

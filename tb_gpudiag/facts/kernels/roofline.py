@@ -15,7 +15,7 @@ from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, in_order
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
-from tb_gpudiag.vocabulary.operators import EIGHT_BITS, HALF_PRECISION
+from tb_gpudiag.vocabulary.operators import EIGHT_BITS
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,10 @@ def _peak(number: str, arithmetic: Arithmetic, reached: float, peaks: Peaks) -> 
     as TF32 if the kernels' names or the rate say so."""
     if number in EIGHT_BITS:
         return ("FP8", peaks.fp8) if peaks.fp8 else ("FP16", peaks.half)
-    if number in HALF_PRECISION:
-        return "BF16" if number == "bfloat16" else "FP16", peaks.half
+    if number == "bfloat16" and peaks.bf16 == peaks.half:
+        return "BF16", peaks.half
+    if number == "half":
+        return "FP16", peaks.half
     if number == "double":
         return "FP64", peaks.fp64
     named = arithmetic == Arithmetic.TENSOR_CORES and not peaks.matrix_fp32

@@ -12,7 +12,7 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, R
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, LESS_TO_MOVE, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
-from tb_gpudiag.vocabulary.gpu_names import WITHOUT_TENSOR_CORES
+from tb_gpudiag.vocabulary.gpu_names import AMPERE, WITHOUT_TENSOR_CORES
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
@@ -22,9 +22,8 @@ CODE = fix_code(__name__)
 # fix hardly changes the step time, and some FP32 is intended (a loss, the last layer).
 LEAST_SHARE = 0.05
 
-# Tensor cores came with compute capability 7.0, TF32 and bf16 with 8.0.
+# Tensor cores came with compute capability 7.0.
 TENSOR_CORES = (7, 0)
-TF32 = (8, 0)
 
 # Where the file does not name the GPU, its peaks are not known. Of the listed GPUs with tensor cores, 16 bits
 # are twice (GeForce) to 16 times (A100) as fast as FP32.
@@ -35,15 +34,21 @@ LEAST_OF_PEAK = 0.5
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find matmul, convolution and attention kernels whose names say FP32 without tensor cores."""
+    """Find matmul, convolution and attention kernels whose names say FP32 without tensor cores, or bf16 on a
+    GPU that multiplies it as FP32."""
     time = KernelTime(facts)
     kernels = time.kernels
+    capability = time.device.compute_capability
     fp32 = kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)
+    if capability is not None and capability < AMPERE:
+        bf16 = kernels.matrix & (kernels.arithmetic == Arithmetic.BF16_ON_FP32_CORES)
+        fp32 |= bf16
+    else:
+        bf16 = np.zeros_like(fp32)
     free = time.free(fp32, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(f"FP32 matmuls off the tensor cores take {time.of_window(cost_ns)} of the step window")
-    capability = time.device.compute_capability
     if time.device.properties.architecture:
         return CannotTell("GPUs of AMD are not judged: their matrix cores take FP32, too")
     if capability is None:
@@ -51,17 +56,20 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if capability < TENSOR_CORES or WITHOUT_TENSOR_CORES.search(time.device.name):
         return Clear(f"this GPU (compute capability {capability[0]}.{capability[1]}) has no tensor cores")
     peaks = time.device.peaks
-    with_tf32 = capability >= TF32
+    with_tf32 = capability >= AMPERE
     tf32_ns = tf32_saving_ns(cost_ns, peaks) if with_tf32 else 0
     matmuls_ns, others_ns = half_saving_ns(time, fp32, cost_ns, peaks)
     tf32_gains = _tf32_gains(peaks) if with_tf32 else False
     tensor = kernels.arithmetic == Arithmetic.TENSOR_CORES
+    mostly_bf16 = 2 * time.total_ns(bf16) > time.total_ns(fp32)
     return Finding(
-        title=f"{time.of_window(cost_ns)} of the time goes to FP32 {_operations(kernels, fp32)} that cannot "
-        "use tensor cores",
-        summary="Matmuls and convolutions run in full FP32 on the CUDA cores. This GPU's tensor cores are "
+        title=f"{time.of_window(cost_ns)} of the time goes to {'bf16' if mostly_bf16 else 'FP32'} "
+        f"{_operations(kernels, fp32)} that cannot use tensor cores",
+        summary=_BF16
+        if mostly_bf16
+        else "Matmuls and convolutions run in full FP32 on the CUDA cores. This GPU's tensor cores are "
         "faster, but unused meanwhile. " + _formats(with_tf32, tf32_gains),
-        fix=_fix(with_tf32, tf32_gains, facts.job.training),
+        fix=_fix(with_tf32, tf32_gains, facts.job.training, mostly_bf16=mostly_bf16),
         cost_ns=cost_ns,
         removable=_removable(time, fp32, cost_ns, (tf32_ns, matmuls_ns)),
         evidence=[
@@ -154,12 +162,21 @@ def _formats(with_tf32: bool, tf32_gains: bool | None) -> str:
     )
 
 
-def _fix(with_tf32: bool, tf32_gains: bool | None, training: bool | None) -> Fix:
+_BF16 = (
+    "The tensor cores of this GPU generation take FP16, but not bf16: matmuls in bf16 run on the CUDA cores, "
+    "no faster than in FP32."
+)
+
+
+def _fix(with_tf32: bool, tf32_gains: bool | None, training: bool | None, *, mostly_bf16: bool) -> Fix:
     compare = "Compare the loss with the previous run." if training is not False else "Compare the results."
     whole = "" if training is not False else f"\n\n{CODE['inference']}"
     amp = "https://docs.pytorch.org/docs/stable/amp.html"
     if not with_tf32:
-        return Fix(f"Use mixed precision with loss scaling. {compare}", CODE["fp16"], amp)
+        what = "float16 instead of bfloat16" if mostly_bf16 else "mixed precision"
+        if training is False:
+            return Fix(f"Use {what}. {compare}", CODE["fp16_inference"], amp)
+        return Fix(f"Use {what}, with loss scaling. {compare}", CODE["fp16"], amp)
     if tf32_gains is False:
         return Fix(f"Use mixed precision. {compare}", CODE["bf16"] + whole, amp)
     return Fix(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tb_gpudiag.arrays import Bool
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind, matrices, time_by_shapes
@@ -11,6 +14,7 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
+from tb_gpudiag.vocabulary.gpu_names import AMPERE
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
@@ -35,7 +39,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     tensor cores at all, and Tensile's kernels for any size on unaligned ones."""
     time = KernelTime(facts)
     kernels = time.kernels
-    off = kernels.matrix & (kernels.arithmetic == Arithmetic.HALF_ON_FP32_CORES)
+    off = kernels.matrix & np.isin(kernels.arithmetic, _off_tensor_cores(time.device))
     chosen = kernels.unaligned | off | _takes_unaligned_sizes(time.device.roofline, kernels)
     free = time.free(chosen, claimed)
     cost_ns = free.total
@@ -69,6 +73,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=time.ranges(chosen),
         claims={time.device.id: free},
     )
+
+
+def _off_tensor_cores(device: DeviceFacts) -> list[Arithmetic]:
+    """What alignment brings to the tensor cores. They take bf16 from Ampere on: before, GD501 is about it."""
+    capability = device.compute_capability
+    if capability is not None and capability < AMPERE:
+        return [Arithmetic.HALF_ON_FP32_CORES]
+    return [Arithmetic.HALF_ON_FP32_CORES, Arithmetic.BF16_ON_FP32_CORES]
 
 
 def _takes_unaligned_sizes(roofline: Roofline, kernels: Kernels) -> Bool:

@@ -51,8 +51,8 @@ class WindowParts:
 
     @property
     def seen_ns(self) -> int:
-        """What the trace shows: the window without the time of lost kernels."""
-        return self.window_ns - self.lost_ns
+        """What the trace shows of the job: the window without the time of lost kernels and the profiler's."""
+        return self.window_ns - self.lost_ns - self.profiler_ns
 
     @property
     def busy_ns(self) -> int:
@@ -72,7 +72,7 @@ class WindowParts:
             "host": sum(self.host.values()),
             "requests": self.requests_ns,
             "initialization": self.initialization_ns,
-            "unknown": self.profiler_ns + self.unexplained_ns,
+            "unknown": self.unexplained_ns,
         }
 
     @property

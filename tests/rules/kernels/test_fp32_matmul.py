@@ -7,6 +7,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.fp32_matmul import RULE
+from tb_gpudiag.rules.kernels.unaligned_matmul import RULE as UNALIGNED
 from tb_gpudiag.wording.quantity import duration, share_of, throughput
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.rules.stage import (
@@ -34,6 +35,7 @@ def matmul(name: str, share: float, device: DeviceProperties, folder: Path) -> F
 
 A100 = DeviceProperties("NVIDIA A100-SXM4-80GB", compute_major=8)
 V100 = DeviceProperties("Tesla V100-SXM2-32GB", compute_major=7)
+T4 = DeviceProperties("Tesla T4", compute_major=7, compute_minor=5)
 P100 = DeviceProperties("Tesla P100-PCIE-16GB", compute_major=6)
 GTX = DeviceProperties("NVIDIA GeForce GTX 1660 Ti", compute_major=7, compute_minor=5)
 
@@ -158,8 +160,8 @@ def unnamed(kernel: str, folder: Path) -> Facts:
 @pytest.mark.parametrize(
     ("kernel", "severity", "fix"),
     [
-        ("volta_sgemm_128x64_nn", Severity.INFO, "Use mixed precision with loss scaling."),
-        ("volta_scudnn_128x64_relu_interior_nn_v1", Severity.INFO, "Use mixed precision with loss scaling."),
+        ("volta_sgemm_128x64_nn", Severity.INFO, "Use mixed precision, with loss scaling."),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", Severity.INFO, "Use mixed precision, with loss scaling."),
         ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_simt_sgemm", Severity.WARNING, "Try TF32, or use mixed"),
     ],
 )
@@ -172,3 +174,20 @@ def test_kernels_of_a_gpu_that_is_not_named_show_its_formats(
     assert found.fix.text.startswith(fix)
     assert removed_ns(found, facts) == pytest.approx(100_000 * 15 / 16)
     assert not any("stated peaks" in label for label in figures(found))
+
+
+def test_bf16_before_ampere_is_fp32_and_the_fix_is_fp16(tmp_path: Path) -> None:
+    """magma emulates it on a T4: a public recording took 25 ms so, and 8 ms in FP16."""
+    name = (
+        "void magma_sgemmEx_kernel<float, __nv_bfloat16, __nv_bfloat16, true, false, 6, 4, 6, 3, 4>(int, int)"
+    )
+    facts = matmul(name, 0.5, T4, tmp_path / "t4")
+    found = finding(RULE.check(facts))
+    assert found.cost_ns == 500_000
+    assert found.title.startswith("50.0% of the time goes to bf16 matmuls")
+    assert found.fix.text.startswith("Use float16 instead of bfloat16")
+    assert "float16" in found.fix.code
+    assert is_clear(UNALIGNED.check(facts))
+    on_a100 = matmul(name, 0.5, A100, tmp_path / "a100")
+    assert is_clear(RULE.check(on_a100))
+    assert finding(UNALIGNED.check(on_a100)).cost_ns == 500_000
