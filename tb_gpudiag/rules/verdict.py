@@ -39,7 +39,7 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
     left_out_sentences,
     waiting_sentence,
 )
-from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
+from tb_gpudiag.rules.shared.verdict_shares import ABOUT_HOST, CLEAR_LEAD, LEAST_SHARE, computing_limits
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns
@@ -51,8 +51,6 @@ MOSTLY_COMPUTING = 0.5
 
 # A smaller part of a limiter is in the account, and not worth words.
 LEAST_PART = 0.01
-
-_ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
 
 _MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
 
@@ -248,7 +246,7 @@ def _host_limiter(parts: WindowParts, ranked: Sequence[str]) -> str:
     """What the host mostly does. Where two are nearly as much, the first finding about them decides."""
     by_time = sorted(parts.host, key=lambda part: -parts.host[part])
     near = [part for part in by_time if parts.host[by_time[0]] < CLEAR_LEAD * parts.host[part]]
-    return next((_ABOUT_HOST[rule] for rule in ranked if _ABOUT_HOST.get(rule) in near), by_time[0])
+    return next((ABOUT_HOST[rule] for rule in ranked if ABOUT_HOST.get(rule) in near), by_time[0])
 
 
 def _figures(parts: WindowParts) -> dict[str, str]:

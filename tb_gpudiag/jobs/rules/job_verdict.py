@@ -16,7 +16,7 @@ from tb_gpudiag.jobs.rules.rank_findings import SharedFinding
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_shown
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
+from tb_gpudiag.rules.shared.verdict_shares import ABOUT_HOST, CLEAR_LEAD, computing_limits
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.rank_numbers import numbers_text
 from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
@@ -183,12 +183,26 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
     if first != "host":
         said = f"{capitalized(_noun(first))} limits every rank: {part} of its time."
         return limiter, said + _counted(waited, whole)
-    limiter = max(_HOST, key=lambda name: parts[name])
     if not facts.on_gpu:
+        limiter = max(_HOST, key=lambda name: parts[name])
         return limiter, f"The host's own code limits every rank: {part} of its time."
+    limiter = _host_limiter(facts, parts)
     what = _ON_HOST[limiter]
     where = f"GPU idle {part}" if not waited else f"its GPU waits for a host {part} of the time"
     return limiter, f"{what} limits every rank ({where}).{_counted(waited, whole)}"
+
+
+def _host_limiter(facts: JobFacts, parts: dict[str, float]) -> str:
+    """What the hosts mostly do. Time in an operator is its dispatch, or the operator takes long by itself or
+    is stopped: the ranks' own reports tell which."""
+    most = max(_HOST, key=lambda name: parts[name])
+    costs: Counter[str] = Counter()
+    for member in facts.set.members:
+        for finding in member.findings:
+            if finding.rule in ABOUT_HOST:
+                costs[ABOUT_HOST[finding.rule]] += int(finding.cost_us)
+    told = max(costs, key=lambda name: costs[name], default=most)
+    return told if costs[told] >= CLEAR_LEAD * costs[most] else most
 
 
 _ON_HOST = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,9 +88,9 @@ def test_the_verdict_on_ranks_that_are_alike(own_ms: Callable[[int, int], float]
     assert sentence in report.verdict.sentence
 
 
-def _hosts_ahead_by(lead_ms: float) -> pb.JobReport:
+def _hosts_ahead_by(lead_ms: float, *findings: pb.Finding) -> pb.JobReport:
     """A step of 20 collectives. Rank 2's host calls one each 31 ms, and its GPU waits for that; the others
-    are ahead by `lead_ms`, so that their GPUs wait inside the collectives instead."""
+    are ahead by `lead_ms`, so that their GPUs wait inside the collectives instead. findings: its report's."""
 
     def change(rank: int, number: int, row: dict[str, Any]) -> None:
         late_ns = round((31 * number + 30 - (0 if rank == 2 else lead_ms)) * MS)
@@ -109,6 +110,7 @@ def _hosts_ahead_by(lead_ms: float) -> pb.JobReport:
         change=change,
         about=lambda rank: {"devices": 1},
     )
+    ranks[2] = replace(ranks[2], findings=list(findings))
     return build_jobs(ranks).reports[0]
 
 
@@ -120,6 +122,14 @@ def test_waiting_for_a_host_that_is_hardly_later_is_no_communication() -> None:
     assert "ommunication" not in report.verdict.sentence
     (slow,) = (one for one in report.unchecked if one.rule == "GD602")
     assert "takes 35" in plain(slow.reason)  # 25 ms in each collective, 500 ms in all, are no lateness
+
+
+def test_operators_that_take_long_by_themselves_are_no_launches() -> None:
+    """Hosts that are taken off their cores inside operators, as their own reports say."""
+    slow = pb.Finding(rule="GD102", severity=pb.Finding.ERROR, cost_us=300_000)
+    report = _hosts_ahead_by(35, slow)
+    assert report.verdict.limiter == pb.Verdict.python
+    assert "The host's own code limits every rank" in report.verdict.sentence
 
 
 def test_waiting_for_a_host_that_is_far_later_is_what_limits() -> None:
