@@ -59,6 +59,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     already = claimed.get(time.device.id, EMPTY)
     long[long] = coverage(already, kernels.start_ns[long], kernels.end_ns[long]) == 0
     tail = long & kernels.matrix & ~kernels.vector & (resident.waves > 1) & (resident.waves <= MOST_WAVES)
+    tail &= facts.job.server is None  # its engine chooses sizes, by the requests that are there
     low = long & np.isin(kernels.family, np.array(MEMORY_FAMILIES, np.uint8))
     low &= resident.limit & (resident.share < LOW) & (resident.waves > PERSISTENT)
     found = [_last_waves(time, resident, tail), _low_occupancy(time, resident, low)]

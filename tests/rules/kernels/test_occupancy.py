@@ -15,10 +15,17 @@ MULTIPROCESSORS = 80
 
 
 def _kernel(
-    name: str, us: float, *, blocks: int, threads: int = 256, registers: int = 32, shared_bytes: int = 0
+    name: str,
+    us: float,
+    *,
+    blocks: int,
+    threads: int = 256,
+    registers: int = 32,
+    shared_bytes: int = 0,
+    operator: str = "aten::mm",
 ) -> TraceBuilder:
     trace, main = one_step()
-    main.op("aten::mm", at=STEP_AT, us=20)
+    main.op(operator, at=STEP_AT, us=20)
     main.launch(
         name,
         at=STEP_AT + 5,
@@ -45,6 +52,12 @@ def test_fires_on_a_nearly_empty_last_wave(tmp_path: Path) -> None:
     assert str(evidence["Waves per kernel"][0]) == str(mean(1.1))
     assert evidence["Whole-GPU time wasted"][0] == duration(found.cost_ns)
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+
+
+def test_an_engine_chooses_its_sizes_by_the_requests(tmp_path: Path) -> None:
+    blocks = round(2 * MULTIPROCESSORS * 1.1)
+    served = _kernel(GEMM, 400, blocks=blocks, registers=128, operator="vllm::moe_forward")
+    assert is_clear(RULE.check(facts_of(served, tmp_path)))
 
 
 def test_fires_on_low_occupancy(tmp_path: Path) -> None:
