@@ -93,11 +93,11 @@ def test_short_kernels_whole_waves_and_tensor_cores_are_clear(trace: TraceBuilde
 
 def test_kernels_next_to_others_are_clear(tmp_path: Path) -> None:
     """Another stream's kernel uses what a last wave or a low occupancy leaves."""
-    for name, kwargs in (
-        (GEMM, {"blocks": round(2 * MULTIPROCESSORS * 1.1), "registers": 128}),
-        ("triton_poi_fused_add_0", {"blocks": 8000, "registers": 168}),
+    for name, blocks, registers in (
+        (GEMM, round(2 * MULTIPROCESSORS * 1.1), 128),
+        ("triton_poi_fused_add_0", 8000, 168),
     ):
-        trace = _kernel(name, 400, **kwargs)
+        trace = _kernel(name, 400, blocks=blocks, registers=registers)
         assert findings(RULE.check(facts_of(trace, tmp_path / name[:4])))
         trace.thread("other").launch("k", at=STEP_AT + 5, us=5, runs_at=STEP_AT, runs_us=900, stream=20)
         assert is_clear(RULE.check(facts_of(trace, tmp_path / f"{name[:4]}2")))
