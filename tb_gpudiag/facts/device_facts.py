@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,42 +12,61 @@ from tb_gpudiag.facts.core.borders import step_borders
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
+from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.mfu import Mfu, find_mfu
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
+from tb_gpudiag.facts.launching.captured_graphs import CapturedGraphs
 from tb_gpudiag.facts.launching.graph_nodes import NodeGaps, node_gaps
-from tb_gpudiag.facts.launching.launch_modes import in_compiled_code
-from tb_gpudiag.facts.waiting.stream_waits import Awaited, count_awaited
+from tb_gpudiag.facts.stepping.inferred import InferredSteps
+from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited
+from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.vocabulary.kernel_names import amd_architecture, least_capability
 from tb_gpudiag.vocabulary.operators import FOR_MANY_TENSORS
 
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
+
+class TraceAround(NamedTuple):
+    """What the facts of a GPU need of its trace. No Facts: those hold the GPU's, and a circle of objects
+    would keep the trace in memory.
+
+    launched: mask of the work whose launch belongs to the step window. recomputed: see recomputation.py.
+    """
+
+    metadata: Metadata
+    work: Work
+    host: Host
+    steady: Steady
+    inferred: InferredSteps | None
+    waits: StreamWaits
+    captured: CapturedGraphs | None
+    launched: Bool
+    communication: Bool
+    recomputed: Bool
 
 
 class DeviceFacts:
     """One GPU that did some work in the trace, over the step window. Masks of kernels have shape (k,)."""
 
-    def __init__(self, facts: Facts, time: GpuTime) -> None:
-        """facts: those of the trace, with the step window, which is the same for all devices."""
-        self._facts = facts
+    def __init__(self, time: GpuTime, trace: TraceAround) -> None:
+        self._trace = trace
         self.time = time
         self.id = time.device
         self.busy = time.busy
         self.ledger = time.ledger
-        self.window = facts.window
+        self.window = trace.steady.window
 
     # the GPU
 
     @cached_property
     def properties(self) -> DeviceProperties:
         """What the trace states of the GPU or, if it does not, the names of its kernels show."""
-        found = device_properties(self._facts.trace.metadata, self.id)
+        found = device_properties(self._trace.metadata, self.id)
         if found.name or found.compute_capability or found.architecture:
             return found
         return of_architecture(found, amd_architecture(self._kernel_names))
@@ -67,7 +86,7 @@ class DeviceFacts:
 
     @cached_property
     def _kernel_names(self) -> list[str]:
-        events, work = self._facts.events, self._facts.work
+        work, events = self._trace.work, self._trace.work.events
         used = np.unique(events.name[work.event[work.device == self.id]])
         return [events.names[i] for i in used.tolist()]
 
@@ -96,17 +115,16 @@ class DeviceFacts:
     @cached_property
     def account(self) -> TimeAccount:
         """Its time step by step, in the step window."""
-        borders_ns = self._facts.steady.borders_ns
-        return self.time.account(self._facts.steps.names, borders_ns[:-1], borders_ns[1:])
+        steady = self._trace.steady
+        return self.time.account(steady.steps.names, steady.borders_ns[:-1], steady.borders_ns[1:])
 
     @property
     def repetitions(self) -> TimeAccount:
         """Its time in each inferred step of the window, or in each repetition that may be a part of one."""
-        if len(self._facts.steps):
+        inferred = self._trace.inferred
+        if inferred is None or len(self._trace.steady.steps):
             return self.account
-        inferred = self._facts.inferred_steps
-        assert inferred is not None
-        borders_ns = step_borders(inferred.steps, self._facts.work)
+        borders_ns = step_borders(inferred.steps, self._trace.work)
         return self.time.account(inferred.steps.names, borders_ns[:-1], borders_ns[1:])
 
     # its idle time
@@ -120,68 +138,61 @@ class DeviceFacts:
 
     def node_gaps(self, gap: Int64, length_ns: Int64) -> NodeGaps:
         """Describe idle time between the nodes of graphs, in these gaps."""
-        facts = self._facts
-        return node_gaps(facts.work, facts.launches.in_window, self.id, self.ledger.gaps, gap, length_ns)
+        work, launched = self._trace.work, self._trace.launched
+        return node_gaps(work, launched, self.id, self.ledger.gaps, gap, length_ns)
 
     def just_launched(self, gap: Int64) -> Bool:
         """Mask of these gaps that work ended which was launched at most as long before the gap as the gap is
         long, shape of `gap`: the host does not run ahead."""
         gaps = self.ledger.gaps
         launch, start_ns = gaps.launch[gap], gaps.start_ns[gap]
-        lead_ns = start_ns - np.where(launch == NONE, start_ns, self._facts.events.end_ns[launch])
+        lead_ns = start_ns - np.where(launch == NONE, start_ns, self._trace.work.events.end_ns[launch])
         return (launch != NONE) & (lead_ns <= gaps.end_ns[gap] - start_ns)
 
     def awaited(self, gaps: Int64) -> list[Awaited]:
         """Return what the work that ended these gaps had to wait for."""
-        facts, ended_by = self._facts, self.ledger.gaps.ended_by[gaps]
-        waits = facts.stream_waits.awaited(facts.work, ended_by[ended_by != NONE])
-        return count_awaited(facts.events, waits)
+        work, ended_by = self._trace.work, self.ledger.gaps.ended_by[gaps]
+        return count_awaited(work.events, self._trace.waits.awaited(work, ended_by[ended_by != NONE]))
 
     # its kernels
 
     @cached_property
     def kernels(self) -> Kernels:
         """The GPU's work in the step window, by kernel family."""
-        return Kernels(self.busy.work, self.window, self._facts.work, self.properties.multiprocessors)
+        return Kernels(self.busy.work, self.window, self._trace.work, self.properties.multiprocessors)
 
     @cached_property
     def naming(self) -> tuple[Host, Kernels]:
         """All that is known about the origins of the kernels: the host whose events they are, and the kernels
         with them. Those in graphs come from calls that were captured before."""
-        captured = self._facts.captured
+        captured = self._trace.captured
         if captured is None:
-            return self._facts.host, self.kernels
-        of_work = np.searchsorted(self._facts.work.event, self.kernels.event)
+            return self._trace.host, self.kernels
+        of_work = np.searchsorted(self._trace.work.event, self.kernels.event)
         return captured.host, self.kernels.with_origin(captured.origin[of_work])
-
-    @cached_property
-    def compiled_kernels(self) -> Bool:
-        """Mask of those that compiled code launched."""
-        compiled = self._facts.launches.modes.compiled
-        return in_compiled_code(self._facts.host, compiled, self.kernels.origin)
 
     @property
     def kernels_for_many_tensors(self) -> Bool:
         """Mask of those of operators for many tensors (optimizers)."""
-        operator = self.kernels.operators(self._facts.host)
-        return (operator != NONE) & match(self._facts.events, FOR_MANY_TENSORS)[operator]
+        operator = self.kernels.operators(self._trace.host)
+        return (operator != NONE) & match(self._trace.work.events, FOR_MANY_TENSORS)[operator]
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention:
-        return unfused_attention(self.kernels, self._facts.host)
+        return unfused_attention(self.kernels, self._trace.host)
 
     @cached_property
     def roofline(self) -> Roofline:
         """Operators against the GPU's peaks."""
         host, kernels = self.naming
-        return roofline(kernels, host, self.peaks, self._of_naming(self._facts.recomputed))
+        return roofline(kernels, host, self.peaks, self._of_naming(self._trace.recomputed))
 
     @cached_property
     def mfu(self) -> Mfu:
         """What the GPU makes of its stated peak."""
         host, kernels = self.naming
-        masks = self._of_naming(self._facts.communication), self._of_naming(self._facts.recomputed)
-        borders_ns = self._facts.steady.borders_ns
+        masks = self._of_naming(self._trace.communication), self._of_naming(self._trace.recomputed)
+        borders_ns = self._trace.steady.borders_ns
         return find_mfu(kernels, self.time, self.window, host, self.roofline, *masks, borders_ns)
 
     def _of_naming(self, mask: Bool) -> Bool:

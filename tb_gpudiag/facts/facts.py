@@ -40,7 +40,7 @@ from tb_gpudiag.facts.core.recording import (
 from tb_gpudiag.facts.core.request_waits import find_request_waits
 from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, start_of_one, steady_part
 from tb_gpudiag.facts.core.transfers import find_transfers
-from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.device_facts import DeviceFacts, TraceAround
 from tb_gpudiag.facts.host_work import HostWork
 from tb_gpudiag.facts.kernels.back_ends import on_cpu, under_way
 from tb_gpudiag.facts.kernels.collectives import on_device
@@ -62,6 +62,7 @@ from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
+from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
 from tb_gpudiag.facts.waiting.stream_waits import stream_waits
 from tb_gpudiag.step_time import StepTime, step_time
@@ -276,7 +277,10 @@ class Facts:
     @cached_property
     def devices(self) -> list[DeviceFacts]:
         """Every device with work of some duration, the busiest first."""
-        return [DeviceFacts(self, time) for time in self.gpu_times]
+        of_trace = self.trace.metadata, self.work, self.host, self.steady, self.inferred_steps
+        masks = self.launches.in_window, self.communication, self.recomputed
+        trace = TraceAround(*of_trace, self.stream_waits, self.captured, *masks)
+        return [DeviceFacts(time, trace) for time in self.gpu_times]
 
     @property
     def device(self) -> DeviceFacts | None:
@@ -290,8 +294,13 @@ class Facts:
 
     # what the host does, and what it waits for
 
-    launches = fact(LaunchFacts)
-    host_work = fact(HostWork)
+    @cached_property
+    def launches(self) -> LaunchFacts:
+        ledgers = [time.ledger for time in self.gpu_times]
+        windows = self.recording, self.steady, self.host_window
+        return LaunchFacts(self.work, self.host_time, *windows, self.main_thread_spans, ledgers)
+
+    host_work = fact(lambda f: HostWork(f.work, f.host_time, f.launches.calls, on_cpu=not f.gpu_times))
 
     job = fact(lambda f: job_kind(f.host))
 
@@ -328,6 +337,15 @@ class Facts:
         if len(self.engine) == 1:  # over the step window, as all other figures are
             chosen, borders_ns = np.arange(1), np.array([self.window.start_ns, self.window.end_ns])
         return find_serving(self.engine, chosen, borders_ns, self.host, self.work, self.device.time)
+
+    @cached_property
+    def lost_lead(self) -> LostLead | None:
+        """The host's lead as the recording began, if it lost it and the GPU starved from then on."""
+        if self.step_times is None or not self.gpu_times:
+            return None
+        if self.engine is not None and len(set(self.engine.kind.tolist())) > 1:
+            return None  # while the GPU is at prompts, any host gets ahead
+        return find_lost_lead(self.step_times.on_host, self.work, self.gpu_times[0])
 
     @cached_property
     def replay(self) -> Replay:

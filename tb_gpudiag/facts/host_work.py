@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool
+from tb_gpudiag.facts.core.handover import HostTime
+from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.little_work import computes_little
+from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
-from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.nan_checks import AnomalyMode, anomaly_mode
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, in_small_operators, recorder_cost
 from tb_gpudiag.facts.waiting.training_mode import TrainingMode, training_mode, without_gradients
@@ -20,26 +21,24 @@ from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
 from tb_gpudiag.vocabulary.operators import TABLE_GRADIENT
 
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
-
 
 class HostWork:
     """The host's work in the whole recording."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts, self._host = facts, facts.host
+    def __init__(self, work: Work, host_time: HostTime, calls: DriverCalls, *, on_cpu: bool) -> None:
+        """on_cpu: operators compute on the CPU."""
+        self._work, self._host, self._host_time = work, host_time.host, host_time
+        self._calls, self._on_cpu = calls, on_cpu
 
     @cached_property
     def tasks(self) -> HostTasks:
-        linked = self._facts.work.linked.any()
-        launches = self._facts.launches.calls.of(LAUNCH_CALL) if linked else np.zeros(0, np.int64)
+        launches = self._calls.of(LAUNCH_CALL) if self._work.linked.any() else np.zeros(0, np.int64)
         return find_host_tasks(self._host, launches)
 
     @cached_property
     def interruptions(self) -> Interruptions:
         """Operators that the operating system interrupted."""
-        return find_interruptions(self._host, on_cpu=self._facts.device is None)
+        return find_interruptions(self._host, on_cpu=self._on_cpu)
 
     @cached_property
     def small_operators(self) -> Bool:
@@ -74,7 +73,7 @@ class HostWork:
     @cached_property
     def training_mode(self) -> TrainingMode:
         """Layers in training mode."""
-        return training_mode(self._host, self._facts.work)
+        return training_mode(self._host, self._work)
 
     @cached_property
     def anomaly_mode(self) -> AnomalyMode:
@@ -83,16 +82,5 @@ class HostWork:
     @cached_property
     def recorder_cost(self) -> RecorderCost:
         """What recording Python frames costs the main thread and those that launch."""
-        facts, host_time = self._facts, self._facts.host_time
-        waits = np.r_[host_time.blocking, host_time.full_queue.call]
-        return recorder_cost(self._host, facts.work, facts.main_thread, waits)
-
-    @cached_property
-    def lost_lead(self) -> LostLead | None:
-        """The host's lead as the recording began, if it lost it and the GPU starved from then on."""
-        facts = self._facts
-        if facts.step_times is None or not facts.gpu_times:
-            return None
-        if facts.engine is not None and len(set(facts.engine.kind.tolist())) > 1:
-            return None  # while the GPU is at prompts, any host gets ahead
-        return find_lost_lead(facts.step_times.on_host, facts.work, facts.gpu_times[0])
+        waits = np.r_[self._host_time.blocking, self._host_time.full_queue.call]
+        return recorder_cost(self._host, self._work, self._host_time.main, waits)

@@ -62,7 +62,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if kinds[0][1] is Move.LAYOUT and time.kernels.convolves:
         code = f"{CODE['channels_last']}\n\n{code}"
         advice = _CHANNELS_LAST if channels_first else advice
-    if kinds[0][1] is Move.LAYOUT and not time.mostly(chosen, time.device.compiled_kernels):
+    if kinds[0][1] is Move.LAYOUT and not time.mostly(chosen, facts.launches.compiled(time.kernels)):
         code += f"\n{CODE['fuse']}"
     of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
     return Finding(

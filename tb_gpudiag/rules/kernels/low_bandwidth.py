@@ -56,7 +56,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     return slow.finding(
         "Memory-bound kernels far below the bandwidth waste",
         "These kernels only stream data, and memory could deliver it at twice the rate. " + _WHY[in_order],
-        _fix(in_order, time.mostly(slow.chosen, time.device.compiled_kernels)),
+        _fix(in_order, time.mostly(slow.chosen, facts.launches.compiled(time.kernels))),
         "Beyond three quarters of the bandwidth",
     )
 

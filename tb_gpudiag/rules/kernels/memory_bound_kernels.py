@@ -54,7 +54,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             f"memory-bound kernels take {time.of_window(total_ns)} of the step window, and fusing them saves "
             f"at most {time.of_window(cost_ns)}"
         )
-    compiled = time.mostly(removable, time.device.compiled_kernels)
+    compiled = time.mostly(removable, facts.launches.compiled(time.kernels))
     by_family = [
         time.evidence(FAMILIES[family.label].word, time.total_ns(own))
         for family in BOUND_BY_MEMORY

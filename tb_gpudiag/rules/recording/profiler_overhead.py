@@ -79,7 +79,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 
 
 def _slowed(facts: Facts) -> Finding:
-    lead, estimated = facts.host_work.lost_lead, unslowed(facts)
+    lead, estimated = facts.lost_lead, unslowed(facts)
     if lead is not None:
         title = f"which began {time_ns(lead.lead_ns)} ahead of the GPU and fell behind"
         why = (

@@ -78,7 +78,7 @@ def unslowed(facts: Facts) -> Unslowed | None:
 def host_may_keep_up(facts: Facts) -> bool:
     """Whether the host may limit the job only because it is recorded: it was ahead of the GPU when the
     recording began, or without the recorder the GPU may be busy as in a job that computing limits."""
-    if facts.host_work.lost_lead is not None:
+    if facts.lost_lead is not None:
         return True
     found = unslowed(facts)
     if found is None or _busy_share(facts, found.recorded_ns) >= COMPUTE_SHARE:
@@ -101,8 +101,8 @@ def _busy_share(facts: Facts, window_ns: int) -> float:
 
 def slowed_sentences(facts: Facts) -> list[str]:
     """What shows that the recording slows the host, and what to do, if the host may limit the job."""
-    if facts.host_work.lost_lead is not None:
-        return [_lost_lead(facts.host_work.lost_lead), MEASURE]
+    if facts.lost_lead is not None:
+        return [_lost_lead(facts.lost_lead), MEASURE]
     found = unslowed(facts)
     if found is None:
         return []
