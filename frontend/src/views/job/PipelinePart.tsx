@@ -1,6 +1,29 @@
 import { count, percent, plural, time } from "../../base/format";
 import type { Pipeline } from "../../wire/report";
 import { Section } from "../parts/Section";
+import { ShortTable, type ShortColumn } from "../parts/ShortTable";
+
+type Stage = Pipeline["ranks"][number];
+
+const NUMBER = "gd-number";
+
+const COLUMNS: readonly ShortColumn<Stage>[] = [
+  { title: "Stage", cell: ({ stage, rank }) => `${count(stage)} (rank ${count(rank)})` },
+  { title: "Computing", className: NUMBER, cell: (row) => time(row.computing_us) },
+  {
+    title: "Bubble: warm-up",
+    about: "Before its first micro-batch",
+    className: NUMBER,
+    cell: (row) => time(row.warm_up_us),
+  },
+  { title: "Between", className: NUMBER, cell: (row) => time(row.between_us) },
+  {
+    title: "Drain",
+    about: "After its last micro-batch",
+    className: NUMBER,
+    cell: (row) => time(row.drain_us),
+  },
+];
 
 /** The schedule of a pipeline, and how long each stage has nothing to compute. */
 export function PipelinePart({ pipeline }: { pipeline: Pipeline }) {
@@ -13,36 +36,7 @@ export function PipelinePart({ pipeline }: { pipeline: Pipeline }) {
   ];
   return (
     <Section title="Pipeline" aside={<span className="gd-muted">{about.filter(Boolean).join(" · ")}</span>}>
-      <table className="gd-table">
-        <thead>
-          <tr>
-            <th scope="col">Stage</th>
-            <th scope="col" className="gd-number">
-              Computing
-            </th>
-            <th scope="col" className="gd-number" title="Before its first micro-batch">
-              Bubble: warm-up
-            </th>
-            <th scope="col" className="gd-number">
-              Between
-            </th>
-            <th scope="col" className="gd-number" title="After its last micro-batch">
-              Drain
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {pipeline.ranks.map((rank) => (
-            <tr key={rank.rank}>
-              <td>{`${count(rank.stage)} (rank ${count(rank.rank)})`}</td>
-              <td className="gd-number">{time(rank.computing_us)}</td>
-              <td className="gd-number">{time(rank.warm_up_us)}</td>
-              <td className="gd-number">{time(rank.between_us)}</td>
-              <td className="gd-number">{time(rank.drain_us)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <ShortTable className="gd-table" columns={COLUMNS} rows={pipeline.ranks} />
     </Section>
   );
 }

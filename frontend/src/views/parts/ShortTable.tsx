@@ -9,6 +9,8 @@ export interface ShortColumn<T> {
   readonly figure?: string;
   /** Any other title. */
   readonly title?: string;
+  /** A tooltip of the title. */
+  readonly about?: string;
   /** "gd-number" for figures; "gd-name" for names that wrap. */
   readonly className?: string;
   /** The cell names its row. */
@@ -52,11 +54,16 @@ function Whole<T extends object>({ className, label, columns, rows, box, foot, .
     <table className={className} aria-label={label}>
       <thead>
         <tr>
-          {columns.map(({ figure, title, className: kind }) =>
+          {columns.map(({ figure, title, about, className: kind }) =>
             figure ? (
               <NumberTitle key={figure} column={figure} />
             ) : (
-              <th key={title} scope="col" className={kind?.startsWith("gd-name") ? undefined : kind}>
+              <th
+                key={title}
+                scope="col"
+                className={kind?.startsWith("gd-name") ? undefined : kind}
+                title={about}
+              >
                 {title}
               </th>
             ),
