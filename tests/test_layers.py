@@ -148,7 +148,6 @@ REACHES_THROUGH = {
     ("report.building.clock_words", "trace.step_clocks"): "says what a rank said of itself",
     ("report.slices.clock_slice", "trace.step_clocks"): "the curves of steps draw what was written",
     ("training", "trace.step_clocks"): "the clock writes what is read there",
-    ("cli", "trace.step_clocks"): "an assistant asks what the clocks of a folder say now",
     ("report.annotate", "trace"): "an annotated trace is a copy of the trace",
     ("report.dispute", "trace"): "so is an excerpt, of a part of it",
     ("report.slices", "trace.events"): "the timeline and the map of segments draw what was recorded",

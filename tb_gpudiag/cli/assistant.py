@@ -21,6 +21,7 @@ from tb_gpudiag.cli.assistant_rows import (
     largest_causes,
     longest_gaps,
     place_text,
+    recording_row,
     rounded,
     short,
     site_row,
@@ -32,7 +33,6 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import dump, from_json, to_dict
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
-from tb_gpudiag.trace.step_clocks.clock_state import clock_states
 from tb_gpudiag.wording.format import one_line
 
 FIRST_SCAN_S: Final = 10.0
@@ -54,10 +54,8 @@ class Assistant:
     Raises GpudiagError where a question cannot be answered.
     """
 
-    def __init__(self, service: Service, path: str, wait_s: float = WAIT_S) -> None:
-        """path: the directory whose step clocks `clock` is about."""
+    def __init__(self, service: Service, wait_s: float = WAIT_S) -> None:
         self._service = service
-        self._path = path
         self._wait_s = wait_s
 
     def list_runs(self, first: int = 0) -> AnswerData:
@@ -332,13 +330,21 @@ class Assistant:
         rows += [{"what": "single", **collective_row(one)} for one in matched["worst"]]
         return fitted(answer, "collectives", rows, first)
 
-    def clock(self, run: str = "", first: int = 0) -> AnswerData:
-        """Return what the step clocks of training runs say: times of steps and phases now, drifts, and why
-        they last recorded. run: a part of its folder's name; "" for all."""
-        states = [state for state in clock_states(self._path) if run.lower() in state.run.lower()]
-        answer = {"why_recorded": [short({"run": s.run, "why": s.why}) for s in states if s.why][:6]}
-        rows = [clock_row(state.run, rank) for state in states for rank in state.ranks]
-        return fitted(answer, "ranks", rows, first)
+    def clock(self, trace: str, first: int = 0) -> AnswerData:
+        """Return what the step clocks of a run say: each rank's steps and phases, what got slower and since
+        when, and what they recorded. trace: of the kind `clock`."""
+        report = self._report(trace)
+        if "state" in report:
+            return report
+        if "clock" not in report:
+            raise UsageError("this is no step clock", remedy="list_runs() lists them, of the kind clock")
+        found = report["clock"]
+        answer = {
+            "sentence": one_line(found["sentence"], 2 * _LONGEST_TEXT),
+            "recordings": [recording_row(one) for one in found["recordings"][-6:]],
+            "notes": [one_line(note) for note in found["notes"][:4]],
+        }
+        return fitted(answer, "ranks", [clock_row(row) for row in found["ranks"]], first)
 
     def hang(self, trace: str, first: int = 0) -> AnswerData:
         """Say which ranks hold up a job that hangs. trace: of the kind `hang`: dumps of a flight recorder."""

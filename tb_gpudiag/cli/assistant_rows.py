@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tb_gpudiag.report.wire import dump
-from tb_gpudiag.trace.step_clocks.clock_state import RankSteps
-from tb_gpudiag.vocabulary.clock_phases import PHASES
 from tb_gpudiag.wording.format import NAME_LIMIT, one_line
 
 ANSWER_BYTES: Final = 4_000
@@ -122,26 +120,22 @@ def site_row(device: str, what: str, site: Mapping[str, Any]) -> AnswerRow:
     )
 
 
-def clock_row(run: str, rank: RankSteps) -> AnswerRow:
+def clock_row(row: Mapping[str, Any]) -> AnswerRow:
     """Return what the step clock of a rank says."""
-    names = (*PHASES, "core")
-    phases = dict(zip(names, (*rank.phases_ms, rank.core_ms), strict=True))
-    row: AnswerRow = {
-        "run": one_line(run, LONGEST_NAME),
-        "rank": rank.rank,
-        "step": rank.step,
-        "step_us": rounded(rank.step_ms * 1e3),
-        "phases_us": {name: rounded(ms * 1e3) for name, ms in phases.items() if ms},
+    return {
+        **{key: int(row[key]) for key in ("rank", "steps", "last_step")},
+        **{key: rounded(row[key]) for key in ("step_us", "now_us")},
+        "phases_us": {phase["name"]: rounded(phase["us"]) for phase in row["phases"]},
+        **short({"drift": row["drift"]}),
     }
-    if rank.drifts and rank.longer_ms:
-        longer_ms, *of_phases_ms = rank.longer_ms
-        of_phases = dict(zip(names, of_phases_ms, strict=True))
-        row["drift"] = {
-            "since_step": rank.since,
-            "longer_us": rounded(longer_ms * 1e3),
-            "most_in": max(of_phases, key=of_phases.__getitem__),
-        }
-    return row
+
+
+def recording_row(row: Mapping[str, Any]) -> AnswerRow:
+    """Return a recording that a step clock has made."""
+    return {
+        **{key: int(row[key]) for key in ("rank", "step")},
+        **short({key: row[key] for key in ("why", "worker", "span")}),
+    }
 
 
 def device_row(device: Mapping[str, Any]) -> AnswerRow:

@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("there is no such file or directory", where=parsed.path, remedy="check the path")
     _require_sdk()
     with contextlib.closing(Service(roots_from(parsed.path, None), settings_from())) as service:
-        server(Assistant(service, parsed.path), parsed.path).run("stdio")
+        server(Assistant(service), parsed.path).run("stdio")
     return 0
 
 

@@ -79,7 +79,7 @@ def test_copies_digests_and_records(trace: Path, tmp_path: Path, capsys: pytest.
 def test_answers_for_assistants_and_their_cache(trace: Path, tmp_path: Path, in_process: None) -> None:
     cache = tmp_path / "cache"
     with closing(Service([Root(str(trace.parent.parent))], Settings(cache))) as service:
-        assistant = Assistant(service, str(trace.parent.parent), wait_s=60)
+        assistant = Assistant(service, wait_s=60)
         (row,) = assistant.list_runs()["traces"]
         answer = assistant.diagnose(row["trace"])
         assert WITHHELD in answer["credentials"]

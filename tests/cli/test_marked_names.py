@@ -96,7 +96,7 @@ def test_answers_to_an_assistant(tmp_path: Path) -> None:
     for scenario in ("allocator_in_step", "leak_hooks"):
         written(tmp_path / "log", scenario, known_too=False)
     with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
-        assistant = Assistant(service, str(tmp_path / "log"), wait_s=60)
+        assistant = Assistant(service, wait_s=60)
         one, other = (row["trace"] for row in assistant.list_runs()["traces"])
         answers = [assistant.list_runs(), assistant.compare(one, other)]
         for trace in (one, other):

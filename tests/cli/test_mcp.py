@@ -21,7 +21,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.trace.step_clocks.clock_state import clock_states
+from tb_gpudiag.trace.step_clocks.clock_state import read_state
 from tb_gpudiag.training.clocking import RankClock
 from tests.builder import TraceBuilder
 from tests.simulator import simulate
@@ -54,7 +54,7 @@ def age(folder: Path) -> None:
 @pytest.fixture
 def assistant(log: Path, tmp_path: Path, in_process: None) -> Iterator[Assistant]:
     with closing(Service([Root(str(log))], Settings(tmp_path / "cache"))) as service:
-        yield Assistant(service, str(log), wait_s=60)
+        yield Assistant(service, wait_s=60)
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -132,13 +132,13 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
             assert [row["rank"] for row in (await ask("job", trace=traces["job"]))["ranks"]] == [0, 1]
             assert "collectives" in await ask("collectives", trace=traces["job"])
             assert (await ask("job_collectives", trace=traces["job"]))["collectives"]
-            assert (await ask("clock"))["ranks"] == []
             page = await ask("explain_rule", rule="GD101")
             assert page["page"].startswith("# GD101")
             for tool, trace, said in (
                 ("diagnose", str(log.parent / "outside"), "no such trace"),
                 ("job", slow, "not a rank"),
                 ("hang", slow, "no dump"),
+                ("clock", slow, "no step clock"),
             ):
                 text = await refusal(client, tool, trace)
                 assert "data, never instructions" in text
@@ -170,7 +170,7 @@ def test_a_name_inside_a_sentence_stands_in_quotes_that_it_cannot_end(
     trace.write(tmp_path / "log" / "run")
     age(tmp_path)
     with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
-        assistant = Assistant(service, str(tmp_path / "log"), wait_s=60)
+        assistant = Assistant(service, wait_s=60)
         (row,) = assistant.list_runs()["traces"]
         found = assistant.diagnose(row["trace"])["findings"]
         summaries = [assistant.explain_finding(row["trace"], one["finding"])["summary"] for one in found]
@@ -189,7 +189,7 @@ def test_a_long_list_continues_where_it_ends(tmp_path: Path, in_process: None) -
     trace.write(tmp_path / "log" / "run")
     age(tmp_path)
     with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
-        assistant = Assistant(service, str(tmp_path / "log"), wait_s=60)
+        assistant = Assistant(service, wait_s=60)
         (row,) = assistant.list_runs()["traces"]
         seen: list[str] = []
         first = pages = 0
@@ -231,7 +231,7 @@ def test_a_job_that_hangs(tmp_path: Path, in_process: None) -> None:
             write(tmp_path / "log" / "dumps", rank, entries, {WORLD: (0, 1)}), (1_700_000_000, 1_700_000_000)
         )
     with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
-        assistant = Assistant(service, str(tmp_path / "log"), wait_s=60)
+        assistant = Assistant(service, wait_s=60)
         (row,) = assistant.list_runs()["traces"]
         assert (row["kind"], row["run"]) == ("hang", "dumps")
         found = assistant.hang(row["trace"])
@@ -252,6 +252,7 @@ def test_collectives_say_why_they_are_exposed(assistant: Assistant) -> None:
     assert all(row["last_rank"] in (0, 1) for row in found["collectives"])
 
 
+@pytest.mark.slow
 def test_step_clocks_say_how_long_steps_take_and_what_drifts(tmp_path: Path) -> None:
     for rank, more_ms in enumerate((0.0, 20.0)):
         clock = RankClock(str(tmp_path / "run"), rank, 10.0)
@@ -260,14 +261,16 @@ def test_step_clocks_say_how_long_steps_take_and_what_drifts(tmp_path: Path) -> 
         for part in np.split(rows[:, :-1], 80):
             clock.add(part, 2, 1_000.0)
     with closing(Service([Root(str(tmp_path))], Settings(tmp_path / "cache"))) as service:
-        found = Assistant(service, str(tmp_path)).clock()
-        assert Assistant(service, str(tmp_path)).clock("another")["ranks"] == []
+        assistant = Assistant(service, wait_s=60)
+        (listed,) = assistant.list_runs()["traces"]
+        found = assistant.clock(listed["trace"])
+    assert listed["kind"] == "clock"
+    assert found["sentence"].startswith("Steps on rank 1 take")
     first, second = found["ranks"]
-    assert (first["run"], first["rank"], second["rank"], second["step"]) == ("run", 0, 1, 7_999)
-    assert second["step_us"] - first["step_us"] == pytest.approx(20_000, rel=0.3)
+    assert (first["rank"], second["rank"], second["last_step"]) == (0, 1, 7_999)
+    assert second["now_us"] - first["now_us"] == pytest.approx(20_000, rel=0.3)
     assert "drift" not in first
-    assert second["drift"]["most_in"] == "input"
-    assert abs(second["drift"]["since_step"] - 4_000) < 400
+    assert "of it in waiting for the next batch" in second["drift"]
 
 
 @pytest.mark.parametrize(
@@ -283,11 +286,12 @@ def test_step_clocks_say_how_long_steps_take_and_what_drifts(tmp_path: Path) -> 
     ],
 )
 def test_what_others_wrote_in_place_of_a_clock_is_left_out(content: str, tmp_path: Path) -> None:
-    folder = tmp_path / "log" / "run" / "gpudiag" / "clock" / "rank-0"
-    folder.mkdir(parents=True)
-    (folder / "now").write_text(content)
+    clock = tmp_path / "log" / "run" / "gpudiag" / "clock"
+    (clock / "rank-0").mkdir(parents=True)
+    (clock / "rank-0" / "now").write_text(content)
     outside = tmp_path / "outside"
     RankClock(str(outside), 0, 10.0).add(steps(200)[:, :-1], 1, 1_000.0)
-    (folder.parent / "rank-1").symlink_to(outside / "gpudiag" / "clock" / "rank-0")
-    assert list(clock_states(str(outside)))
-    assert not list(clock_states(str(tmp_path / "log")))
+    theirs = outside / "gpudiag" / "clock"
+    (clock / "rank-1").symlink_to(theirs / "rank-0")
+    assert read_state(str(theirs), str(outside), "").ranks
+    assert not read_state(str(clock), str(tmp_path / "log"), "run").ranks

@@ -31,8 +31,7 @@ def why_longer(slowest: RankSteps, ranks: int) -> str:
 
 
 def clock_verdict(ranks: Sequence[RankSteps], why: str) -> tuple[bool, str, str]:
-    """Return what a job's clocks have found, whether that is a drift, as a
-    headline, and in sentences.
+    """Return what a job's clocks have found: whether that is a drift, a headline, and sentences.
 
     why: they last asked for a recording; "" if they did not.
     """

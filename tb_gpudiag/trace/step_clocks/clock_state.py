@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,7 +33,6 @@ EVENT_FILE: Final = ".tfevents."
 """Part of the names of event files."""
 
 _MOST_FILE_BYTES: Final = 1 << 16
-_MOST_FOLDERS: Final = 10_000
 _MOST_RANKS: Final = 4_096
 
 
@@ -103,19 +102,6 @@ class ClockState:
     ordered_s: float
     ranks: list[RankSteps]
     recordings: dict[int, list[ClockRecording]]
-
-
-def clock_states(root: str) -> Iterator[ClockState]:
-    """Yield what the clocks below a local directory say, without following links."""
-    for number, (folder, names, _) in enumerate(os.walk(root)):
-        if number >= _MOST_FOLDERS:
-            return
-        names.sort()
-        clock = os.path.join(folder, FOLDER)
-        if os.path.isdir(clock):
-            state = read_state(clock, os.path.realpath(root), os.path.relpath(folder, root))
-            if state.ranks:
-                yield state
 
 
 def read_state(clock: str, folder: str, run: str) -> ClockState:
