@@ -90,8 +90,10 @@ def steps_not_comparable(facts: Facts) -> CannotTell | None:
 
 def capture_ns(facts: Facts) -> int:
     """How much of the recording captured graphs; 0 if that is not most of it, or goes on in later steps."""
-    window = facts.recorded_window
-    found = clip(facts.captures.times, window.start_ns, window.end_ns).total
+    window, times = facts.recorded_window, facts.captures.times
+    if not len(times.start):  # as usual, and each rule asks
+        return 0
+    found = clip(times, window.start_ns, window.end_ns).total
     return found if found >= max(1, MOST_CAPTURED * window.duration_ns) and not facts.captures.recur else 0
 
 
