@@ -10,33 +10,20 @@ import re
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.training import clock_sender, step_clock
-from tb_gpudiag.training.clocking import ClockLines, RankClock
-from tb_gpudiag.training.gpu_marks import GpuMarks
 from tb_gpudiag.training.phase_sampling import PhaseSampling
 from tb_gpudiag.vocabulary.clock_phases import (
-    BACKWARD,
-    FORWARD,
-    GARBAGE,
-    INPUT,
-    OPTIMIZER,
-    OTHER,
     PHASES,
-    TAGS,
 )
 from tests.training.stage import handler
-from tests.training.test_step_drift import COLUMNS, steps
 
 pytestmark = pytest.mark.slow
 
@@ -283,127 +270,6 @@ def test_another_profiler_is_not_disturbed(torch: Any, now: Time, tmp_path: Path
         loop.optimizer.step()
     (recording,) = tmp_path.glob("*.json")
     assert [(name, why) for name, why, _ in loop.clock._sender.made] == [(recording.name, "on demand")]
-
-
-class Event:
-    """torch.cuda.Event on a GPU that is `behind` marks behind the host."""
-
-    made: ClassVar[list[Event]] = []
-
-    def __init__(self, enable_timing: bool) -> None:
-        assert enable_timing
-        self.at = 0.0
-        self.made.append(self)
-
-    def record(self) -> None:
-        self.at = self.gpu.now_ms
-
-    def query(self) -> bool:
-        return self.at <= self.gpu.passed_ms
-
-    def elapsed_time(self, other: Event) -> float:
-        assert self.query()
-        assert other.query()
-        return other.at - self.at
-
-    gpu: Any = None
-
-
-class Gpu:
-    """torch.cuda of that GPU."""
-
-    now_ms = passed_ms = 0.0
-    Event = Event
-
-    @staticmethod
-    def is_current_stream_capturing() -> bool:
-        return False
-
-
-def test_gpu_phases_are_read_when_the_gpu_has_passed_them() -> None:
-    gpu = Event.gpu = Gpu()
-    Event.made = []
-    rows: deque[tuple[float, ...]] = deque()
-    marks = GpuMarks(gpu, rows, len(PHASES), GARBAGE)
-    marks.mark(OTHER)
-    for number in range(100):
-        for phase, ms in ((INPUT, 1), (FORWARD, 20), (BACKWARD, 30), (OPTIMIZER, 5), (OTHER, 2)):
-            marks.mark(phase)
-            gpu.now_ms += ms
-        marks.mark(OTHER)
-        if number == 50:
-            marks.drop_step()
-        else:
-            marks.end_step(number, 58.0, 0.5)
-        gpu.passed_ms = max(0.0, gpu.now_ms - 100)
-    assert [row[0] for row in rows] == [n for n in range(len(rows) + 1) if n != 50]
-    assert len(rows) > 95
-    assert set(rows[3][1:]) == set(rows[80][1:]) == {58.0, 1, 20, 30, 0, 5, 0.5, 2}
-    assert len(Event.made) < 40  # they are used again
-
-
-def test_a_gpu_has_no_marks_in_steps_without_phases() -> None:
-    gpu = Event.gpu = Gpu()
-    Event.made = []
-    rows: deque[tuple[float, ...]] = deque()
-    marks = GpuMarks(gpu, rows, len(PHASES), GARBAGE)
-    for number in range(6):
-        is_timed = number % 3 == 0
-        if number != 2 and number != 5:
-            marks.restart(OTHER if is_timed else None)
-        if is_timed:
-            marks.mark(FORWARD)
-        gpu.now_ms += 20
-        if is_timed:
-            marks.mark(OTHER)
-        marks.end_step(number, 58.0, 0.5)
-        gpu.passed_ms = gpu.now_ms
-    assert [row[0] for row in rows] == list(range(6))
-    forward = [row[2 + FORWARD] for row in rows]
-    assert forward == pytest.approx([20, *[math.nan] * 2, 20, *[math.nan] * 2], nan_ok=True)
-    assert [row[2 + GARBAGE] for row in rows] == [0.5] * 6
-
-
-def test_a_file_of_a_day_is_bounded(tmp_path: Path) -> None:
-    lines = ClockLines()
-    count = sum(1 for part in range(864) for _ in lines.of(steps(1_000, seed=part), 0.0))
-    assert 10_000 < count < 80_000
-
-
-def test_a_line_is_the_mean_of_its_steps() -> None:
-    rows = steps(70)
-    found = list(ClockLines(10).of(rows, 1_000.0))
-    assert [step for step, _, _ in found[:12]] == [*range(10), 11, 13]
-    assert found[10][2] == pytest.approx(rows[10:12, 1:].mean(axis=0))
-    assert found[-1][1] == pytest.approx(1_000 - rows[found[-1][0] + 1 :, 1].sum() / 1e3)
-
-
-def test_a_line_has_the_phases_of_those_of_its_steps_that_were_timed(tmp_path: Path) -> None:
-    rows = steps(12)
-    rows[np.arange(12) % 3 > 0, 2:] = math.nan
-    lines = list(ClockLines(4).of(rows, 1_000.0))
-    assert [(step, math.isnan(values[1])) for step, _, values in lines[:4]] == [
-        (0, False), (1, True), (2, True), (3, False),
-    ]  # fmt: skip
-    assert [values[1] for _, _, values in lines[4:]] == pytest.approx(
-        [math.nan, rows[6, 2], rows[9, 2], math.nan], nan_ok=True
-    )
-    assert lines[4][2][0] == pytest.approx(rows[4:6, 1].mean())
-    clock = RankClock(str(tmp_path), 0, 10.0)
-    clock.add(rows[:, : COLUMNS - 1], 1, 1_000.0)
-    events = EventAccumulator(str(tmp_path / "gpudiag" / "clock" / "rank-0")).Reload()
-    assert [one.step for one in events.Scalars("gpudiag/clock/step_ms")] == list(range(12))
-    assert [one.step for one in events.Scalars("gpudiag/clock/input_ms")] == [0, 3, 6, 9]
-
-
-def test_tensorboard_shows_a_line_per_step(tmp_path: Path) -> None:
-    clock = RankClock(str(tmp_path), 3, 10.0)
-    clock.add(steps(50)[:, : COLUMNS - 1], 1, 1_000.0)
-    events = EventAccumulator(str(tmp_path / "gpudiag" / "clock" / "rank-3")).Reload()
-    assert sorted(events.Tags()["scalars"]) == sorted(TAGS)
-    scalars = events.Scalars("gpudiag/clock/step_ms")
-    assert [one.step for one in scalars] == list(range(50))
-    assert scalars[7].value == pytest.approx(steps(50)[7, 1])
 
 
 def job(torch: Any, folder: Path, world: int, fault: str, rank: int, at: int, steps: int) -> list[str]:

@@ -1,0 +1,213 @@
+"""GD102 on jobs without a GPU: where the main thread's time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.answer import CannotTell
+from tb_gpudiag.rules.idle.host_bound import RULE
+from tb_gpudiag.rules.verdict import find_verdict
+from tb_gpudiag.wording.quantity import number
+from tests.builder import HostThread, TraceBuilder
+from tests.rules.stage import (
+    facts_of,
+    figures,
+    finding,
+    findings,
+    is_clear,
+)
+
+
+def _python(main: HostThread, at: float, us: float) -> None:
+    main.frame("augment.py(40): crop", at=at, us=us)
+
+
+def _on_cpu(act: Callable[[HostThread, float], object], steps: int = 4) -> TraceBuilder:
+    """Build steps of 1,000 µs on the CPU: 100 µs of computing, then something for 900 µs."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(steps):
+        at = step * 1_000
+        main.step(step, at=at, us=1_000).frame("train.py(12): train_step", at=at, us=1_000)
+        main.op("aten::mm", at=at, us=100)
+        act(main, at + 100)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("<built-in function collect>", "Garbage collection takes 90.0% of the main thread's time"),
+        ("torch/serialization.py(945): save", "Saving files takes 90.0% of the main thread's time"),
+        ("<built-in function sleep>", "Sleeping takes 90.0% of the main thread's time"),
+        ("logging/__init__.py(1489): info", "Logging takes 90.0% of the main thread's time"),
+    ],
+)
+def test_a_host_task_of_a_job_on_the_cpu(name: str, title: str, tmp_path: Path) -> None:
+    def act(main: HostThread, at: float) -> None:
+        main.frame("train.py(40): chore", at=at, us=900).frame(name, at=at, us=900)
+
+    found = finding(RULE.check(facts_of(_on_cpu(act), tmp_path)))
+    assert found.title == title
+    assert (found.cost_ns, found.places[0].function) == (4 * 900_000, "chore")
+    assert figures(found)["Calls"] == (number(4, "call"), number(1, suffix="per step"))
+    assert found.claims == {}
+
+
+def test_python_of_a_job_on_the_cpu(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_on_cpu(lambda main, at: _python(main, at, 900)), tmp_path)))
+    assert found.title == "Python between operators takes 90.0% of the main thread's time"
+    assert found.places[0].function == "crop"
+
+
+def test_a_pause_in_one_step_is_not_usual(tmp_path: Path) -> None:
+    """As of a garbage collector that runs by itself: GD106 is about single steps."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    ends = [100.0 * step for step in range(1, 7)]
+    ends = [at + 5_000 * (at > 300) for at in ends]
+    for step, (at, end) in enumerate(pairwise([0.0, *ends])):
+        main.step(step, at=at, us=end - at).op("aten::mm", at=at, us=90)
+    facts = facts_of(trace, tmp_path)
+    assert is_clear(RULE.check(facts))
+
+
+@pytest.mark.parametrize(("stalls", "usual"), [(6, False), (4, True)])
+def test_pauses_of_a_process_that_lacks_a_core_are_not_usual(
+    stalls: int, *, usual: bool, tmp_path: Path
+) -> None:
+    """Frames that usually take 20 us take 5 ms now and then. Some operators that compute nothing do, too."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    at = 0.0
+    for step in range(4):
+        began = at
+        for i in range(50):
+            us = 5_000.0 if i in {10, 30} else 20.0
+            main.frame("library.py(7): look_up", at=at, us=us)
+            at += us
+            us = 2_000.0 if i == 20 or (i == 40 and step < stalls - 4) else 30.0
+            main.op("aten::view", at=at, us=us)
+            at += us
+            main.op("aten::mm", at=at, us=200)
+            at += 200
+        main.step(step, at=began, us=at - began)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert is_clear(answer) is not usual
+
+
+def test_what_recording_adds_between_operators_is_not_python(tmp_path: Path) -> None:
+    short, long = TraceBuilder(devices=()), TraceBuilder(devices=())
+    for trace, gap_us in ((short, 12), (long, 18)):
+        main = trace.thread()
+        for i in range(400):
+            main.op("aten::mm", at=i * (30 + gap_us), us=30)
+        for step in range(4):
+            main.step(step, at=step * 100 * (30 + gap_us), us=100 * (30 + gap_us))
+    assert is_clear(RULE.check(facts_of(short, tmp_path / "short")))
+    assert finding(RULE.check(facts_of(long, tmp_path / "long")))
+
+
+def test_python_that_calls_many_functions_is_usual(tmp_path: Path) -> None:
+    """As a progress bar: recording may take most of this time, and need not."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(4):
+        at = step * 2_000.0
+        main.step(step, at=at, us=2_000).op("aten::mm", at=at, us=800)
+        main.frame("train.py(9): draw", at=at + 800, us=1_200)
+        for i in range(1_190):
+            main.frame("train.py(12): <genexpr>", at=at + 802 + i, us=0.8)
+    assert finding(RULE.check(facts_of(trace, tmp_path))).title.startswith("Python between operators")
+
+
+def test_a_pause_in_one_step_does_not_hide_what_is_usual(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    at = 0.0
+    for step in range(6):
+        us = 1_400.0 if step == 3 else 1_000.0
+        main.step(step, at=at, us=us).op("aten::mm", at=at, us=600)
+        for i in range(32):
+            main.op("aten::add", at=at + 610 + i * 12, us=10)
+        at += us
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.title.startswith("CPU operator overhead takes 30.0%")
+
+
+def test_many_small_operators_are_overhead_and_few_large_ones_compute(tmp_path: Path) -> None:
+    def small(main: HostThread, at: float) -> None:
+        for i in range(90):
+            main.op("aten::add", at=at + i * 10, us=9)
+
+    facts = facts_of(_on_cpu(small), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title == "CPU operator overhead takes 81.0% of the main thread's time"
+    assert figures(found)["Operators"] == (number(360, "operator"), number(90, suffix="per step"))
+    verdict = find_verdict(facts)
+    assert verdict.limiter == "python"  # nothing is launched on a GPU
+    assert "operators of a few microseconds each" in verdict.sentence
+    large = facts_of(_on_cpu(lambda main, at: main.op("aten::mm", at=at, us=900)), tmp_path)
+    assert is_clear(RULE.check(large))
+    assert find_verdict(large).limiter == "compute"
+
+
+def test_an_operator_that_was_interrupted_is_still_small(tmp_path: Path) -> None:
+    def small(main: HostThread, at: float) -> None:
+        for i in range(60):
+            main.op("aten::add", at=at + i * 10, us=9)
+        if at == 100:
+            main.op("aten::add", at=at + 600, us=300)
+
+    overhead, *_ = findings(RULE.check(facts_of(_on_cpu(small), tmp_path)))
+    assert overhead.title.startswith("CPU operator overhead")
+    assert overhead.cost_ns == 4 * 60 * 9_000 + 300_000
+
+
+@pytest.mark.parametrize(("count", "reported"), [(25, True), (17, False)])
+def test_a_loop_takes_time_in_small_operators_and_between_them(
+    count: int, *, reported: bool, tmp_path: Path
+) -> None:
+    """Neither is much: 20% and 22%, together 42%; or 14% and 15%."""
+
+    def loop(main: HostThread, at: float) -> None:
+        for i in range(count):
+            main.op("aten::fill_", at=at + i * 16.8, us=8)
+        main.op("aten::mm", at=at + count * 16.8, us=900 - count * 16.8)
+
+    answer = RULE.check(facts_of(_on_cpu(loop), tmp_path))
+    assert (
+        finding(answer).title.startswith("CPU operator overhead takes 20.0%")
+        if reported
+        else is_clear(answer)
+    )
+
+
+def test_a_pause_in_one_step_hides_no_overhead(tmp_path: Path) -> None:
+    """The other steps have it: 60% of theirs, and 12% of all time."""
+
+    def small(main: HostThread, at: float) -> None:
+        for i in range(60):
+            main.op("aten::add", at=at + i * 10, us=10)
+        main.op("aten::mm", at=at + 600, us=300)
+
+    trace = _on_cpu(small)
+    trace.thread().step(4, at=4_000, us=16_000).op("aten::mm", at=4_000, us=100)
+    overhead = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert overhead.title.startswith("CPU operator overhead takes 12.0%")
+
+
+@pytest.mark.parametrize(("us", "judged"), [(19_000, False), (21_000, True)])
+def test_one_short_call_on_a_cpu_is_not_judged(us: float, *, judged: bool, tmp_path: Path) -> None:
+    """First calls are slower. Without a mark, ten operators with Python between them are one call."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for turn in range(10):
+        main.op(f"aten::op{turn}", at=us / 10 * turn, us=us / 40)
+    main.op("aten::last", at=us - 1, us=1)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert isinstance(answer, CannotTell) is not judged

@@ -1,0 +1,59 @@
+"""The lines that clocks write: steps, means of several, and what TensorBoard shows of them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tb_gpudiag.training.clocking import ClockLines, RankClock
+from tb_gpudiag.vocabulary.clock_phases import (
+    TAGS,
+)
+from tests.training.test_step_drift import COLUMNS, steps
+
+
+@pytest.mark.slow
+def test_a_file_of_a_day_is_bounded(tmp_path: Path) -> None:
+    lines = ClockLines()
+    count = sum(1 for part in range(864) for _ in lines.of(steps(1_000, seed=part), 0.0))
+    assert 10_000 < count < 80_000
+
+
+def test_a_line_is_the_mean_of_its_steps() -> None:
+    rows = steps(70)
+    found = list(ClockLines(10).of(rows, 1_000.0))
+    assert [step for step, _, _ in found[:12]] == [*range(10), 11, 13]
+    assert found[10][2] == pytest.approx(rows[10:12, 1:].mean(axis=0))
+    assert found[-1][1] == pytest.approx(1_000 - rows[found[-1][0] + 1 :, 1].sum() / 1e3)
+
+
+def test_a_line_has_the_phases_of_those_of_its_steps_that_were_timed(tmp_path: Path) -> None:
+    rows = steps(12)
+    rows[np.arange(12) % 3 > 0, 2:] = math.nan
+    lines = list(ClockLines(4).of(rows, 1_000.0))
+    assert [(step, math.isnan(values[1])) for step, _, values in lines[:4]] == [
+        (0, False), (1, True), (2, True), (3, False),
+    ]  # fmt: skip
+    assert [values[1] for _, _, values in lines[4:]] == pytest.approx(
+        [math.nan, rows[6, 2], rows[9, 2], math.nan], nan_ok=True
+    )
+    assert lines[4][2][0] == pytest.approx(rows[4:6, 1].mean())
+    clock = RankClock(str(tmp_path), 0, 10.0)
+    clock.add(rows[:, : COLUMNS - 1], 1, 1_000.0)
+    events = EventAccumulator(str(tmp_path / "gpudiag" / "clock" / "rank-0")).Reload()
+    assert [one.step for one in events.Scalars("gpudiag/clock/step_ms")] == list(range(12))
+    assert [one.step for one in events.Scalars("gpudiag/clock/input_ms")] == [0, 3, 6, 9]
+
+
+def test_tensorboard_shows_a_line_per_step(tmp_path: Path) -> None:
+    clock = RankClock(str(tmp_path), 3, 10.0)
+    clock.add(steps(50)[:, : COLUMNS - 1], 1, 1_000.0)
+    events = EventAccumulator(str(tmp_path / "gpudiag" / "clock" / "rank-3")).Reload()
+    assert sorted(events.Tags()["scalars"]) == sorted(TAGS)
+    scalars = events.Scalars("gpudiag/clock/step_ms")
+    assert [one.step for one in scalars] == list(range(50))
+    assert scalars[7].value == pytest.approx(steps(50)[7, 1])
