@@ -27,6 +27,7 @@ from tb_gpudiag.facts.launching.graph_nodes import NodeGaps, node_gaps
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited
 from tb_gpudiag.trace.events import Metadata
+from tb_gpudiag.vocabulary.gpu_names import AMPERE
 from tb_gpudiag.vocabulary.kernel_names import amd_architecture, least_capability
 from tb_gpudiag.vocabulary.operators import FOR_MANY_TENSORS
 
@@ -83,6 +84,12 @@ class DeviceFacts:
         if known.name or known.compute_capability or known.architecture:
             return known.compute_capability
         return least_capability(self._kernel_names)
+
+    @property
+    def multiplies_bf16_as_fp32(self) -> bool:
+        """Whether this is an NVIDIA GPU before Ampere: its tensor cores, if any, take FP16 only."""
+        capability = self.compute_capability
+        return capability is not None and capability < AMPERE
 
     @cached_property
     def _kernel_names(self) -> list[str]:

@@ -40,11 +40,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     kernels = time.kernels
     capability = time.device.compute_capability
     fp32 = kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)
-    if capability is not None and capability < AMPERE:
-        bf16 = kernels.matrix & (kernels.arithmetic == Arithmetic.BF16_ON_FP32_CORES)
-        fp32 |= bf16
-    else:
-        bf16 = np.zeros_like(fp32)
+    bf16 = kernels.matrix & (kernels.arithmetic == Arithmetic.BF16_ON_FP32_CORES)
+    bf16 &= time.device.multiplies_bf16_as_fp32
+    fp32 |= bf16
     free = time.free(fp32, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:

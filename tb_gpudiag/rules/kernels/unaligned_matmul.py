@@ -14,7 +14,6 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
-from tb_gpudiag.vocabulary.gpu_names import AMPERE
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
@@ -77,8 +76,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _off_tensor_cores(device: DeviceFacts) -> list[Arithmetic]:
     """What alignment brings to the tensor cores. They take bf16 from Ampere on: before, GD501 is about it."""
-    capability = device.compute_capability
-    if capability is not None and capability < AMPERE:
+    if device.multiplies_bf16_as_fp32:
         return [Arithmetic.HALF_ON_FP32_CORES]
     return [Arithmetic.HALF_ON_FP32_CORES, Arithmetic.BF16_ON_FP32_CORES]
 
