@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from tb_gpudiag.facts.memory.peak import Failure
 from tb_gpudiag.facts.memory.request import Request
-from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.format import count, in_quotes
 
 # The usual format of numbers of each size in bytes.
 _FORMATS = {8: "float64 or int64", 4: "float32", 2: "float16 or bfloat16", 1: "int8 or bool"}
+
+_LONGEST_NAME = 80
 
 MOST_SHAPES = 4
 """An operator that joins a list of tensors has hundreds of inputs."""
@@ -19,7 +21,8 @@ _NO_SHAPES = "The recording has no shapes: torch.profiler records them with reco
 
 def request_sentence(failure: Failure) -> str:
     """Say what shapes the request follows from."""
-    request, operator = failure.request, failure.operator or "The operator"
+    request = failure.request
+    operator = in_quotes(failure.operator, _LONGEST_NAME) if failure.operator else "The operator"
     if request.shapes:
         given = f"{operator} was given {_shapes(request.shapes)}"
         return f"{given}, which broadcast to {request.result}." if request.result else f"{given}."

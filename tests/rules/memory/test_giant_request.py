@@ -113,7 +113,7 @@ def test_a_real_request_names_its_inputs_in_a_trace(tmp_path: Path) -> None:
     path.write_text(json.dumps(recorded))
     facts = Facts(read_trace(str(path)))
     finding = only(RULE.check(facts))
-    assert f"aten::sub was given [{rows}, 1] and [{rows}], which broadcast to [{rows}, {rows}]." in plain(
+    assert f"“aten::sub” was given [{rows}, 1] and [{rows}], which broadcast to [{rows}, {rows}]." in plain(
         finding.summary
     )
     assert (finding.places[0].function, finding.places[0].operator) == ("pairwise", "aten::sub")
