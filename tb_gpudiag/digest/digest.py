@@ -187,7 +187,7 @@ class About:
     reason: str = ""  # why a step clock recorded it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Digest:
     """One trace's digest. Tables have the columns of TABLES."""
 

@@ -91,7 +91,7 @@ class Saving:
 THE_HOST_GETS_AHEAD = "the host gets ahead, which shortens other gaps, too"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Removable:
     """What a fix removes, at least and at most: the two ends of a replayed saving.
 
@@ -123,7 +123,7 @@ class Range:
     device: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Finding:
     """What a rule found.
 

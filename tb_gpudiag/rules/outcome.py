@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RuleFinding:
     """A finding with the rule that made it and its severity by the rule's policy."""
 
@@ -25,7 +25,7 @@ class RuleFinding:
     severity: Severity
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """Every rule's answer.
 

@@ -32,7 +32,7 @@ MORE_THAN_COST = 1.01
 _REST_IS_FASTER = "the rest may get faster, too: caches stay warm, and threads do not sleep"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Predicted:
     """What changes save together of the recorded step window.
 

@@ -42,7 +42,7 @@ class CounterSeries(NamedTuple):
     timed: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CounterSamples:
     """Counters of one chunk, shape (v,) each."""
 

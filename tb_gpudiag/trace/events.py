@@ -50,7 +50,7 @@ def are_among(category: UInt8, *categories: Category) -> Bool:
     return table[category]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Events:
     """Spans (phase X, and matched B/E pairs), sorted by start, then in file order.
 
@@ -145,7 +145,7 @@ class Events:
         return NameMatcher(self.names)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MemoryEvents:
     """What the allocators did, in time order: `[memory]` events, or the history of a memory snapshot.
 
@@ -177,7 +177,7 @@ class MemoryEvents:
         return len(self.time_ns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Counter:
     """Values of one quantity, shape (v,) each, in time order. A value holds until the next one."""
 
@@ -189,7 +189,7 @@ class Counter:
     timed: bool = True  # False: the file does not say when. CUPTI's range profiler spreads its ranges evenly
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Segments:
     """The allocator's memory when a snapshot was taken. Sizes are in bytes.
 
@@ -235,7 +235,7 @@ class CaptureTrace(NamedTuple):
     events: Events
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """What was read from one trace file."""
 

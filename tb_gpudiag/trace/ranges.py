@@ -38,7 +38,7 @@ _NUMBER: Final = re.compile(r"[\s_#:=.,/-]*\[?(\d+)\]?\s*\Z")
 _MOST_NAMES: Final = 100_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Marks:
     """Ranges that may be steps, shape (k,) each."""
 

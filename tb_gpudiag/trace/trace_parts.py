@@ -50,7 +50,7 @@ TEXTS: Final = ("call_stack", "shapes", "types", "settings", "strides", "launche
 """Columns of texts that most events do not have."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SpanColumns:
     """Spans of one chunk, in file order. All arrays have shape (n,). Strings are Arrow dictionaries."""
 
@@ -79,7 +79,7 @@ class SpanColumns:
     messages: pa.DictionaryArray  # fields of events.Message in order, with MESSAGE_SEPARATOR between them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MemoryColumns:
     """`[memory]` and `[OutOfMemory]` events of one chunk, in file order. All arrays have shape (m,)."""
 
@@ -94,7 +94,7 @@ class MemoryColumns:
     failed: Bool  # out of memory: nothing was allocated
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TracePart:
     """What was read from one chunk of events."""
 

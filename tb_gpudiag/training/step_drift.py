@@ -48,7 +48,7 @@ STEP, TOTAL, FIRST_PHASE, CORE = 0, 1, 2, -1
 and what other processes took of it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepDrift:
     """Steps take longer than before, beside what other processes take of them.
 

@@ -15,7 +15,7 @@ from tb_gpudiag.vocabulary.kernel_names import communicates
 from tb_gpudiag.vocabulary.recorded import Category
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Busy:
     """Busy time of one device.
 

@@ -19,7 +19,7 @@ from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES,
 _AGAIN: Final = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Captures:
     """When the host captured, and which calls it captured (event indices).
 

@@ -51,7 +51,7 @@ class UnrecordedGraphs:
     holes: Intervals = EMPTY
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Launch:
     call: int  # event index
     work: Int64  # indices into Work

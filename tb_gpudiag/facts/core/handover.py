@@ -43,7 +43,7 @@ _OWN_TIME = np.array(
 _NOT_OVERHEAD = LAZY_LOADING | {COMMAND_BUFFER_FULL}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FirstRun:
     """One-off work. events: mask of host events that are first-run work or happen inside it, shape (n,).
     loader: when the main thread started a loader."""

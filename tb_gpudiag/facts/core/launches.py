@@ -40,7 +40,7 @@ LOADING_CALL_NS = 1_000_000
 QUEUE_LIMIT = 1_024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Work:
     """GPU work of all devices in order of start. Shape (g,) each. A graph's kernels share one launch.
 

@@ -15,7 +15,7 @@ from tb_gpudiag.facts.core.causes import Cause, Trigger, time_by_cause
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gaps:
     """Stretches in which one device had no work, in order of time. Shape (g,) each."""
 
@@ -31,7 +31,7 @@ class Gaps:
         return len(self.start_ns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ledger:
     """One device's idle time over the GPU span and the step window together. Segments have shape (s,).
 
@@ -75,7 +75,7 @@ class Ledger:
         return int(((self.gaps.start_ns < window.end_ns) & (self.gaps.end_ns > window.start_ns)).sum())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TimeAccount:
     """Stretches of time, such as one per step. Shape (k,) each; idle_ns has shape (k, causes).
 
@@ -91,7 +91,7 @@ class TimeAccount:
     idle_ns: Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GpuTime:
     """Busy and idle time of one device over the recorded window."""
 

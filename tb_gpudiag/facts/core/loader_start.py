@@ -25,7 +25,7 @@ LEAST_NS = 1_000_000
 HABIT = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoaderStarts:
     """When a thread started a loader: the main one, or else the one that fetches most batches.
 

@@ -34,7 +34,7 @@ _USUALLY = 0.9
 LOST_SHARE = 0.10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LostWork:
     """Kernel launches without a kernel.
 

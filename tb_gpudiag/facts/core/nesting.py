@@ -11,7 +11,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Nesting:
     """Spans in nesting order: by start, the outer one first. Shape (k,) each; spans are given by their place.
 
@@ -59,7 +59,7 @@ def _order(depth: Int64) -> Int64:
     return np.argsort(small, kind="stable")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ThreadSegments:
     """Threads cut where a span starts or ends, one thread after the other.
 

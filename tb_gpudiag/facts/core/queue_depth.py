@@ -54,7 +54,7 @@ class QueueFigures:
     empty_share: float  # share of the window with an empty queue
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Queue:
     """The launch queue of one stream. Shape (q,) each, in the order in which the work began."""
 

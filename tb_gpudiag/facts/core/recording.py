@@ -20,7 +20,7 @@ from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, UNREAD_ACCELERATORS,
 WHOLE = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps:
     """Steps as the host ran them, in order of time, each name once. Shape (k,) each."""
 

@@ -36,7 +36,7 @@ MOST_START = 2
 NOT_STEADY = (Cause.INITIALIZATION, Cause.UNRECORDED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steady:
     """The window that verdict, costs and savings are over, and the steps in it, marked or inferred.
 

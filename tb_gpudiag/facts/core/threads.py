@@ -48,7 +48,7 @@ _MOST_PLACES = 2**61
 _MOST_THREADS = 2**31
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Activity:
     """One thread as segments in order of time, each with its innermost span. Shape (s,) each."""
 

@@ -14,7 +14,7 @@ from tb_gpudiag.vocabulary import gpu_names
 from tb_gpudiag.vocabulary.recorded import Category
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Transfers:
     """The copies among a trace's GPU work, in order of start. Shape (t,) each."""
 

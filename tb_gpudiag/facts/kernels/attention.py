@@ -18,7 +18,7 @@ from tb_gpudiag.vocabulary.operators import BATCHED_MATMUL
 _MOST_BETWEEN = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UnfusedAttention:
     """Unfused attention on one device over the step window."""
 

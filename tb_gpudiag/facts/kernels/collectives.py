@@ -27,7 +27,7 @@ from tb_gpudiag.vocabulary.recorded import Category
 UNSAID: Final = Message("", "", (), NONE, NONE, NONE, NONE, "", NONE, NONE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CollectiveCalls:
     """Collectives in order of their start. Shape (c,) each.
 
@@ -147,7 +147,7 @@ def collectives(kernels: Kernels, busy: Busy, window: Window) -> list[Collective
     return sorted(found, key=lambda c: (-c.exposed_ns, -c.time_ns, c.name))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CollectiveLaunches:
     """What launched each communication kernel. Shape (k,) each.
 

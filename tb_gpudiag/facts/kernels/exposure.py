@@ -48,7 +48,7 @@ class UnitExposure(NamedTuple):
     late_in: int  # what the host did before it launched that one, as an event, or NONE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CollectiveExposure(SeenCollectives):
     """Collectives with the reason of their exposure. Shape (c,) each.
 

@@ -58,7 +58,7 @@ class ExposureReason(IntEnum):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SeenCollectives:
     """What is known of collectives without their reason. Shape (c,) each, in the order of `calls`.
 

@@ -68,7 +68,7 @@ def multiprocessor(properties: DeviceProperties) -> Multiprocessor | None:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Occupancy:
     """Theoretical occupancy of each of the Kernels. Shape (k,) each; 0 where the trace does not say."""
 

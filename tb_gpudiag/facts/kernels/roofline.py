@@ -53,7 +53,7 @@ class OperatorTime:
         return self.least_ns / self.time_ns if self.time_ns else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Roofline:
     """peaks: None if the trace does not say which GPU it is."""
 

@@ -33,7 +33,7 @@ class BatchSizes(NamedTuple):
     size: Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CapturedGraphs:
     """What captures say about the kernels of graphs.
 
@@ -53,7 +53,7 @@ class CapturedGraphs:
     origin: Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Graph:
     """One launch, or one capture. nodes: indices into Work, or captured calls, in order of name, then of
     time. names: theirs, as numbers. size: of the batch, or NONE. file: the recording of a capture."""

@@ -29,7 +29,7 @@ class ClusterKind(IntEnum):
     ACCUMULATE = 4  # autograd adds gradients to existing ones
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cluster:
     """All clusters of the same operators at the same place."""
 

@@ -30,7 +30,7 @@ class BeforeNode(NamedTuple):
     gaps: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NodeGaps:
     """Some idle time between the nodes of graphs. Columns have shape (k,).
 

@@ -48,7 +48,7 @@ _NOWHERE = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LaunchCosts:
     """The window's launch calls (see launches.launched_in), in order of event index. Shape (c,) each; a graph
     launch is one call, with all its kernels.

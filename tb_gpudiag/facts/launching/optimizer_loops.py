@@ -14,7 +14,7 @@ from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.recorded import Category
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OptimizerLoop:
     """Steps of an optimizer in the window.
 

@@ -21,7 +21,7 @@ MOST_TRIED = 8
 """Most lines that are tried, those with most activations first: a model has a loop or two over its blocks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """One call of a block: indices of its allocations, and the position at which it returns."""
 
@@ -29,7 +29,7 @@ class Block:
     end: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """Calls of the blocks of one line, in order. One that has not returned is not among them."""
 

@@ -11,7 +11,7 @@ from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.recorded import MemoryAction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Curve:
     """Bytes after each event, in order of time. Shape (m,) each."""
 

@@ -39,7 +39,7 @@ between the window's extremes at least this often. The first window is exempt, b
 first step."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Periods:
     """Stretches of the recording with a floor each, in order and disjoint. Shape (k,) each.
 
@@ -88,7 +88,7 @@ class Periods:
 NO_PERIODS = Periods([], np.zeros(0, np.int64), np.zeros(0, np.int64), "second")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Floors:
     """The curve's lowest value in each period. Shape (k,) each.
 

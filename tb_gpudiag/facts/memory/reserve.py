@@ -45,7 +45,7 @@ class SegmentFacts:
     free_in_used_segments_bytes: int  # free in partly used segments: cannot be returned to the driver
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reserve:
     """Reserved memory is what the allocator got from the driver. Unused memory is reserved but not allocated.
 

@@ -46,7 +46,7 @@ FEWEST_PARTS = 6
 needs is allocated at the end."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GrowingSite:
     """Allocations of one operator at one place, more of which are alive at the floor from step to step."""
 
@@ -99,7 +99,7 @@ def site_keys(allocations: Allocations, chosen: Int64) -> tuple[Int64, Int64]:
     return number, chosen[first]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FloorTable:
     """Memory of sites at floors.
 

@@ -36,7 +36,7 @@ _SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Way:
     """One way, replayed with the capacity, at its best and at its worst.
 

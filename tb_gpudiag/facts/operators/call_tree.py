@@ -24,7 +24,7 @@ from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostCalls:
     """Host spans, shape (c,) each. Those of one thread nest exactly: see HostTree."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MergedTree:
     """Nodes in depth-first order: each is followed by what is below it. Shape (m,) each.
 

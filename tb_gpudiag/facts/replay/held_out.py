@@ -31,7 +31,7 @@ LONG_CALL = 3
 _NEVER = np.iinfo(np.int64).min // 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HeldOut:
     """The recording as the figures of its other half predict it.
 

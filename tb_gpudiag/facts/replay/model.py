@@ -31,7 +31,7 @@ AT_ONCE_NS = 5_000
 LATENCY_QUANTILE = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Calls:
     """The host's launches, waits and step marks in order of time. Shape (c,) each.
 
@@ -56,7 +56,7 @@ class Calls:
         return self.full_queue_target.tolist(), self.full_queue_call.tolist()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StreamWork:
     """One stream's work in order, as indices into Streams' columns, and the calls that launched it (never
     decreasing)."""
@@ -69,7 +69,7 @@ ReplayedWork = tuple[int, int, int, bool, int, int, int, int]
 """One piece of work of Streams: its entries in the columns, in the order of these, and its index."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Streams:
     """The GPU's work in order of start. Shape (g,) each.
 

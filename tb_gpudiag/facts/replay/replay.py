@@ -53,7 +53,7 @@ class Beside:
         return self.to_device + self.to_host
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Removal:
     """What to remove: a share of host time, waits, idle time, and GPU work. What a fix slows down in
     return."""
@@ -69,7 +69,7 @@ class Removal:
     slower: float = 0.0  # the share of it that is added
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Replayed:
     """Times of one replay. step_ns: of each step, between its borders, shape (k,)."""
 

@@ -15,7 +15,7 @@ from tb_gpudiag.facts.replay.replay import Replay
 _LEAST_CALL_NS: Final = 1_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unslowed:
     """Length of the step window without the recorder: at most, if recording an event costs little; and at
     least. recorded_ns: as it was recorded. sooner: the host's times of the least, see Replay.run."""
@@ -36,7 +36,7 @@ class Unslowed:
         return 1 - self.least_ns / self.recorded_ns if self.recorded_ns else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spent:
     """What the recorder takes of the host: before each call of the replay, shape (c,), and inside one."""
 

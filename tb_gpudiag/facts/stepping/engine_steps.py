@@ -15,7 +15,7 @@ from tb_gpudiag.vocabulary.engines import EngineMark, StepKind
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EngineSteps:
     """The steps as the host ran them, each one until the next one starts, and what their marks say.
 

@@ -41,7 +41,7 @@ class StepEvidence(Enum):
     NONE = "none"  # no evidence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class InferredSteps:
     """Repetitions of the device's launches, as the host ran them: those that follow each other without
     anything else of length.
@@ -65,7 +65,7 @@ class InferredSteps:
         return self.evidence in {StepEvidence.MODULE, StepEvidence.INPUT, StepEvidence.THREADS}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Calls:
     """A device's launch calls in order. Shape (c,) each; a graph launch is one call."""
 

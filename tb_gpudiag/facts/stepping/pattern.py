@@ -41,7 +41,7 @@ class Shape(Enum):
     FALLING = "falling"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pattern:
     """Slow steps and the others, as ascending indices of all steps.
 

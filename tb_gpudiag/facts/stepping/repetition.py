@@ -40,7 +40,7 @@ _MOST_COMPARED = 8
 _COMPARED_AT_ONCE = 2**22
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Repetition:
     """Equal stretches [start, start + period) of the sequence, in order and disjoint. start: shape (k,).
 
@@ -59,7 +59,7 @@ class Repetition:
         return self.start[:, None] + np.arange(self.period)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Period:
     """A period, and the stretches that repeat exactly at this distance, each at least _IN_A_ROW times."""
 

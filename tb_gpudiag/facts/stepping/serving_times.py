@@ -70,7 +70,7 @@ class KindTime:
     gap_ns: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Serving:
     """The engine steps of the step window. Arrays have shape (k,).
 

@@ -20,7 +20,7 @@ from tb_gpudiag.vocabulary.frames import parse_frame, place_frame, with_any_numb
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeasuredSteps:
     """All steps of the recording, marked or inferred, in order of time. Shape (k,) each.
 

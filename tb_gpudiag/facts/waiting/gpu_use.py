@@ -34,7 +34,7 @@ _FEWEST_COPIES = 2
 _COMPUTES = 0.2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GpuUse:
     """Signs of a GPU in a trace without GPU activity.
 

@@ -51,7 +51,7 @@ def host_task_of(name: str) -> HostTask | None:
     return next((task for task, pattern in _NAMES if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostTasks:
     """The host task of each event. Shape (n,) each.
 

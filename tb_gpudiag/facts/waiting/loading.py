@@ -51,7 +51,7 @@ def loader_kind(host: Host) -> str:
     return ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batches:
     """Batches fetched in the window, in order. Shape (b,) each."""
 

@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.vocabulary import operators, torch_frames
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnomalyMode:
     """nodes: how many nodes of autograd ran that hand on gradients. checked: how many of them looked for NaN
     right after.

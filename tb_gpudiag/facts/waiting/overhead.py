@@ -60,7 +60,7 @@ LEAST: Final = EventCosts(operator=1_000, frame=100, call=1_000)
 MOST: Final = EventCosts(operator=4_000, frame=800, call=3_000)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecorderCost:
     """Frames and operators on the main thread, and on threads that launch GPU work.
 

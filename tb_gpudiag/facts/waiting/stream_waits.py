@@ -16,7 +16,7 @@ from tb_gpudiag.vocabulary.marks import STREAM_WAIT_EVENT
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StreamWaits:
     """Waits whose event the trace knows. Shape (w,) each.
 

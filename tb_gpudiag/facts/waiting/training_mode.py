@@ -18,7 +18,7 @@ from tb_gpudiag.vocabulary.recorded import Category
 _TRAINING = 5  # place of `training` among the inputs of aten::batch_norm
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingMode:
     """batch_norms, dropouts: their calls in training mode, or the kernels of such calls; event indices."""
 

@@ -24,7 +24,7 @@ MOSTLY_GONE: Final = 0.5
 _IN_GRAPHS: Final = "The kernels of one side are in CUDA graphs that were recorded as one event each."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SideFinding:
     """A finding of a side, from the rank where it costs most. Times are per step."""
 
@@ -40,7 +40,7 @@ class SideFinding:
         return (places[0].function, places[0].operator) if places else ("", "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FindingChanges:
     """Findings by what became of them. Pairs are in `kept` if they did not change, and in `changed` if they
     did. unknown: of the base, with the reason why the candidate does not show them, as a sentence."""

@@ -18,7 +18,7 @@ from tb_gpudiag.jobs.ranks.members import find_sets
 from tb_gpudiag.step_time import step_time
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SharedSteps:
     """Steady steps that all ranks recorded, in time order.
 
@@ -30,7 +30,7 @@ class SharedSteps:
     parts_ns: Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Side:
     """Digests of one trace, or of the ranks of one job; of several recordings of it, if there are. Never
     empty."""

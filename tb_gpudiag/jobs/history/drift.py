@@ -39,7 +39,7 @@ HOST_LEAK: Final = "GD405"
 MOST_HOURS_UNTIL_FULL: Final = 24 * 90
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MemoryGrowth:
     """Growth of one device's memory in bytes. low_per_hour, high_per_hour: 95% confidence interval of the
     slope, or the extremes of a few slopes. per_step: 0 without steps. total_bytes: from the first recording

@@ -20,7 +20,7 @@ _DIGITS_OF_SECONDS: Final = 10
 _DIGITS_OF_NS: Final = 19
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RunRecording:
     """One digest with the figures that are compared over time."""
 
@@ -79,7 +79,7 @@ class RunRecording:
         return float(np.median(sizes)) if len(sizes) else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RankSeries:
     """Recordings of one rank of a run, in time order."""
 

@@ -43,7 +43,7 @@ def bus_factor(kind: str, ranks: int) -> float:
     return 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Link:
     """Collectives of one kind and size in one channel. transfer_ns, step: of each, in order of time."""
 
@@ -62,7 +62,7 @@ class Link:
         return float(np.median(self.transfer_ns))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SizeClass:
     """Links with the same kind, number of ranks and number of hosts, and about the same size.
 
@@ -157,7 +157,7 @@ def size_classes(
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Slower:
     """How much slower a link is than usual. slow_ns, usual_ns: median transfers. more_ns: its total cost.
 

@@ -33,7 +33,7 @@ class Channel:
     pair: tuple[int, int] | None  # ranks: sender, receiver
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Channels:
     """All channels of a job. of: each operation's channel, or NONE; shape (n,)."""
 

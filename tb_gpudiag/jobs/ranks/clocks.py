@@ -32,7 +32,7 @@ _MOST_DRIFT: Final = 500e-6
 _SAME_CLOCK_NS: Final = 50_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Clocks:
     """How to put the times of all members on one reference clock. Columns have shape (members,).
 

@@ -52,7 +52,7 @@ class Mismatch:
     count: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Matching:
     """Which operations are one collective.
 
@@ -75,7 +75,7 @@ def match_operations(operations: RankOperations, channels: Channels) -> Matching
     return matcher.checked(numbers)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Candidates:
     """Operations with one number in one channel, which should be one collective.
 

@@ -45,7 +45,7 @@ STANDARD_ERRORS: Final = 2.0
 _NOT_REPLAYED = (TraceError, ValueError, OverflowError, IndexError, FloatingPointError)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JobFacts:
     """What the digests of a job's ranks say together."""
 

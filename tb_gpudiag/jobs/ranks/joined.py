@@ -14,7 +14,7 @@ from tb_gpudiag.jobs.ranks.members import SlimDigest
 from tb_gpudiag.report import report_pb2 as pb
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JoinedDigests:
     """Digests in order, and the rows of all. lengths: how many rows each digest has, by table."""
 

@@ -29,7 +29,7 @@ _Cell = tuple[int, int, int, int, tuple[float, ...] | None]
 """Member, kind of kernel, how often it ran, how long, and the sizes of its operator's inputs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KernelsCompared:
     """Each rank's kernels relative to its peers' kernels, shape (members,) each; NaN if they cannot be
     compared.

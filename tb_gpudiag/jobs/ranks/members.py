@@ -24,7 +24,7 @@ NAMES_SHOWN: Final = 8
 _SAME_TIME: Final = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JobSet:
     """Recordings of one job at one time, one per rank, sorted by rank. world_size: 0 if no trace says it."""
 
@@ -48,7 +48,7 @@ class Sets:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SlimDigest(Digest):
     """A digest with only what the analysis of ranks reads."""
 

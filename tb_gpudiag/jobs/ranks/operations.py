@@ -23,7 +23,7 @@ IN_OPERATORS: Final = "dispatch"
 """The cause of time that is computing if there is no GPU."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TextColumn:
     """A column of strings: `texts[code[i]]`."""
 
@@ -34,7 +34,7 @@ class TextColumn:
         return self.texts[int(self.code[row])]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RankOperations:
     """Collectives and point-to-point operations, shape (n,) each, by member and then in time order.
 

@@ -20,7 +20,7 @@ from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OwnTime:
     """Own time by member and step.
 

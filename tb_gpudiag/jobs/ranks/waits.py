@@ -14,7 +14,7 @@ from tb_gpudiag.jobs.ranks.collective_matching import Matching
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Waits:
     """Matched operations, by collective and then by arrival; collectives are in order of their first arrival.
 
@@ -177,7 +177,7 @@ def _comparable(matching: Matching, clocks: Clocks, collective: Int32, member: I
     return np.asarray(clocks.known[member] | (low == high)[collective], np.bool_)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Starts:
     """When the recordings began.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tb_gpudiag.arrays import Bool, Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JobWork:
     """Collectives of all ranks and the work between them. A member is a rank; all times are on one clock.
 

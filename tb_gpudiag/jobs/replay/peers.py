@@ -14,7 +14,7 @@ from tb_gpudiag.jobs.replay.job_work import JobWork
 from tb_gpudiag.jobs.replay.work_pieces import Pieces, lanes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Peers:
     """Ranks that run the same program.
 
@@ -49,7 +49,7 @@ def peers_of(work: JobWork) -> list[Peers]:
     return peers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Compared:
     """What peers spent on some parts, by unit of their work. unit: of each of their n collectives, shape
     (n,). every: what they spent on all parts, shape (k, units, p). usual: what peers usually take."""

@@ -10,7 +10,7 @@ from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.errors import TraceError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Level:
     """Operations that wait for earlier levels only.
 
@@ -25,7 +25,7 @@ class Level:
     first: Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Schedule:
     """Operations by level. A replay takes a few NumPy calls per level."""
 

@@ -33,7 +33,7 @@ WAITED: Final = 0.1
 MOST_STREAMS: Final = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pieces:
     """The work of all ranks, cut at its events; by member and then time. Shape (s,) each."""
 

@@ -30,7 +30,7 @@ SEVERAL: Final = 0
 """The kind of merged collectives. Others are their index in `kinds` plus 1."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Stretches:
     """bounds: shape (n + 1,), ns from the recording's start. parts: shape (n, parts)."""
 
@@ -147,7 +147,7 @@ def _merged(whole: _Stretches, most: int) -> _Stretches:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Collectives:
     """span_ns: shape (n, 2). sums_ns: waiting, transfer and the others' waiting, shape (n, 3)."""
 

@@ -35,7 +35,7 @@ TITLE_LIMIT: Final = 300
 SUMMARY_LIMIT: Final = 2_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SharedFinding:
     """A finding of most ranks' own reports: that of the rank with the middle cost, and how many ranks have
     it. low_us, high_us: what a fix on all of them saves the job, at least and at most; 0 without a saving."""

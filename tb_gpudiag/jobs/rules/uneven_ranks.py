@@ -91,7 +91,7 @@ LIKE_WORST = 0.1
 SHARE_OF_STEPS_ON_CPU = 2 / 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Uneven:
     """How uneven a job is. members: those that the others wait for; if they vary, all that were slowest once.
 

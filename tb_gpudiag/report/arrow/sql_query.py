@@ -54,7 +54,7 @@ class SqlQuery:
     tables: list[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SqlAnswer:
     """What a query returned. cut: there were more rows."""
 

@@ -100,7 +100,7 @@ class FilePart(NamedTuple):
         return (start_ns < self.end_ns) & (np.maximum(end_ns, start_ns + 1) > self.start_ns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Embedded:
     """The events of a file, and which parts of the recording have them."""
 

@@ -50,7 +50,7 @@ class Group(NamedTuple):
     line_kind: LineKind = LineKind.UNKNOWN
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class History:
     """History of one device's allocator, in bytes. All times but `freed_ns` are ascending.
 

@@ -35,7 +35,7 @@ FEWEST_CELLS = 16
 _KEY_BITS = 62
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Boxes:
     """Boxes, shape (b,) each.
 
@@ -87,7 +87,7 @@ class Boxes:
         return Boxes(*map(np.concatenate, zip(*(part.columns for part in parts), strict=True)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Levels:
     """Boxes of all levels, sorted by segment and start. A segment is the boxes of one row that die at the
     same level. Arrays have shape (b,), except `first`.

@@ -76,7 +76,7 @@ _COMPUTING = "computing"
 _WORK = (_COMPUTING, "communicating, exposed", "copying, exposed")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Uneven:
     """Slow steps and the others they are compared with."""
 

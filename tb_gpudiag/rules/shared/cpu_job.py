@@ -41,7 +41,7 @@ FEWER_OPERATORS = Fix(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CpuTime:
     """The main thread's time. computing: mask of it in operators that compute, shape (s,)."""
 

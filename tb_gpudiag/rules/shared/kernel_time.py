@@ -139,7 +139,7 @@ _SHORTEST = str(duration(SHORTEST_NS))
 OPERATORS_SHOWN = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BelowRoofline:
     """Operators that take far longer than the stated peaks allow.
 

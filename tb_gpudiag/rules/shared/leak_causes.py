@@ -118,7 +118,7 @@ BOUNDLESS = (GRAPH, CACHE, LARGER)
 """Causes of which no entry is ever dropped: a full buffer does not look like them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Explained:
     """A cause, and the sites whose growth it explains, fastest first."""
 
@@ -135,7 +135,7 @@ class Explained:
         return sum(site.bytes for site in self.sites)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GrowingSites:
     """The allocation sites that raise a memory floor.
 

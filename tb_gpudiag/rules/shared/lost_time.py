@@ -43,7 +43,7 @@ LONG_STRETCH_NS = 1_000_000
 MOSTLY_UNSEEN = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lost:
     """Lost time in the step window: idle segments of the busiest device, or the main thread's time if there
     is no GPU.

@@ -44,7 +44,7 @@ KEPT_BYTES: Final = 256 * MIB
 """Digests of this user's commands that are kept: thousands, of 5 to 250 KB."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Digested:
     """The outcome for one file: a digest or an error."""
 

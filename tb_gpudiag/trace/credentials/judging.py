@@ -59,7 +59,7 @@ _LINE_START: Final = re.compile(rb"(?:\A|[\r\n]|\\[nr]|(?<!\\)\")(?:[ \t]|-[ \t]
 _ESCAPED_SPACES: Final = (rb"\n", rb"\r", rb"\t")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rest:
     """What follows the part of a credential that was seen: the rest of a run of characters, or of a string
     whose quotes have this many backslashes."""

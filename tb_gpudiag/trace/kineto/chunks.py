@@ -42,7 +42,7 @@ _FIRST_LOOK_BYTES: Final = 8 << 10
 _GAP_BYTES: Final = 1 << 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Chunk:
     text: bytes  # a JSON array: the events within brackets
     separator: bytes  # the text between its last event and the next chunk's first

@@ -22,7 +22,7 @@ from tb_gpudiag.trace.trace_parts import TracePart
 _SPACE: Final = b" \t\r\n"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Settled:
     """What was read from a text."""
 

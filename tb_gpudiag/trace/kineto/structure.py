@@ -22,7 +22,7 @@ _STEP[[ord("}"), ord("]")]] = -1
 _SCAN_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Marks:
     """Brackets outside strings, in text order. All arrays have shape (n,)."""
 
@@ -77,7 +77,7 @@ def segmented(text: bytes, starts: Int64) -> Marks:
     return Marks(at, total - before[segment], segment)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scan:
     """What a BracketScanner found in a piece of text: positions in that piece, in text order."""
 

@@ -40,7 +40,7 @@ from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction, allocated_b
 _ALLOCATE, _FREE, _GROW, _SHRINK, _ = (int(action) for action in MemoryAction)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Parts:
     """The segments, the history of each device that is read, how many devices there are, and the marks."""
 
@@ -191,7 +191,7 @@ def _without_strays(
     return settled_histories, [mark for mark, near in zip(marked, marks_near, strict=True) if near]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Rows:
     """Rows of MemoryEvents of one device, in time order. All arrays have shape (m,); `bytes` is signed."""
 

@@ -47,7 +47,7 @@ MOST_STREAMS: Final = 1 << 63
 MALFORMED: Final = (TypeError, KeyError, AttributeError, ValueError, OverflowError)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AllocatorHistory:
     """What the allocator of one device did, oldest first. All arrays have shape (m,).
 

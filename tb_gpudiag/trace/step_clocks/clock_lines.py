@@ -35,7 +35,7 @@ _LARGEST_STEP: Final = 1 << 53
 _COLUMNS: Final = {tag: column for column, tag in enumerate(TAGS)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepLines:
     """Steps of one rank, in order. A line is the mean of one step or of several.
 

@@ -37,7 +37,7 @@ _OPERATORS = 3
 """Operators of a row. The others are counted."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Table:
     """Columns, one row per group of calls, shape (r,). node: one of the group."""
 
