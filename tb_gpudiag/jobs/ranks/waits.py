@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.collective_matching import Matching
 from tb_gpudiag.jobs.ranks.operations import RankOperations
@@ -118,6 +118,13 @@ class Waits:
         The exposed part of an operation counts as waiting first: computing that overlaps with the operation
         was launched before."""
         return np.asarray(np.minimum(self.waiting_ns, self.exposed_ns), np.int64)
+
+    def waiting_for_each(self, members: int) -> Float64:
+        """How long the others wait for each member that arrives last, while nothing computes: mean over them,
+        shape (members,), in ns."""
+        of = self.last_member[self.collective]
+        others = np.maximum(1, self.size - 1)[self.collective]
+        return np.asarray(np.bincount(of, self.exposed_waiting_ns / others, members), np.float64)
 
     @cached_property
     def exposed_transfer_ns(self) -> Int64:

@@ -11,13 +11,18 @@ import numpy as np
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import place_of
+from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.wording.format import one_line
 
-# What fewer ranks have is not the job's: GD602 and GD603 are about such ranks.
+# What fewer ranks have is the job's only if they hold up the others. GD602 and GD603 are about such ranks.
 MOST_RANKS = 0.5
+
+# Ranks hold up the others if more than half of the waiting is for them, and it takes this share of the time.
+# On healthy real jobs ranks wait for 25% and more, too, but no rank's own report has a finding then.
+HELD_UP = 0.2
 
 # A finding of a late rank's own report explains its lateness if it costs this much of it.
 EXPLAINED = 0.5
@@ -37,8 +42,9 @@ SUMMARY_LIMIT: Final = 2_000
 
 @dataclass(frozen=True, eq=False)
 class SharedFinding:
-    """A finding of most ranks' own reports: that of the rank with the middle cost, and how many ranks have
-    it. low_us, high_us: what a fix on all of them saves the job, at least and at most; 0 without a saving."""
+    """A finding of most ranks' own reports, or of those that the others wait for: that of the rank with the
+    middle cost, and how many ranks have it. low_us, high_us: what a fix on all of them saves the job, at
+    least and at most; 0 without a saving."""
 
     finding: pb.Finding
     ranks: int
@@ -47,20 +53,42 @@ class SharedFinding:
 
 
 def shared_findings(facts: JobFacts) -> list[SharedFinding]:
-    """Return what most ranks lose by themselves, most time first, and hints last."""
+    """Return what most ranks, or those that the others wait for, lose by themselves: most time first, and
+    hints last."""
     members = facts.set.members
     least_us = LEAST_SHARE_OF_HINT * facts.job_ns / 1e3
-    by_rule: dict[str, list[pb.Finding]] = defaultdict(list)
-    for member in members:
+    by_rule: dict[str, dict[int, pb.Finding]] = defaultdict(dict)
+    for index, member in enumerate(members):
         own = {finding.rule: finding for finding in reversed(member.findings) if _is_own(finding)}
         for rule, finding in own.items():
             if finding.severity > pb.Finding.INFO or finding.cost_us >= least_us:
-                by_rule[rule].append(finding)
+                by_rule[rule][index] = finding
     most = max(1, int(MOST_RANKS * len(members)))
-    found = [_shared(facts, some) for some in by_rule.values() if len(some) > most]
+    found = [
+        _shared(facts, list(some.values()))
+        for some in by_rule.values()
+        if len(some) > most or _hold_up(facts, some)
+    ]
     return sorted(
         found,
         key=lambda one: (one.finding.severity == pb.Finding.INFO, -one.finding.cost_us, one.finding.rule),
+    )
+
+
+def _hold_up(facts: JobFacts, found: dict[int, pb.Finding]) -> bool:
+    """Whether the other ranks mostly wait for those with these findings, whose cost explains it, and no rank
+    is late by the step: GD602 and GD603 tell of that. found: by member."""
+    waits = facts.waits
+    loud = [index for index, finding in found.items() if finding.severity > pb.Finding.INFO]
+    if not loud or not len(waits) or find_uneven(facts).found:
+        return False
+    for_each = waits.waiting_for_each(len(facts.set.members))
+    for_these = for_each[loud].sum()
+    cost_ns = sum(found[index].cost_us for index in loud) * 1e3
+    return bool(
+        for_these > MOST_RANKS * for_each.sum()
+        and for_these >= HELD_UP * facts.job_ns
+        and cost_ns >= EXPLAINED * for_these
     )
 
 

@@ -278,3 +278,30 @@ def test_on_a_cpu_more_work_needs_less_certainty() -> None:
 
     assert found(rows=40) == [("GD603", ["evaluate"])]
     assert not found(rows=8)
+
+
+def one_step(found: Mapping[int, list[pb.Finding]], late_ms: float = 30.0) -> list[Digest]:
+    """One step of four ranks, of which rank 2 is late: that may be chance, as far as its steps tell."""
+    own_ms = {2: late_ms}
+    ranks = job(4, 1, own_ms=lambda rank, step: own_ms.get(rank, 10.0), cause="dispatch", transfer_ms=0.05)
+    return [replace(digest, findings=found.get(rank, [])) for rank, digest in enumerate(ranks)]
+
+
+def test_what_the_rank_finds_that_all_wait_for_is_the_job_s_if_no_step_tells() -> None:
+    (finding,) = reported(one_step({2: [own(cost_us=18_000)]})).findings
+    assert plain(finding.title).startswith("On 1 of 4 ranks: ")
+
+
+@pytest.mark.parametrize(
+    ("found", "late_ms"),
+    [
+        ({1: [own(cost_us=18_000)]}, 30.0),  # of a rank that nobody waits for
+        ({2: [own(cost_us=18_000, severity=pb.Finding.INFO)]}, 30.0),
+        ({2: [own(cost_us=5_000)]}, 30.0),  # too little to explain that the rank is late
+        ({2: [own(cost_us=18_000)]}, 12.0),  # hardly anybody waits
+    ],
+)
+def test_other_findings_of_one_rank_are_left_to_its_report(
+    found: dict[int, list[pb.Finding]], late_ms: float
+) -> None:
+    assert not reported(one_step(found, late_ms)).findings
