@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import _lru_cache_wrapper, cache
@@ -29,8 +30,7 @@ SHARED_SIMULATIONS = ("tests.simulator.diagnosed", "tests.simulator.jobs.testing
 
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 
-IMPORT_TORCH = ("test_flop_counter.py", "test_kinds_of_torch.py")
-"""Modules of slow tests that import torch, which takes seconds, when they are collected."""
+MARK_OF_MODULE = re.compile(r"^pytestmark = .*\bpytest\.mark\.(slow|real)\b", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -132,8 +132,11 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what only imports torch to be deselected."""
-    return True if "not slow" in config.option.markexpr and collection_path.name in IMPORT_TORCH else None
+    """Leave out modules of which every test is deselected: some import torch, which takes seconds."""
+    if collection_path.suffix != ".py" or "not " not in config.option.markexpr:
+        return None
+    mark = MARK_OF_MODULE.search(collection_path.read_text(encoding="utf-8"))
+    return True if mark and f"not {mark[1]}" in config.option.markexpr else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -57,14 +57,13 @@ def modules() -> list[tuple[str, ast.Module]]:
 
 
 @cache
-def walked(tree: ast.AST) -> list[ast.AST]:
-    return list(ast.walk(tree))
-
-
-def imports(module: str, tree: ast.AST) -> Iterator[tuple[str, int]]:
+def imports(module: str, tree: ast.AST) -> list[tuple[str, int]]:
     """(dotted name, line) of all that a module imports, also inside functions and for types only."""
-    package = ["tb_gpudiag", *module.split(".")[:-1]]
-    for node in walked(tree):
+    return list(_imports(["tb_gpudiag", *module.split(".")[:-1]], tree))
+
+
+def _imports(package: list[str], tree: ast.AST) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -287,7 +286,7 @@ RAW = {"events", "memory", "segments"}
 
 def raw_reads(module: str, tree: ast.AST) -> Iterator[str]:
     """Where a rule takes columns of the trace: `facts.events`, `facts.trace.memory`, `facts.host.events`."""
-    for node in walked(tree):
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute) or node.attr not in RAW:
             continue
         owner = ast.unparse(node.value).split(".")

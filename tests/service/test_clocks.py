@@ -172,10 +172,16 @@ def written(folder: Path, count: int, timed_every: int = 1) -> dict[str, Any]:
     return dict(prepare_clock(read_lines(str(folder / "gpudiag" / "clock"))[0]))
 
 
-@pytest.mark.parametrize("count", [1, 37, 2_500, FULL_LINES + 3_001])
+@pytest.fixture(
+    scope="module", params=[1, 37, 2_500, pytest.param(FULL_LINES + 3_001, marks=pytest.mark.slow)]
+)
+def whole_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return written(tmp_path_factory.mktemp("run"), request.param)
+
+
 @pytest.mark.parametrize("width", [1, 7, 1_000])
-def test_bins_are_the_whole_run(count: int, width: int, tmp_path: Path) -> None:
-    prepared = written(tmp_path, count)
+def test_bins_are_the_whole_run(whole_run: dict[str, Any], width: int) -> None:
+    prepared = whole_run
     found = slice_clock(prepared, None, None, None, width)
     assert len(found.step) <= width + 1
     weights = np.array(found.steps)
@@ -195,12 +201,12 @@ def test_bins_are_the_whole_run(count: int, width: int, tmp_path: Path) -> None:
 
 
 def test_a_range_is_the_same_steps(tmp_path: Path) -> None:
-    prepared = written(tmp_path, 2_500)
-    found = slice_clock(prepared, 0, 1_200, 1_250, 1_000)
-    assert list(found.step) == list(range(1_200, 1_250))
+    prepared = written(tmp_path, 250)
+    found = slice_clock(prepared, 0, 120, 125, 1_000)
+    assert list(found.step) == list(range(120, 125))
     assert found.mean_us == found.low_us == found.high_us == found.median_us
-    assert found.mean_us == pytest.approx(prepared["clock_values"][1_200:1_250, 0] * 1e3)
-    assert (found.first_step, found.last_step, found.end_step) == (0, 2_499, 1_250)
+    assert found.mean_us == pytest.approx(prepared["clock_values"][120:125, 0] * 1e3)
+    assert (found.first_step, found.last_step, found.end_step) == (0, 249, 125)
 
 
 def test_phases_are_those_of_timed_steps(tmp_path: Path) -> None:

@@ -41,12 +41,14 @@ def pictures(site: Path) -> dict[str, str]:
     return {picture.name: picture.read_text() for picture in (site / "rules").glob("*.svg")}
 
 
+@pytest.mark.slow
 def test_every_rule_has_a_page_and_a_link_to_it(pages: dict[str, str]) -> None:
     for rule in EVERY_RULE:
         assert pages[f"rules/{rule.name}.md"].startswith(rule.page)
         assert f"| {rule.id} | [{rule.name}]({rule.name}.md) |" in pages["rules/index.md"]
 
 
+@pytest.mark.slow
 def test_rules_have_examples_that_say_where_they_come_from(
     pages: dict[str, str], pictures: dict[str, str]
 ) -> None:
@@ -70,12 +72,14 @@ def test_an_example_from_a_real_recording_is_what_is_said_today(folder: str, sha
     assert [page.name for page, _ in changed] == [], "run this test with GPUDIAG_WRITE_GOLDEN=1"
 
 
+@pytest.mark.slow
 def test_an_examples_place_is_a_preposition_and_code(pages: dict[str, str]) -> None:
     places = re.findall(r"^- (in|at) `(.*)`$", "\n".join(pages.values()), re.MULTILINE)
     assert len(places) > 30
     assert not [place for _, place in places if place.startswith(("in ", "at "))]
 
 
+@pytest.mark.slow
 def test_no_link_leaves_the_site(pages: dict[str, str]) -> None:
     for name, text in pages.items():
         for target in re.findall(r"\]\((?![a-z]+://|#)([^)#]+)", text):
@@ -85,12 +89,14 @@ def test_no_link_leaves_the_site(pages: dict[str, str]) -> None:
             )
 
 
+@pytest.mark.slow
 def test_the_command_line_page_has_every_command_and_option(pages: dict[str, str]) -> None:
     for command in COMMANDS:
         assert f"usage: gpudiag {command}" in pages["cli.md"]
     assert "--fail-on" in pages["cli.md"]
 
 
+@pytest.mark.slow
 def test_the_json_page_has_every_message_and_field(pages: dict[str, str]) -> None:
     for message in report_pb2.DESCRIPTOR.message_types_by_name.values():
         section = pages["json.md"].split(f"\n## {message.name}\n")[1].split("\n## ")[0]

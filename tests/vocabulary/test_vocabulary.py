@@ -5,13 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import tb_gpudiag
-
-PACKAGE = Path(tb_gpudiag.__file__).parent
+from tests.test_layers import PACKAGE, modules
 
 FUNCTIONS = frozenset(
     {"compile", "match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"}
@@ -48,16 +45,16 @@ def spelled_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def modules(*layers: str) -> Iterator[tuple[str, ast.Module]]:
-    for layer in layers:
-        for path in sorted((PACKAGE / layer).rglob("*.py")):
-            yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+def modules_of(*layers: str) -> Iterator[tuple[str, ast.Module]]:
+    for module, tree in modules():
+        if module.split(".")[0] in layers:
+            yield f"{module.replace('.', '/')}.py", tree
 
 
 def test_facts_and_rules_have_no_patterns_of_their_own() -> None:
     found = [
         f"tb_gpudiag/{name}:{line} {use}\n  move the pattern to a module of vocabulary/"
-        for name, tree in modules("facts", "rules")
+        for name, tree in modules_of("facts", "rules")
         if name not in NOT_ABOUT_NAMES
         for line, use in uses_of_patterns(tree)
     ]
@@ -67,7 +64,7 @@ def test_facts_and_rules_have_no_patterns_of_their_own() -> None:
 def test_facts_spell_no_names() -> None:
     found = [
         f"tb_gpudiag/{name}:{line} {text!r}\n  move the name to a module of vocabulary/"
-        for name, tree in modules("facts")
+        for name, tree in modules_of("facts")
         for line, text in spelled_names(tree)
     ]
     assert not found, "\n" + "\n".join(found)

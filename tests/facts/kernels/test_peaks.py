@@ -63,13 +63,15 @@ def test_peaks_are_found_by_the_names_in_traces(name: str, half: float, bandwidt
     assert (peaks.half, peaks.bandwidth, peaks.assumed) == (half, bandwidth, "")
 
 
-@pytest.mark.parametrize(("name", "peaks"), DEVICE_PEAKS + LAPTOP_PEAKS, ids=lambda value: str(value)[:20])
-def test_formats_are_as_fast_as_their_width_suggests(name: str, peaks: Peaks) -> None:
-    assert 0 < peaks.bandwidth <= 8
-    assert 0 < peaks.fp64 <= peaks.fp32 <= (peaks.tf32 or peaks.fp32) <= peaks.half <= (peaks.fp8 or 1e4)
-    # A stated rate with sparsity would be twice what the next wider format suggests.
-    assert not peaks.tf32 or peaks.half / peaks.tf32 == pytest.approx(2, rel=0.02)
-    assert not peaks.fp8 or peaks.fp8 / peaks.half == pytest.approx(2, rel=0.03)
+def test_formats_are_as_fast_as_their_width_suggests() -> None:
+    for name, peaks in DEVICE_PEAKS + LAPTOP_PEAKS:
+        rates = (0, peaks.fp64, peaks.fp32, peaks.tf32 or peaks.fp32, peaks.half, peaks.fp8 or 1e4)
+        assert 0 < peaks.bandwidth <= 8, name
+        assert list(rates) == sorted(rates), name
+        assert peaks.fp64 > 0, name
+        # A stated rate with sparsity would be twice what the next wider format suggests.
+        assert not peaks.tf32 or peaks.half / peaks.tf32 == pytest.approx(2, rel=0.02), name
+        assert not peaks.fp8 or peaks.fp8 / peaks.half == pytest.approx(2, rel=0.03), name
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from tb_gpudiag.trace.read import read_trace
 torch = pytest.importorskip("torch")
 from tests.truth.gpu_snapshot import Gpu, profiled, write_snapshot  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 LAYERS, WIDTH = 4, 256
 WEIGHTS_BYTES = LAYERS * 4 * WIDTH * (WIDTH + 1)
 
@@ -39,7 +41,6 @@ def kinds_of_both(copied: Callable[[Any], Any], folder: Path) -> list[dict[Memor
     return [memory.peak.kinds for file in (trace, snapshot) for memory in Facts(read_trace(str(file))).memory]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: copy.deepcopy(model.state_dict())])
 def test_copies_of_a_model_are_weights(copied: Callable[[Any], Any], tmp_path: Path) -> None:
     """At the peak the last copy is there beside the one before."""
@@ -47,7 +48,6 @@ def test_copies_of_a_model_are_weights(copied: Callable[[Any], Any], tmp_path: P
         assert kinds[MemoryKind.PARAMETER] == pytest.approx(3 * WEIGHTS_BYTES, rel=0.01)
 
 
-@pytest.mark.slow
 def test_copies_of_other_tensors_are_not(tmp_path: Path) -> None:
     def gradients(model: Any) -> Any:
         return copy.deepcopy({name: one.grad for name, one in model.named_parameters()})

@@ -23,6 +23,8 @@ torch = pytest.importorskip("torch")
 from tests.truth.failing import FAILING  # noqa: E402
 from tests.truth.gpu_snapshot import profiled, write_snapshot  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 LEAST_ALIKE = 0.97
 MOST_UNKNOWN = 0.1
 
@@ -33,7 +35,6 @@ NEAR_NS = 6_000
 """The trace has microseconds."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

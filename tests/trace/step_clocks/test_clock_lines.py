@@ -41,6 +41,7 @@ def test_lines_are_what_tensorboard_reads(tmp_path: Path) -> None:
     assert lines[0].start_s == events.Scalars(TAGS[0])[0].wall_time
 
 
+@pytest.mark.slow
 def test_a_line_of_two_steps_counts_twice(tmp_path: Path) -> None:
     clock = clocks(tmp_path, [FULL_LINES + 2_000])
     (found,) = read_lines(str(clock))[0].values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tb_gpudiag.report.wire import to_dict
 RECORDED = Path(__file__).parent / "recorded"
 
 
+@cache
 def report(name: str, variant: str) -> dict[str, Any]:
     return to_dict(tb_gpudiag.diagnose(str(RECORDED / name / variant)))
 
