@@ -204,15 +204,15 @@ class Facts:
             return all_of(window, steps, self.borders_ns)
         work = self.work
         worked = Window(int(work.start_ns.min()), int(work.end_ns.max()))
-        ledger = self.gpu_times[0].ledger
+        busy, ledger = self.gpu_times[0].busy.all, self.gpu_times[0].ledger
         begins_ns = window.start_ns if len(steps) else start_of_one(work, window, ledger)
         if not len(steps) and self.inferred_steps is not None:
             repetitions = self.inferred_steps.steps
             borders_ns = step_borders(repetitions, work)
-            start_ns = start_of(repetitions, borders_ns, self.gpu_times[0].busy.all, window)
+            start_ns = start_of(repetitions, borders_ns, busy, window)
             begins_ns = max(begins_ns, start_ns)
         alike = self.engine is None
-        return steady_part(window, steps, self.borders_ns, worked, ledger, begins_ns, alike=alike)
+        return steady_part(window, steps, self.borders_ns, worked, busy, ledger, begins_ns, alike=alike)
 
     @cached_property
     def borders_ns(self) -> Int64:

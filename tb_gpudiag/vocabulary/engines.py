@@ -35,6 +35,9 @@ class EngineMark(NamedTuple):
     decode_requests: int = NONE
 
 
+UNKNOWN_STEP: Final = EngineMark(StepKind.FORWARD)
+
+
 # Speculative decoding checks a handful of tokens of each request; prompts come in chunks of hundreds. Older
 # versions of vLLM count a later chunk of a prompt as generation.
 MOST_SPECULATED: Final = 32

@@ -48,7 +48,8 @@ _FLAGS = re.I | re.S | re.A
 # Kernels that communicate between GPUs: NCCL, RCCL, MSCCL, NVSHMEM, DeepEP, MoRI, pplx, Transformer Engine's
 # user buffers, symmetric memory, and those of vLLM, SGLang, TensorRT-LLM, FlashInfer and AITER. Each row: a
 # pattern, and one that must not be found. Names of Inductor's kernels list the operators around them.
-_INDUCTOR = r"^triton_(poi|red|per|mix|for|tem)_"
+# Where they are not given one, all are called "triton_".
+_INDUCTOR = r"^triton_((poi|red|per|mix|for|tem)_|$)"
 INDUCTOR = re.compile(rf"{_INDUCTOR}.*", re.DOTALL)
 """A kernel that torch.compile wrote."""
 
@@ -88,6 +89,12 @@ BATCH_STATISTICS = any_of(
 # cuDNN's changes of layout, around convolutions of channels-first tensors. Those of other libraries say less:
 # whether MIOpen needs none with channels last depends on its settings.
 CHANNELS_FIRST = any_of(r".*cudnn.*(nchwToNhwc|nhwcToNchw).*", flags=re.S)
+
+TF32_ROUNDING = any_of(
+    r".*cudnn.*convertTensor_kernel<float, float, float, (\(cudnnKernelDataType_t\))?2>.*", flags=re.S
+)
+"""cuDNN's rounding of FP32 inputs to TF32, before a convolution. Its only size is a number of elements, so
+that it changes no layout; where a layout is changed, the number 2 stands in the kernel that does that."""
 
 # A library's own changes of layout, around its convolutions and matrix products.
 LAYOUT_KERNEL = any_of(r".*(nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|[Bb]atched_transpose).*", flags=re.S)

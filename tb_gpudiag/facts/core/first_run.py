@@ -35,7 +35,7 @@ RECURRING_SHARE = 0.25
 # calls it reads the library from disk.
 MOSTLY = 0.5
 
-# In a recording without several steps, so is the only call of an operator from this share on:
+# In a recording without several steps, so is an operator from this share on, if each of its calls is:
 # cudnn_convolution reads its libraries and searches for 100 ms, of which 20 are calls.
 MOSTLY_OF_ONLY = 0.1
 
@@ -169,18 +169,17 @@ def _returns_memory(events: Events, memory: MemoryEvents, calls: Int64) -> Bool:
 
 
 def _operators_around(events: Events, calls: Int64, *, several_steps: bool) -> Int64:
-    """Operators that spend most of their time in these calls, or enough of it if they are the only ones of
-    their name."""
+    """Operators that spend most of their time in these calls, or enough of it if no other call of the same
+    operator went without."""
     operators = events.where(Category.CPU_OP)
-    often = np.bincount(events.name[operators], minlength=len(events.names)) > 1
-    operators = operators[events.duration_ns[operators] >= ONE_TIME_NS]
-    found = [np.zeros(0, np.int64)]
+    spent = np.zeros(len(operators))
     for thread in np.unique(events.thread[calls]):
-        own = calls[events.thread[calls] == thread]
-        around = operators[events.thread[operators] == thread]
-        spent = coverage(
+        own, there = calls[events.thread[calls] == thread], events.thread[operators] == thread
+        around = operators[there]
+        spent[there] = coverage(
             union(events.start_ns[own], events.end_ns[own]), events.start_ns[around], events.end_ns[around]
         )
-        least = np.where(often[events.name[around]] | several_steps, MOSTLY, MOSTLY_OF_ONLY)
-        found.append(around[spent >= least * events.duration_ns[around]])
-    return np.concatenate(found)
+    took_ns = events.duration_ns[operators]
+    warm = mask_of(events.name[operators[spent < MOSTLY_OF_ONLY * took_ns]], len(events.names))
+    least = np.where(warm[events.name[operators]] | several_steps, MOSTLY, MOSTLY_OF_ONLY)
+    return operators[(took_ns >= ONE_TIME_NS) & (spent >= least * took_ns)]

@@ -17,7 +17,7 @@ from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import gpu_names, operators
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
-from tb_gpudiag.vocabulary.kernel_names import CHANNELS_FIRST, LAYOUT_KERNEL, read_names
+from tb_gpudiag.vocabulary.kernel_names import CHANNELS_FIRST, LAYOUT_KERNEL, TF32_ROUNDING, read_names
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -170,7 +170,13 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
         # A copy by the copy engine moves bytes as they are: both tensors have the same format and layout.
         found[(found != NONE) & ~kernels.is_kernel] = Move.COPY
     found[kernels.is_kernel & match_some(events, LAYOUT_KERNEL, kernels.event)] = Move.LAYOUT
+    found[of_rounding(kernels, host)] = Move.CAST
     return found
+
+
+def of_rounding(kernels: Kernels, host: Host) -> Bool:
+    """Mask of the kernels with which cuDNN rounds a convolution's inputs to TF32, shape (k,)."""
+    return kernels.is_kernel & match_some(host.events, TF32_ROUNDING, kernels.event)
 
 
 def of_channels_first(kernels: Kernels, host: Host) -> Bool:

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, engines
-from tb_gpudiag.vocabulary.engines import EngineMark, StepKind
+from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP, EngineMark, StepKind
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 
@@ -122,18 +122,24 @@ def _one_per_run(events: Events, found: Int64) -> Int64:
 
 def _read(events: Events, found: Int64) -> list[EngineMark]:
     names, member = np.unique(events.name[found], return_inverse=True)
-    read = [engines.read_mark(events.names[i]) or EngineMark(StepKind.FORWARD) for i in names]
+    read = [engines.read_mark(events.names[i]) or UNKNOWN_STEP for i in names]
     return [read[i] for i in member]
 
 
 def _by_function(events: Events, found: Int64) -> list[EngineMark]:
-    """Tell the kinds of steps without marks by the functions inside of or around them."""
+    """Tell the kinds of steps without marks by the functions inside of or around them, and by what they
+    launch: a server that has answered runs the model's function once more, with nothing to compute."""
     kind = np.full(len(found), StepKind.FORWARD, np.int64)
     frames = events.where(Category.PYTHON_FUNCTION)
     frames = frames[events.thread[frames] == events.thread[found[0]]]
     for one, pattern in reversed(engines.KIND_FRAMES):
         some = frames[match_some(events, pattern, frames)]
         kind[_overlaps(events, found, some)] = one
+    calls = events.where(*CALL_CATEGORIES)
+    launches = calls[match_some(events, api_calls.LAUNCH_CALL, calls)]
+    works = _overlaps(events, found, launches[events.thread[launches] == events.thread[found[0]]])
+    if works.any():
+        kind[~works] = StepKind.IDLE
     return [EngineMark(StepKind(one)) for one in kind.tolist()]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.kernels import Move, cpu_moves_of, find_moves, of_channels_first
+from tb_gpudiag.facts.kernels.kernels import Move, cpu_moves_of, find_moves, of_channels_first, of_rounding
 from tb_gpudiag.rules.answer import NO_GPU, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
@@ -59,6 +59,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     main, advice, code = _KINDS[kinds[0][1]]
     of_library = of_channels_first(time.kernels, facts.host)
     channels_first = time.share(time.free(of_library, claimed).total) >= LEAST_SHARE
+    if kinds[0][1] is Move.CAST and time.mostly(move == Move.CAST, of_rounding(time.kernels, facts.host)):
+        advice, code = _NO_ROUNDING, CODE["half"]
     if kinds[0][1] is Move.LAYOUT and time.kernels.convolves:
         code = f"{CODE['channels_last']}\n\n{code}"
         advice = _CHANNELS_LAST if channels_first else advice
@@ -96,6 +98,12 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 _CHANNELS_LAST = (
     "Use channels last: the convolutions change the layout of channels-first tensors, there and back. Batch "
     "norm becomes faster as well."
+)
+
+
+_NO_ROUNDING = (
+    "Try mixed precision: cuDNN rounds the FP32 inputs of each convolution to TF32, and leaves 16-bit inputs "
+    "as they are. Compare the results."
 )
 
 

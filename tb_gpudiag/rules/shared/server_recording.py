@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
+from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import sentences
 from tb_gpudiag.wording.good_recording import RECORDING, RECORDING_FOR_FIGURES
@@ -63,7 +64,11 @@ def one_replayed_step(facts: Facts) -> bool:
 def not_alike(facts: Facts) -> Clear | None:
     """Return why a server's steps say nothing about one another; None if they do."""
     engine = facts.engine
-    if engine is None or len({mark[:3] for mark in engine.marks}) < 2:
+    if engine is None:
+        return None
+    if all(mark == UNKNOWN_STEP for mark in engine.marks):
+        return Clear("engine steps are not marked, and may have batches of different kinds and sizes")
+    if len({mark[:3] for mark in engine.marks}) < 2:
         return None
     return Clear("engine steps have batches of different kinds and sizes: the report has them by kind")
 

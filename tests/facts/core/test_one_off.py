@@ -266,6 +266,36 @@ def test_an_only_operator_with_a_library_to_load_is_first_run_work_as_a_whole() 
     assert idle_ms(facts, Cause.INITIALIZATION) == pytest.approx(100, abs=0.5)
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_cold_calls_of_an_operator_are_first_run_work_unless_one_goes_without(warm: bool) -> None:
+    """A first inference: each convolution loads code for a tenth of its time and more."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for begin, us, load in ((0.0, 60 * MS, 10 * MS), (70 * MS, 8 * MS, 5 * MS)):
+        main.op("aten::cudnn_convolution", at=begin, us=us)
+        main.call("cudaFuncGetAttributes", at=begin + MS, us=load)
+        main.launch("conv", at=begin + us - 10, us=5, runs_at=begin + us, runs_us=50)
+    if warm:
+        main.op("aten::cudnn_convolution", at=80 * MS, us=40 * MS)
+        main.launch("conv", at=119 * MS, us=5, runs_at=120 * MS, runs_us=50)
+    facts = facts_of(trace)
+    assert (idle_ms(facts, Cause.INITIALIZATION) > 65) != warm
+
+
+def test_a_stretch_with_hardly_any_gpu_work_is_no_steady_part() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("memset", at=0, us=5, runs_at=10, runs_us=2)
+    main.op("aten::cudnn_convolution", at=20, us=60 * MS)
+    for i in range(5):
+        main.call("cudaStreamCreateWithFlags", at=60 * MS + 100 + i * 10 * MS, us=9 * MS)
+        main.launch(
+            "conv", at=69 * MS + 200 + i * 10 * MS, us=5, runs_at=69 * MS + 210 + i * 10 * MS, runs_us=60
+        )
+    facts = facts_of(trace)
+    assert facts.window.contains(facts.work.start_ns).all()
+
+
 def test_one_batch_of_a_new_iterator_says_nothing_about_later_ones() -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -8,9 +8,11 @@ import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.stepping.serving_times import BETWEEN_STEPS, NO_BATCH, Serving
+from tb_gpudiag.rules.idle.step_variance import RULE as VARIANCE
+from tb_gpudiag.rules.recording.warmup_recorded import RULE as WARMUP
 from tb_gpudiag.vocabulary.engines import StepKind
 from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import facts_of
+from tests.rules.stage import facts_of, is_clear
 
 SGLANG = "/sgl/python/sglang/srt/managers/scheduler.py"
 RUN = f"{SGLANG}(3006): run_batch"
@@ -133,6 +135,21 @@ def test_without_marks_the_function_that_runs_the_model_is_a_step(tmp_path: Path
     assert found.account.names == ["prefill 1", "decode 2", "decode 3", "forward 4"]
     assert not found.marked
     assert {kind.requests for kind in found.kinds()} == {-1}
+
+
+def test_a_run_that_launches_nothing_after_the_last_answer_is_no_step(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for number, us in enumerate((4_000.0, 1_000.0, 1_000.0, 1_000.0)):
+        at = 100 + 4_000 * min(number, 1) + 1_000 * max(0, number - 1)
+        main.frame(RUN, at=at, us=us - 200)
+        main.launch("gemm", at=at + 100, us=10, runs_at=at + 120, runs_us=us - 300)
+    main.frame(RUN, at=7_100, us=20)
+    facts = facts_of(trace, tmp_path)
+    assert facts.all_steps.names == ["forward 1", "forward 2", "forward 3", "forward 4"]
+    # The first one may be a prefill.
+    assert is_clear(WARMUP.check(facts))
+    assert is_clear(VARIANCE.check(facts))
 
 
 def test_a_training_has_no_engine_steps(tmp_path: Path) -> None:

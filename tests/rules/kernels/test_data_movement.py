@@ -36,6 +36,13 @@ def _moving(us: float, *operators: str, kernel: str = COPY) -> TraceBuilder:
             "layout changes",
             "channels_last",
         ),
+        (
+            ("aten::conv2d", "aten::cudnn_convolution"),
+            "void cudnn::ops::convertTensor_kernel<float, float, float, (cudnnKernelDataType_t)2>(float, "
+            "float const*, float, float*, unsigned long)",
+            "casts",
+            "autocast",
+        ),
     ],
 )
 def test_fires_and_names_the_kind_of_data_movement(
@@ -51,7 +58,7 @@ def test_fires_and_names_the_kind_of_data_movement(
     assert code in found.fix.code
     assert ("channels_last" in found.fix.code) == ("nchwToNhwc" in kernel)  # only for convolutions
     assert found.places[0].line == 8
-    channels_first = "cudnn" in kernel  # channels last surely removes these kernels
+    channels_first = "nchwToNhwc" in kernel  # channels last surely removes these kernels
     severity = found.severity or RULE.severity_of(found, facts.window.duration_ns)
     assert severity is (Severity.WARNING if channels_first else Severity.INFO)
     assert found.removable is not None

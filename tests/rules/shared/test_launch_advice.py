@@ -82,6 +82,14 @@ def test_a_backend_that_only_traces_is_to_be_replaced(tmp_path: Path) -> None:
     assert "cpp_wrapper" not in found.fix.code
 
 
+def test_kernels_of_inductor_need_no_name_of_their_own(tmp_path: Path) -> None:
+    trace, main = _job()
+    main.op("CompiledFunction", at=0, us=1000)
+    _eager(main)
+    main.launch("triton_", at=950, us=5, runs_at=960, runs_us=1)
+    assert "a backend that writes no kernels" not in _found(trace, tmp_path).fix.text
+
+
 def test_a_synchronization_outside_compiled_code_does_not_rule_out_its_graph(tmp_path: Path) -> None:
     trace, main = _job()
     main.op("Torch-Compiled Region: 0/0", at=0, us=700)
