@@ -59,6 +59,7 @@ from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device,
 from tb_gpudiag.facts.waiting.compilation import compiled_functions, is_first_call
 from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, compile_reasons
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
+from tb_gpudiag.facts.waiting.freeing import find_freeing
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
@@ -256,6 +257,9 @@ class Facts:
         """What the main thread did in the host window: spans in order of time that cover it exactly."""
         # The marks of a memory snapshot say when a step ran, and nothing about what a thread did.
         return self.main_thread_over(self.host_window if self.trace.kind == "trace" else Window(0, 0))
+
+    freeing = fact(lambda f: find_freeing(f.trace.memory, f.main_thread_spans))
+    """When the main thread frees large blocks of host memory, between operators."""
 
     def main_thread_over(self, window: Window) -> CauseSpans:
         """What the main thread did in a window: spans in order of time that cover it exactly."""

@@ -23,6 +23,7 @@ from tb_gpudiag.rules.shared.cpu_job import (
     python_finding,
     usual_share,
 )
+from tb_gpudiag.rules.shared.freed_memory import freeing_finding, in_freeing
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix, oversubscribed_sentence
 from tb_gpudiag.rules.shared.launch_advice import (
     LEAST_REMOVED,
@@ -122,6 +123,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         found.append(_task_finding(facts, lost, own, kind, on_host))
         reported = merged(reported, on_host)
         chosen &= ~own
+    frees = chosen & in_freeing(facts, lost)
+    if lost.share(lost.total_ns(frees)) >= LEAST_TASK_SHARE:
+        found.append(freeing_finding(facts, lost, frees))
+        chosen &= ~frees
     if lost.share(lost.total_ns(chosen)) >= LEAST_SHARE:
         found.append(_general_finding(facts, lost, chosen, reported))
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)

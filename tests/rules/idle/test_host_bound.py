@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.answer import Clear, Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
 from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.rules.verdict import find_verdict
@@ -331,3 +331,31 @@ def test_unrecorded_time_before_a_first_call_of_compiled_code_may_be_its_compila
     assert "was not recorded" in found.title
     assert ("torch.compile" in found.summary) is (calls == 1)
     assert ("before the recording" in found.fix.text) is (calls == 1)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_freeing_large_blocks_between_operators_is_a_finding_of_its_own(workers: int, tmp_path: Path) -> None:
+    trace, main = _late_launch(400, 1_000)
+    main.loader(at=110, us=20, workers=workers)
+    main.frame("train.py(9): main", at=140, us=700)
+    batch = main.alloc(2**24, at=130, device=None)
+    main.free(batch, at=680)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.title.startswith("Freeing host memory keeps the GPU idle")
+    assert found.cost_ns == pytest.approx(400_000, rel=0.05)
+    assert ("pin_memory=True" in found.fix.code and "DataLoader" in found.fix.code) == bool(workers)
+    assert found.places[0].function == "main"
+
+
+@pytest.mark.parametrize(("size", "inside"), [(2**19, False), (2**24, True)])
+def test_small_blocks_and_what_operators_free_is_the_host_s_other_work(
+    size: int, inside: bool, tmp_path: Path
+) -> None:
+    trace, main = _late_launch(400, 1_000)
+    main.frame("train.py(9): main", at=140, us=700)
+    if inside:
+        main.op("aten::mm", at=290, us=400)
+    main.free(main.alloc(size, at=130, device=None), at=680)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert "Freeing" not in str(answer)
+    assert isinstance(answer, Clear) == inside
