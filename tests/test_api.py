@@ -67,6 +67,7 @@ def test_diagnosing_does_not_import_torch_or_tensorboard(tmp_path: Path) -> None
     assert done.stdout.strip() == ""
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documentation_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def test_a_url_is_shown_without_secrets() -> None:
     assert url_secrets("az://user:secret@host/x") == ["user:secret"]
 
 
+@pytest.mark.slow  # shorter texts take less than a few ticks of the clock of processes
 @pytest.mark.parametrize("text", ["://", "://a@", "az://a:", "://a?b '", "?://"])
 def test_a_long_text_takes_a_time_in_proportion(text: str) -> None:
     """Four times the text takes four times as long, and not sixteen."""
@@ -43,4 +44,4 @@ def test_a_long_text_takes_a_time_in_proportion(text: str) -> None:
         url_secrets(long)
         return time.process_time() - begin
 
-    assert min(took_s(20_000) for _ in range(3)) < 10 * min(took_s(5_000) for _ in range(3))
+    assert min(took_s(160_000) for _ in range(3)) < 10 * min(took_s(40_000) for _ in range(3))

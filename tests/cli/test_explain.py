@@ -56,6 +56,7 @@ def test_other_words_for_a_term(word: str, title: str, capsys: pytest.CaptureFix
     assert capsys.readouterr().out.startswith(title)
 
 
+@pytest.mark.slow
 def test_every_term_and_every_other_word_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     for entry in glossary.entries():
         for word in filter(None, (entry.name, entry.id, *entry.also)):

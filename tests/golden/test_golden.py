@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -32,11 +34,13 @@ def _compared_rules() -> set[str]:
     return set(RULES_COMPARED.read_text().split())
 
 
-def _report(scenario: str, folder: Path) -> pb.Report:
-    written = simulate(scenario, seed=0).write(folder / scenario)
-    (file,) = find_traces(str(folder)).files
-    file = replace(file, path=f"log/{scenario}/{written.name}")
-    made = build_report(Facts(read_trace(str(written))), file)
+@cache
+def _report(scenario: str) -> pb.Report:
+    with TemporaryDirectory() as folder:
+        written = simulate(scenario, seed=0).write(Path(folder, scenario))
+        (file,) = find_traces(folder).files
+        file = replace(file, path=f"log/{scenario}/{written.name}")
+        made = build_report(Facts(read_trace(str(written))), file)
     made.generator = "tb-gpudiag"  # without the version
     compared = _compared_rules()
     for listed in (made.clear, made.unchecked):
@@ -55,10 +59,10 @@ def _compare(name: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["input_pipeline", "launch_bound", "leak_kept_graph", "healthy"])
-def test_text(scenario: str, tmp_path: Path) -> None:
-    _compare(f"{scenario}.txt", to_text([_report(scenario, tmp_path)]))
+def test_text(scenario: str) -> None:
+    _compare(f"{scenario}.txt", to_text([_report(scenario)]))
 
 
-def test_json(tmp_path: Path) -> None:
-    report = to_dict(_report("input_pipeline", tmp_path))
+def test_json() -> None:
+    report = to_dict(_report("input_pipeline"))
     _compare("input_pipeline.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")

@@ -29,8 +29,8 @@ SCENARIOS = [
 
 _ENDINGS = {"nsys": ".sqlite", "rocprof": ".json", "pftrace": ".pftrace"}
 _FORMS = ("nsys", "rocprof", "pftrace")
-_QUICK = [(name, form) for form in _FORMS for name in SCENARIOS[:2]]
-_SLOW = [pytest.param((name, form), marks=pytest.mark.slow) for form in _FORMS for name in SCENARIOS[2:]]
+_QUICK = [(name, form) for form in _FORMS for name in SCENARIOS[:1]]
+_SLOW = [pytest.param((name, form), marks=pytest.mark.slow) for form in _FORMS for name in SCENARIOS[1:]]
 
 
 @cache

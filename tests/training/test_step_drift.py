@@ -103,6 +103,7 @@ def test_long_steps_make_blocks_of_enough() -> None:
     assert drifts.blocks == 10
 
 
+@pytest.mark.slow
 def test_what_is_kept_does_not_grow() -> None:
     drifts = StepDrifts(BLOCK_S)
     for part in np.split(steps(200_000), 100):

@@ -72,6 +72,7 @@ def recorded() -> list[str]:
     return ["", *(line.split(maxsplit=1)[-1] for line in lines)]
 
 
+@pytest.mark.slow
 def test_recorded_names(recorded: list[str]) -> None:
     check(recorded, *PATTERNS.values())
 

@@ -16,10 +16,11 @@ from tests.report.reports import slow_loader
 pytest.importorskip("duckdb")
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> Tables:
-    slow_loader().write(tmp_path)
-    return tb_gpudiag.tables(tmp_path)
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    folder = tmp_path_factory.mktemp("tables")
+    slow_loader().write(folder)
+    return tb_gpudiag.tables(folder)
 
 
 @pytest.mark.parametrize(

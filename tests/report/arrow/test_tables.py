@@ -27,7 +27,10 @@ from tests.simulator import simulate
 
 pytest.importorskip("duckdb")
 
-GPU_JOBS = ("input_pipeline", "launch_bound", "host_sync", "exposed_communication")
+GPU_JOBS = (
+    *("input_pipeline", "exposed_communication"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("launch_bound", "host_sync")),
+)
 
 
 @pytest.fixture(scope="module")

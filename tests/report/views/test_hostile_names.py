@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 
@@ -17,14 +18,20 @@ from tests.report.views.formats import FORMATS, Page, rendered, to_html, to_mark
 MB = 1 << 20
 
 
-@pytest.fixture
-def good(tmp_path: Path) -> pb.Report:
-    return report_of(slow_loader(), tmp_path / "good")
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> pb.Report:
+    return report_of(slow_loader(), tmp_path_factory.mktemp("good"))
 
 
 @pytest.fixture
-def bad(tmp_path: Path) -> pb.Report:
-    return hostile(tmp_path / "hostile")
+def good(usual: pb.Report) -> pb.Report:
+    """A copy, which a test may change."""
+    return copy.deepcopy(usual)
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> pb.Report:
+    return hostile(tmp_path_factory.mktemp("hostile"))
 
 
 def test_text_is_plain(good: pb.Report, bad: pb.Report) -> None:

@@ -55,7 +55,9 @@ def test_a_plateau_is_not_a_leak(kept: list[int], tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(job(kept), tmp_path)))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 12))]
+)
 @pytest.mark.parametrize("steps", [4, 6, 9])
 def test_batches_of_changing_sizes_are_not_a_leak(seed: int, steps: int, tmp_path: Path) -> None:
     """Each batch is kept until the next one is loaded, so the floor always changes."""

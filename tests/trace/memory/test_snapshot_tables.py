@@ -58,6 +58,7 @@ def same_both_ways(data: bytes, folder: Path) -> None:
     same_trace(*both_ways(lambda: read_trace(str(path))))
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
 def test_real_snapshots_are_read_into_tables(path: Path, tmp_path: Path) -> None:
     data = path.read_bytes()

@@ -14,6 +14,8 @@ import tb_gpudiag
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.report.wire import to_dict
 
+pytestmark = pytest.mark.slow  # each test diagnoses a whole recording
+
 RECORDED = Path(__file__).parent / "recorded"
 
 
