@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
@@ -41,6 +44,17 @@ def slow_loader(
         main.op("aten::mm", at=at + 670, us=30)
         main.launch("gemm", at=at + 680, us=10, runs_at=at + 700, runs_us=290)
     return trace
+
+
+@cache
+def _usual() -> pb.Report:
+    with TemporaryDirectory() as folder:
+        return report_of(slow_loader(), Path(folder))
+
+
+def usual_report() -> pb.Report:
+    """Return the report of `slow_loader()`: a copy, which a test may change. Its file is gone."""
+    return copy.deepcopy(_usual())
 
 
 def hostile(folder: Path) -> pb.Report:

@@ -17,7 +17,7 @@ from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts.any_traces import any_traces
 from tests.real_traces import FILES, real_facts
-from tests.report.reports import report_at, report_of, slow_loader
+from tests.report.reports import report_at, report_of, usual_report
 from tests.report.said_twice import contradictions, contradictions_of_row
 from tests.simulator import FAULTS, Fault, simulate
 
@@ -73,8 +73,8 @@ def _an_error(report: pb.Report) -> None:
     report.findings[0].severity = pb.Finding.ERROR
 
 
-def test_a_contradiction_is_found(tmp_path: Path) -> None:
-    right, report = report_of(slow_loader(), tmp_path), pb.Report()
+def test_a_contradiction_is_found() -> None:
+    right, report = usual_report(), pb.Report()
     assert contradictions(right) == []
     for change in (_a_mean_step, _saves_more, _plan_saves_more, _another_limiter, _another_window, _an_error):
         report.CopyFrom(right)

@@ -8,7 +8,7 @@ from google.protobuf import json_format
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json, to_json
-from tests.report.reports import HOSTILE, hostile, report_of, slow_loader
+from tests.report.reports import HOSTILE, hostile, usual_report
 
 
 def test_json_has_the_names_of_the_proto_and_defaults() -> None:
@@ -25,14 +25,14 @@ def test_an_unset_message_is_left_out() -> None:
     assert "error" not in json.loads(to_json(pb.ReportState(state="queued")))
 
 
-def test_json_is_one_compact_line(tmp_path: Path) -> None:
-    text = to_json(report_of(slow_loader(), tmp_path))
+def test_json_is_one_compact_line() -> None:
+    text = to_json(usual_report())
     assert "\n" not in text
     assert '", "' not in text.replace(HOSTILE, "")
 
 
 def test_json_and_back_gives_the_same_report(tmp_path: Path) -> None:
-    for report in (report_of(slow_loader(), tmp_path / "a"), hostile(tmp_path / "b")):
+    for report in (usual_report(), hostile(tmp_path)):
         assert from_json(to_json(report), pb.Report) == report
 
 

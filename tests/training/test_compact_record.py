@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.training.compact_record import MOST_BYTES, figures_of, record_of
-from tests.report.reports import report_of, slow_loader
+from tests.report.reports import usual_report
 
 
-def test_a_record_has_verdict_account_findings_and_steps(tmp_path: Path) -> None:
-    report = report_of(slow_loader(), tmp_path)
+def test_a_record_has_verdict_account_findings_and_steps() -> None:
+    report = usual_report()
     record = pb.Report.FromString(record_of(report, report.steps))
     assert record.verdict == report.verdict
     assert record.steps == report.steps
@@ -24,8 +22,8 @@ def test_a_record_has_verdict_account_findings_and_steps(tmp_path: Path) -> None
     assert record.trace.path == report.trace.path
 
 
-def test_figures_are_shares_of_the_step_window_and_add_up(tmp_path: Path) -> None:
-    figures = figures_of(report_of(slow_loader(), tmp_path))
+def test_figures_are_shares_of_the_step_window_and_add_up() -> None:
+    figures = figures_of(usual_report())
     assert figures["gpudiag/idle/input"] == pytest.approx(0.6)
     assert figures["gpudiag/step_ms"] == 1.0
     idle = sum(value for tag, value in figures.items() if tag.startswith("gpudiag/idle/"))

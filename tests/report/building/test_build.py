@@ -9,7 +9,7 @@ from tb_gpudiag.report.building import time_messages, trace_message
 from tb_gpudiag.rules.all import RULES
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.report.laws import assert_report_laws
-from tests.report.reports import report_of, slow_loader
+from tests.report.reports import report_of, slow_loader, usual_report
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -19,8 +19,8 @@ def test_it_adds_up_in_every_generation(generation: Generation, tmp_path: Path) 
     assert_report_laws(report_of(trace, tmp_path))
 
 
-def test_the_report_has_the_figures_of_the_trace(tmp_path: Path) -> None:
-    report = report_of(slow_loader(), tmp_path)
+def test_the_report_has_the_figures_of_the_trace() -> None:
+    report = usual_report()
     (device,) = report.devices
     assert (device.id, device.name) == (0, "Test GPU")
     assert (device.window_start_us, device.window_us) == (0, 2000)
@@ -42,8 +42,8 @@ def test_the_report_has_the_figures_of_the_trace(tmp_path: Path) -> None:
     assert [(r.start_us, r.end_us) for r in first.ranges] == [(10, 610), (1010, 1610)]
 
 
-def test_every_rule_has_an_answer(tmp_path: Path) -> None:
-    report = report_of(slow_loader(), tmp_path)
+def test_every_rule_has_an_answer() -> None:
+    report = usual_report()
     answered = (
         {a.rule for a in report.findings}
         | {a.rule for a in report.clear}
@@ -75,8 +75,8 @@ def test_what_the_trace_does_not_say_is_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rank", [-5, 2**40, "three", None, [1], {"a": 1}, True, 1.5])
 def test_an_invalid_rank_is_unknown(rank: object, tmp_path: Path) -> None:
-    trace = TraceBuilder(top_level={"distributedInfo": {"rank": rank, "world_size": rank}})
-    trace.recording = slow_loader().recording
+    trace = TraceBuilder(devices=(), top_level={"distributedInfo": {"rank": rank, "world_size": rank}})
+    trace.thread().op("aten::mm", at=0, us=1)
     info = report_of(trace, tmp_path).trace
     assert (info.rank, info.world_size) == (-1, 0)
 
@@ -156,5 +156,5 @@ def test_without_recorded_steps_the_report_has_inferred_steps(tmp_path: Path) ->
         )
 
 
-def test_with_recorded_steps_none_are_inferred(tmp_path: Path) -> None:
-    assert not report_of(slow_loader(), tmp_path).HasField("inferred_steps")
+def test_with_recorded_steps_none_are_inferred() -> None:
+    assert not usual_report().HasField("inferred_steps")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tb_gpudiag.facts.core.intervals import Window
@@ -18,7 +16,7 @@ from tb_gpudiag.report.building.finding_messages import (
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio, share_of, size
-from tests.report.reports import report_of, slow_loader
+from tests.report.reports import usual_report
 
 WINDOW = Window(0, 1_000_000)
 
@@ -47,8 +45,8 @@ def test_evidence_has_its_number_and_unit(value: Quantity | str, wanted: tuple[f
     assert evidence.value == f"{value}, a detail"
 
 
-def test_evidence_of_a_real_finding_agrees_with_its_text(tmp_path: Path) -> None:
-    findings = report_of(slow_loader(), tmp_path).findings
+def test_evidence_of_a_real_finding_agrees_with_its_text() -> None:
+    findings = usual_report().findings
     times = [e for finding in findings for e in finding.evidence if e.unit == "ns"]
     for evidence in times:
         assert evidence.value.startswith(str(duration(evidence.number)))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tb_gpudiag.report import report_pb2 as pb
 from tests.builder import TraceBuilder
-from tests.report.reports import report_of, slow_loader
+from tests.report.reports import report_of, usual_report
 from tests.report.views.formats import FORMATS, words_in
 
 
@@ -31,7 +31,7 @@ def test_the_report_and_every_format_list_the_synchronizations(tmp_path: Path) -
         assert ".item() or float()" in shown
 
 
-def test_without_synchronizations_there_is_no_section(tmp_path: Path) -> None:
-    report = report_of(slow_loader(), tmp_path)
+def test_without_synchronizations_there_is_no_section() -> None:
+    report = usual_report()
     assert not report.sync_sites
     assert "Synchronizations" not in words_in("text", report)

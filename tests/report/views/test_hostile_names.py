@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from pathlib import Path
 
@@ -12,21 +11,15 @@ from markdown_it import MarkdownIt
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.markdown import code, text
 from tests.builder import TraceBuilder
-from tests.report.reports import HOSTILE, hostile, report_of, slow_loader
+from tests.report.reports import HOSTILE, hostile, report_of, slow_loader, usual_report
 from tests.report.views.formats import FORMATS, Page, rendered, to_html, to_markdown, to_text
 
 MB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> pb.Report:
-    return report_of(slow_loader(), tmp_path_factory.mktemp("good"))
-
-
 @pytest.fixture
-def good(usual: pb.Report) -> pb.Report:
-    """A copy, which a test may change."""
-    return copy.deepcopy(usual)
+def good() -> pb.Report:
+    return usual_report()
 
 
 @pytest.fixture(scope="module")

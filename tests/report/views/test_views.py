@@ -17,22 +17,14 @@ from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.service.index.run_rows import row_with
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
-from tests.report.reports import report_of, slow_loader
+from tests.report.reports import report_of, usual_report
 from tests.report.views.formats import FORMATS, one_space, to_text, words_in
 from tests.rules.memory_stage import job
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> pb.Report:
-    return report_of(slow_loader(), tmp_path_factory.mktemp("report"))
-
-
 @pytest.fixture
-def report(built: pb.Report) -> pb.Report:
-    """A copy, which a test may change."""
-    copy = pb.Report()
-    copy.CopyFrom(built)
-    return copy
+def report() -> pb.Report:
+    return usual_report()
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -61,15 +53,15 @@ def test_one_line_says_how_to_explain_a_rule(format: str, report: pb.Report) -> 
     assert "gpudiag explain" not in words_in(format, pb.Report())
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_finding_about_memory_has_its_cost_in_bytes(format: str, tmp_path: Path) -> None:
+def test_a_finding_about_memory_has_its_cost_in_bytes(tmp_path: Path) -> None:
     leaking = report_of(job([2**20] * 6), tmp_path)
     (finding,) = (f for f in leaking.findings if f.rule == "GD401")
     assert (finding.cost_bytes_per_step, finding.cost_bytes, finding.memory_device) == (2**20, 4 * 2**20, 0)
     assert finding.places[0].bytes == 5 * 2**20
-    shown = words_in(format, leaking)
-    assert re.search(r"1(\.00)? MiB more per step", shown)
-    assert re.search(r"keep \(train\.py, defined at line 7\).*5(\.00)? MiB", shown)
+    for format in FORMATS:
+        shown = words_in(format, leaking)
+        assert re.search(r"1(\.00)? MiB more per step", shown)
+        assert re.search(r"keep \(train\.py, defined at line 7\).*5(\.00)? MiB", shown)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -97,10 +89,10 @@ def test_text_begins_with_the_titles_of_several_findings(report: pb.Report) -> N
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_simulated_trace_is_labelled(format: str, tmp_path: Path) -> None:
-    trace = TraceBuilder(simulated=True)
-    trace.recording = slow_loader().recording
-    assert "(simulated)" in words_in(format, report_of(trace, tmp_path))
+def test_a_simulated_trace_is_labelled(format: str, report: pb.Report) -> None:
+    assert "(simulated)" not in words_in(format, report)
+    report.trace.simulated = True
+    assert "(simulated)" in words_in(format, report)
 
 
 def test_the_account_adds_up_as_printed(report: pb.Report) -> None:
@@ -139,8 +131,7 @@ def test_code_of_an_earlier_finding_is_not_repeated(report: pb.Report) -> None:
     assert "# same code as finding 1" in to_text([report])
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_inferred_steps_are_marked_as_such(format: str, tmp_path: Path) -> None:
+def test_inferred_steps_are_marked_as_such(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     for at in (100.0 * i for i in range(4)):
@@ -150,13 +141,16 @@ def test_inferred_steps_are_marked_as_such(format: str, tmp_path: Path) -> None:
                 f"k{kernel}", at=at + 10 * kernel + 10, us=5, runs_at=at + 10 * kernel + 16, runs_us=8
             )
     report = report_of(trace, tmp_path)
-    shown = words_in(format, report)
-    assert "Inferred steps" in shown
-    assert "a sequence of 6 launches repeats 4 times" in shown
-    report.inferred_steps.are_steps = False
-    shown = words_in(format, report)
-    assert "Inferred steps" not in shown
-    assert "Repetition" in shown
+    assert report.inferred_steps.are_steps
+    for format in FORMATS:
+        report.inferred_steps.are_steps = True
+        shown = words_in(format, report)
+        assert "Inferred steps" in shown
+        assert "a sequence of 6 launches repeats 4 times" in shown
+        report.inferred_steps.are_steps = False
+        shown = words_in(format, report)
+        assert "Inferred steps" not in shown
+        assert "Repetition" in shown
 
 
 @pytest.mark.parametrize("format", FORMATS)
