@@ -162,7 +162,8 @@ def read_names(names: Sequence[str]) -> list[KernelName]:
     if len(_read) + len(unknown) > _MOST_KEPT:
         _read.clear()
         unknown = list(dict.fromkeys(names))
-    _read.update(zip(unknown, _parsed(unknown), strict=True))
+    if unknown:
+        _read.update(zip(unknown, _parsed(unknown), strict=True))
     return [_read[name] for name in names]
 
 

@@ -54,7 +54,8 @@ def table(name: str, rows: Sequence[Row]) -> pa.Table:
         return EMPTY[name]
     columns = []
     for field in TABLES[name]:
-        columns.append(pa.array([row.get(field.name, _nothing(field.type)) for row in rows], field.type))
+        nothing = _nothing(field.type)
+        columns.append(pa.array([row.get(field.name, nothing) for row in rows], field.type))
     return pa.Table.from_arrays(columns, schema=TABLES[name])
 
 
