@@ -7,35 +7,6 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters", "step_time", "better_recording", "mfu", "compile_log", "captured_graphs", "serving", "collectives", "hang", "clock")
-    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
-    GENERATOR_FIELD_NUMBER: _ClassVar[int]
-    TRACE_FIELD_NUMBER: _ClassVar[int]
-    DEVICES_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    VERDICT_FIELD_NUMBER: _ClassVar[int]
-    FINDINGS_FIELD_NUMBER: _ClassVar[int]
-    UNCHECKED_FIELD_NUMBER: _ClassVar[int]
-    LAUNCH_HOTSPOTS_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    CLEAR_FIELD_NUMBER: _ClassVar[int]
-    PLAN_FIELD_NUMBER: _ClassVar[int]
-    INFERRED_STEPS_FIELD_NUMBER: _ClassVar[int]
-    SYNC_SITES_FIELD_NUMBER: _ClassVar[int]
-    KERNEL_FAMILIES_FIELD_NUMBER: _ClassVar[int]
-    LAUNCH_QUEUES_FIELD_NUMBER: _ClassVar[int]
-    RECORDING_COST_FIELD_NUMBER: _ClassVar[int]
-    COUNTERS_FIELD_NUMBER: _ClassVar[int]
-    STEP_TIME_FIELD_NUMBER: _ClassVar[int]
-    BETTER_RECORDING_FIELD_NUMBER: _ClassVar[int]
-    MFU_FIELD_NUMBER: _ClassVar[int]
-    COMPILE_LOG_FIELD_NUMBER: _ClassVar[int]
-    CAPTURED_GRAPHS_FIELD_NUMBER: _ClassVar[int]
-    SERVING_FIELD_NUMBER: _ClassVar[int]
-    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
-    HANG_FIELD_NUMBER: _ClassVar[int]
-    CLOCK_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -67,12 +38,6 @@ class Report(_message.Message):
     def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ..., hang: _Optional[_Union[HangReport, _Mapping[str, object]]] = ..., clock: _Optional[_Union[ClockReport, _Mapping[str, object]]] = ...) -> None: ...
 
 class CapturedGraphs(_message.Message):
-    __slots__ = ("files", "kernels", "matched", "sentence", "nodes")
-    FILES_FIELD_NUMBER: _ClassVar[int]
-    KERNELS_FIELD_NUMBER: _ClassVar[int]
-    MATCHED_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    NODES_FIELD_NUMBER: _ClassVar[int]
     files: _containers.RepeatedScalarFieldContainer[str]
     kernels: int
     matched: int
@@ -81,14 +46,6 @@ class CapturedGraphs(_message.Message):
     def __init__(self, files: _Optional[_Iterable[str]] = ..., kernels: _Optional[int] = ..., matched: _Optional[int] = ..., sentence: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping[str, object]]]] = ...) -> None: ...
 
 class GraphNode(_message.Message):
-    __slots__ = ("operator", "shapes", "module", "place", "kernel", "kernels", "us")
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    SHAPES_FIELD_NUMBER: _ClassVar[int]
-    MODULE_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    KERNEL_FIELD_NUMBER: _ClassVar[int]
-    KERNELS_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
     operator: str
     shapes: str
     module: str
@@ -99,15 +56,6 @@ class GraphNode(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., kernel: _Optional[str] = ..., kernels: _Optional[int] = ..., us: _Optional[float] = ...) -> None: ...
 
 class Serving(_message.Message):
-    __slots__ = ("server", "marked", "sentence", "kinds", "functions", "steps", "waiting_us", "waits_for_engine")
-    SERVER_FIELD_NUMBER: _ClassVar[int]
-    MARKED_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    KINDS_FIELD_NUMBER: _ClassVar[int]
-    FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    WAITING_US_FIELD_NUMBER: _ClassVar[int]
-    WAITS_FOR_ENGINE_FIELD_NUMBER: _ClassVar[int]
     server: str
     marked: bool
     sentence: str
@@ -119,9 +67,7 @@ class Serving(_message.Message):
     def __init__(self, server: _Optional[str] = ..., marked: bool = ..., sentence: _Optional[str] = ..., kinds: _Optional[_Iterable[_Union[EngineKind, _Mapping[str, object]]]] = ..., functions: _Optional[_Iterable[_Union[EngineFunction, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[EngineStep, _Mapping[str, object]]]] = ..., waiting_us: _Optional[float] = ..., waits_for_engine: bool = ...) -> None: ...
 
 class EngineKind(_message.Message):
-    __slots__ = ("kind", "steps", "median_us", "low_us", "high_us", "requests", "tokens", "tokens_per_s", "busy_share", "gap_us", "gap_known")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         prefill: _ClassVar[EngineKind.Kind]
         decode: _ClassVar[EngineKind.Kind]
         mixed: _ClassVar[EngineKind.Kind]
@@ -132,17 +78,6 @@ class EngineKind(_message.Message):
     mixed: EngineKind.Kind
     idle: EngineKind.Kind
     forward: EngineKind.Kind
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
-    LOW_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_US_FIELD_NUMBER: _ClassVar[int]
-    REQUESTS_FIELD_NUMBER: _ClassVar[int]
-    TOKENS_FIELD_NUMBER: _ClassVar[int]
-    TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
-    BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
-    GAP_US_FIELD_NUMBER: _ClassVar[int]
-    GAP_KNOWN_FIELD_NUMBER: _ClassVar[int]
     kind: EngineKind.Kind
     steps: int
     median_us: float
@@ -157,16 +92,6 @@ class EngineKind(_message.Message):
     def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., steps: _Optional[int] = ..., median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., busy_share: _Optional[float] = ..., gap_us: _Optional[float] = ..., gap_known: bool = ...) -> None: ...
 
 class EngineStep(_message.Message):
-    __slots__ = ("kind", "name", "start_us", "duration_us", "requests", "tokens", "busy_us", "gap_us", "gap_known")
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    REQUESTS_FIELD_NUMBER: _ClassVar[int]
-    TOKENS_FIELD_NUMBER: _ClassVar[int]
-    BUSY_US_FIELD_NUMBER: _ClassVar[int]
-    GAP_US_FIELD_NUMBER: _ClassVar[int]
-    GAP_KNOWN_FIELD_NUMBER: _ClassVar[int]
     kind: EngineKind.Kind
     name: str
     start_us: float
@@ -179,11 +104,6 @@ class EngineStep(_message.Message):
     def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., busy_us: _Optional[float] = ..., gap_us: _Optional[float] = ..., gap_known: bool = ...) -> None: ...
 
 class EngineFunction(_message.Message):
-    __slots__ = ("name", "before_us", "inside_us", "share")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    BEFORE_US_FIELD_NUMBER: _ClassVar[int]
-    INSIDE_US_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
     name: str
     before_us: float
     inside_us: float
@@ -191,15 +111,6 @@ class EngineFunction(_message.Message):
     def __init__(self, name: _Optional[str] = ..., before_us: _Optional[float] = ..., inside_us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class CompileLog(_message.Message):
-    __slots__ = ("name", "torch", "entries", "malformed_entries", "notes", "compilations", "breaks", "without_graphs")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TORCH_FIELD_NUMBER: _ClassVar[int]
-    ENTRIES_FIELD_NUMBER: _ClassVar[int]
-    MALFORMED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
-    COMPILATIONS_FIELD_NUMBER: _ClassVar[int]
-    BREAKS_FIELD_NUMBER: _ClassVar[int]
-    WITHOUT_GRAPHS_FIELD_NUMBER: _ClassVar[int]
     name: str
     torch: str
     entries: int
@@ -211,17 +122,6 @@ class CompileLog(_message.Message):
     def __init__(self, name: _Optional[str] = ..., torch: _Optional[str] = ..., entries: _Optional[int] = ..., malformed_entries: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., compilations: _Optional[_Iterable[_Union[Compilation, _Mapping[str, object]]]] = ..., breaks: _Optional[_Iterable[_Union[GraphBreak, _Mapping[str, object]]]] = ..., without_graphs: _Optional[_Iterable[_Union[WithoutGraph, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Compilation(_message.Message):
-    __slots__ = ("id", "place", "before", "reasons", "logged_us", "misses", "hits", "failed", "step", "ranges")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    BEFORE_FIELD_NUMBER: _ClassVar[int]
-    REASONS_FIELD_NUMBER: _ClassVar[int]
-    LOGGED_US_FIELD_NUMBER: _ClassVar[int]
-    MISSES_FIELD_NUMBER: _ClassVar[int]
-    HITS_FIELD_NUMBER: _ClassVar[int]
-    FAILED_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     id: str
     place: Place
     before: int
@@ -235,12 +135,6 @@ class Compilation(_message.Message):
     def __init__(self, id: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., before: _Optional[int] = ..., reasons: _Optional[_Iterable[str]] = ..., logged_us: _Optional[float] = ..., misses: _Optional[_Iterable[str]] = ..., hits: _Optional[_Iterable[str]] = ..., failed: _Optional[str] = ..., step: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class GraphBreak(_message.Message):
-    __slots__ = ("place", "reason", "compilations", "runs", "ranges")
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    COMPILATIONS_FIELD_NUMBER: _ClassVar[int]
-    RUNS_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     place: Place
     reason: str
     compilations: int
@@ -249,12 +143,6 @@ class GraphBreak(_message.Message):
     def __init__(self, place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., reason: _Optional[str] = ..., compilations: _Optional[int] = ..., runs: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class WithoutGraph(_message.Message):
-    __slots__ = ("id", "place", "reason", "runs", "ranges")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    RUNS_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     id: str
     place: Place
     reason: str
@@ -263,17 +151,12 @@ class WithoutGraph(_message.Message):
     def __init__(self, id: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., reason: _Optional[str] = ..., runs: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class BetterRecording(_message.Message):
-    __slots__ = ("sentence", "code")
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    CODE_FIELD_NUMBER: _ClassVar[int]
     sentence: str
     code: str
     def __init__(self, sentence: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class Mfu(_message.Message):
-    __slots__ = ("missing", "sentence", "mfu", "hfu", "at_least", "computes_in", "peak_teraflops", "assumed", "model_teraflops", "step_operations", "recomputing_us", "parts", "operators", "steps")
     class Missing(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         nothing: _ClassVar[Mfu.Missing]
         matmuls: _ClassVar[Mfu.Missing]
         shapes: _ClassVar[Mfu.Missing]
@@ -284,20 +167,6 @@ class Mfu(_message.Message):
     shapes: Mfu.Missing
     flops: Mfu.Missing
     peak: Mfu.Missing
-    MISSING_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    MFU_FIELD_NUMBER: _ClassVar[int]
-    HFU_FIELD_NUMBER: _ClassVar[int]
-    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
-    COMPUTES_IN_FIELD_NUMBER: _ClassVar[int]
-    PEAK_TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
-    ASSUMED_FIELD_NUMBER: _ClassVar[int]
-    MODEL_TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
-    STEP_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
-    RECOMPUTING_US_FIELD_NUMBER: _ClassVar[int]
-    PARTS_FIELD_NUMBER: _ClassVar[int]
-    OPERATORS_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
     missing: Mfu.Missing
     sentence: str
     mfu: float
@@ -315,9 +184,7 @@ class Mfu(_message.Message):
     def __init__(self, missing: _Optional[_Union[Mfu.Missing, str]] = ..., sentence: _Optional[str] = ..., mfu: _Optional[float] = ..., hfu: _Optional[float] = ..., at_least: bool = ..., computes_in: _Optional[str] = ..., peak_teraflops: _Optional[float] = ..., assumed: _Optional[str] = ..., model_teraflops: _Optional[float] = ..., step_operations: _Optional[float] = ..., recomputing_us: _Optional[float] = ..., parts: _Optional[_Iterable[_Union[MfuPart, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorRate, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class MfuPart(_message.Message):
-    __slots__ = ("part", "cause", "us", "share")
     class Part(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         idle: _ClassVar[MfuPart.Part]
         communicating: _ClassVar[MfuPart.Part]
         copying: _ClassVar[MfuPart.Part]
@@ -336,10 +203,6 @@ class MfuPart(_message.Message):
     unknown: MfuPart.Part
     recomputed: MfuPart.Part
     model: MfuPart.Part
-    PART_FIELD_NUMBER: _ClassVar[int]
-    CAUSE_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
     part: MfuPart.Part
     cause: CauseTime.Cause
     us: float
@@ -347,17 +210,6 @@ class MfuPart(_message.Message):
     def __init__(self, part: _Optional[_Union[MfuPart.Part, str]] = ..., cause: _Optional[_Union[CauseTime.Cause, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class OperatorRate(_message.Message):
-    __slots__ = ("operator", "shapes", "number", "calls", "us", "teraflops", "terabytes", "reached", "lost_us", "recomputed")
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    SHAPES_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    CALLS_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
-    TERABYTES_FIELD_NUMBER: _ClassVar[int]
-    REACHED_FIELD_NUMBER: _ClassVar[int]
-    LOST_US_FIELD_NUMBER: _ClassVar[int]
-    RECOMPUTED_FIELD_NUMBER: _ClassVar[int]
     operator: str
     shapes: str
     number: str
@@ -371,12 +223,6 @@ class OperatorRate(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., reached: _Optional[float] = ..., lost_us: _Optional[float] = ..., recomputed: _Optional[float] = ...) -> None: ...
 
 class StepTime(_message.Message):
-    __slots__ = ("median_us", "low_us", "high_us", "steps", "inferred")
-    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
-    LOW_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_US_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    INFERRED_FIELD_NUMBER: _ClassVar[int]
     median_us: float
     low_us: float
     high_us: float
@@ -385,9 +231,7 @@ class StepTime(_message.Message):
     def __init__(self, median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., steps: _Optional[int] = ..., inferred: bool = ...) -> None: ...
 
 class TraceInfo(_message.Message):
-    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind", "recorder", "pid", "withheld", "reason")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         trace: _ClassVar[TraceInfo.Kind]
         snapshot: _ClassVar[TraceInfo.Kind]
         memory_timeline: _ClassVar[TraceInfo.Kind]
@@ -403,7 +247,6 @@ class TraceInfo(_message.Message):
     hang: TraceInfo.Kind
     clock: TraceInfo.Kind
     class Recorder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         torch: _ClassVar[TraceInfo.Recorder]
         nsys: _ClassVar[TraceInfo.Recorder]
         rocprof: _ClassVar[TraceInfo.Recorder]
@@ -411,32 +254,12 @@ class TraceInfo(_message.Message):
     nsys: TraceInfo.Recorder
     rocprof: TraceInfo.Recorder
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         COMPLETE: _ClassVar[TraceInfo.Status]
         PARTIAL: _ClassVar[TraceInfo.Status]
         WRITING: _ClassVar[TraceInfo.Status]
     COMPLETE: TraceInfo.Status
     PARTIAL: TraceInfo.Status
     WRITING: TraceInfo.Status
-    RUN_FIELD_NUMBER: _ClassVar[int]
-    WORKER_FIELD_NUMBER: _ClassVar[int]
-    SPAN_FIELD_NUMBER: _ClassVar[int]
-    PATH_FIELD_NUMBER: _ClassVar[int]
-    STATUS_FIELD_NUMBER: _ClassVar[int]
-    EVENTS_FIELD_NUMBER: _ClassVar[int]
-    MALFORMED_EVENTS_FIELD_NUMBER: _ClassVar[int]
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
-    RECORDED_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
-    SIMULATED_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    RECORDER_FIELD_NUMBER: _ClassVar[int]
-    PID_FIELD_NUMBER: _ClassVar[int]
-    WITHHELD_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
     run: str
     worker: str
     span: str
@@ -459,15 +282,6 @@ class TraceInfo(_message.Message):
     def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., recorder: _Optional[_Union[TraceInfo.Recorder, str]] = ..., pid: _Optional[int] = ..., withheld: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Counter(_message.Message):
-    __slots__ = ("name", "unit", "device", "samples", "least", "mean", "most", "timed")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    UNIT_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    SAMPLES_FIELD_NUMBER: _ClassVar[int]
-    LEAST_FIELD_NUMBER: _ClassVar[int]
-    MEAN_FIELD_NUMBER: _ClassVar[int]
-    MOST_FIELD_NUMBER: _ClassVar[int]
-    TIMED_FIELD_NUMBER: _ClassVar[int]
     name: str
     unit: str
     device: int
@@ -479,14 +293,6 @@ class Counter(_message.Message):
     def __init__(self, name: _Optional[str] = ..., unit: _Optional[str] = ..., device: _Optional[int] = ..., samples: _Optional[int] = ..., least: _Optional[float] = ..., mean: _Optional[float] = ..., most: _Optional[float] = ..., timed: bool = ...) -> None: ...
 
 class RecordingCost(_message.Message):
-    __slots__ = ("frames", "operators", "frame_us", "low_us", "high_us", "low_share", "high_share")
-    FRAMES_FIELD_NUMBER: _ClassVar[int]
-    OPERATORS_FIELD_NUMBER: _ClassVar[int]
-    FRAME_US_FIELD_NUMBER: _ClassVar[int]
-    LOW_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_US_FIELD_NUMBER: _ClassVar[int]
-    LOW_SHARE_FIELD_NUMBER: _ClassVar[int]
-    HIGH_SHARE_FIELD_NUMBER: _ClassVar[int]
     frames: int
     operators: int
     frame_us: float
@@ -497,12 +303,6 @@ class RecordingCost(_message.Message):
     def __init__(self, frames: _Optional[int] = ..., operators: _Optional[int] = ..., frame_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ...) -> None: ...
 
 class Recorded(_message.Message):
-    __slots__ = ("steps", "stacks", "shapes", "memory", "flops")
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    STACKS_FIELD_NUMBER: _ClassVar[int]
-    SHAPES_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
-    FLOPS_FIELD_NUMBER: _ClassVar[int]
     steps: bool
     stacks: bool
     shapes: bool
@@ -511,9 +311,7 @@ class Recorded(_message.Message):
     def __init__(self, steps: bool = ..., stacks: bool = ..., shapes: bool = ..., memory: bool = ..., flops: bool = ...) -> None: ...
 
 class CauseTime(_message.Message):
-    __slots__ = ("cause", "us")
     class Cause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         other: _ClassVar[CauseTime.Cause]
         input: _ClassVar[CauseTime.Cause]
         compile: _ClassVar[CauseTime.Cause]
@@ -556,16 +354,12 @@ class CauseTime(_message.Message):
     graph: CauseTime.Cause
     host: CauseTime.Cause
     requests: CauseTime.Cause
-    CAUSE_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
     cause: CauseTime.Cause
     us: float
     def __init__(self, cause: _Optional[_Union[CauseTime.Cause, str]] = ..., us: _Optional[float] = ...) -> None: ...
 
 class TriggerTime(_message.Message):
-    __slots__ = ("trigger", "us")
     class Trigger(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         unknown: _ClassVar[TriggerTime.Trigger]
         drained: _ClassVar[TriggerTime.Trigger]
         starved: _ClassVar[TriggerTime.Trigger]
@@ -574,30 +368,11 @@ class TriggerTime(_message.Message):
     drained: TriggerTime.Trigger
     starved: TriggerTime.Trigger
     queued: TriggerTime.Trigger
-    TRIGGER_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
     trigger: TriggerTime.Trigger
     us: float
     def __init__(self, trigger: _Optional[_Union[TriggerTime.Trigger, str]] = ..., us: _Optional[float] = ...) -> None: ...
 
 class Device(_message.Message):
-    __slots__ = ("id", "name", "span_us", "busy_us", "idle_us", "gaps", "idle_by_cause", "idle_by_trigger", "window_us", "window_idle_us", "window_idle_by_cause", "window_start_us", "window_computing_us", "window_copying_us", "window_communicating_us", "step_accounts")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    SPAN_US_FIELD_NUMBER: _ClassVar[int]
-    BUSY_US_FIELD_NUMBER: _ClassVar[int]
-    IDLE_US_FIELD_NUMBER: _ClassVar[int]
-    GAPS_FIELD_NUMBER: _ClassVar[int]
-    IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
-    IDLE_BY_TRIGGER_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_IDLE_US_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_START_US_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_COPYING_US_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_COMMUNICATING_US_FIELD_NUMBER: _ClassVar[int]
-    STEP_ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     span_us: float
@@ -617,14 +392,6 @@ class Device(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., span_us: _Optional[float] = ..., busy_us: _Optional[float] = ..., idle_us: _Optional[float] = ..., gaps: _Optional[int] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., idle_by_trigger: _Optional[_Iterable[_Union[TriggerTime, _Mapping[str, object]]]] = ..., window_us: _Optional[float] = ..., window_idle_us: _Optional[float] = ..., window_idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., window_start_us: _Optional[float] = ..., window_computing_us: _Optional[float] = ..., window_copying_us: _Optional[float] = ..., window_communicating_us: _Optional[float] = ..., step_accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
 
 class StepAccount(_message.Message):
-    __slots__ = ("name", "start_us", "duration_us", "computing_us", "copying_us", "communicating_us", "idle_by_cause")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
-    COPYING_US_FIELD_NUMBER: _ClassVar[int]
-    COMMUNICATING_US_FIELD_NUMBER: _ClassVar[int]
-    IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
     name: str
     start_us: float
     duration_us: float
@@ -635,19 +402,13 @@ class StepAccount(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., computing_us: _Optional[float] = ..., copying_us: _Optional[float] = ..., communicating_us: _Optional[float] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("name", "start_us", "duration_us")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
     name: str
     start_us: float
     duration_us: float
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ...) -> None: ...
 
 class InferredSteps(_message.Message):
-    __slots__ = ("sign", "are_steps", "inside", "device", "repetitions", "period_launches", "setup_us", "tail_us", "median_us", "accounts")
     class Sign(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         none: _ClassVar[InferredSteps.Sign]
         module: _ClassVar[InferredSteps.Sign]
         input: _ClassVar[InferredSteps.Sign]
@@ -660,16 +421,6 @@ class InferredSteps(_message.Message):
     threads: InferredSteps.Sign
     one_call: InferredSteps.Sign
     part: InferredSteps.Sign
-    SIGN_FIELD_NUMBER: _ClassVar[int]
-    ARE_STEPS_FIELD_NUMBER: _ClassVar[int]
-    INSIDE_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    REPETITIONS_FIELD_NUMBER: _ClassVar[int]
-    PERIOD_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
-    SETUP_US_FIELD_NUMBER: _ClassVar[int]
-    TAIL_US_FIELD_NUMBER: _ClassVar[int]
-    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
-    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     sign: InferredSteps.Sign
     are_steps: bool
     inside: str
@@ -683,9 +434,7 @@ class InferredSteps(_message.Message):
     def __init__(self, sign: _Optional[_Union[InferredSteps.Sign, str]] = ..., are_steps: bool = ..., inside: _Optional[str] = ..., device: _Optional[int] = ..., repetitions: _Optional[int] = ..., period_launches: _Optional[int] = ..., setup_us: _Optional[float] = ..., tail_us: _Optional[float] = ..., median_us: _Optional[float] = ..., accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Verdict(_message.Message):
-    __slots__ = ("limiter", "sentence", "busy_share", "headline")
     class Limiter(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         unknown: _ClassVar[Verdict.Limiter]
         input: _ClassVar[Verdict.Limiter]
         launch: _ClassVar[Verdict.Limiter]
@@ -712,10 +461,6 @@ class Verdict(_message.Message):
     mixed: Verdict.Limiter
     compile: Verdict.Limiter
     requests: Verdict.Limiter
-    LIMITER_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
-    HEADLINE_FIELD_NUMBER: _ClassVar[int]
     limiter: Verdict.Limiter
     sentence: str
     busy_share: float
@@ -723,30 +468,13 @@ class Verdict(_message.Message):
     def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ..., headline: _Optional[str] = ...) -> None: ...
 
 class Finding(_message.Message):
-    __slots__ = ("rule", "name", "severity", "title", "summary", "cost_us", "saving", "evidence", "places", "fix", "ranges", "cost_bytes", "cost_bytes_per_step", "memory_device", "certain")
     class Severity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         INFO: _ClassVar[Finding.Severity]
         WARNING: _ClassVar[Finding.Severity]
         ERROR: _ClassVar[Finding.Severity]
     INFO: Finding.Severity
     WARNING: Finding.Severity
     ERROR: Finding.Severity
-    RULE_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    SEVERITY_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    SUMMARY_FIELD_NUMBER: _ClassVar[int]
-    COST_US_FIELD_NUMBER: _ClassVar[int]
-    SAVING_FIELD_NUMBER: _ClassVar[int]
-    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
-    PLACES_FIELD_NUMBER: _ClassVar[int]
-    FIX_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
-    COST_BYTES_FIELD_NUMBER: _ClassVar[int]
-    COST_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_DEVICE_FIELD_NUMBER: _ClassVar[int]
-    CERTAIN_FIELD_NUMBER: _ClassVar[int]
     rule: str
     name: str
     severity: Finding.Severity
@@ -765,15 +493,6 @@ class Finding(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., title: _Optional[str] = ..., summary: _Optional[str] = ..., cost_us: _Optional[float] = ..., saving: _Optional[_Union[Saving, _Mapping[str, object]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping[str, object]]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping[str, object]]]] = ..., fix: _Optional[_Union[Fix, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ..., cost_bytes: _Optional[float] = ..., cost_bytes_per_step: _Optional[float] = ..., memory_device: _Optional[int] = ..., certain: bool = ...) -> None: ...
 
 class Saving(_message.Message):
-    __slots__ = ("low_us", "high_us", "basis", "low_share", "high_share", "low_per_step_us", "high_per_step_us", "beyond")
-    LOW_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_US_FIELD_NUMBER: _ClassVar[int]
-    BASIS_FIELD_NUMBER: _ClassVar[int]
-    LOW_SHARE_FIELD_NUMBER: _ClassVar[int]
-    HIGH_SHARE_FIELD_NUMBER: _ClassVar[int]
-    LOW_PER_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_PER_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    BEYOND_FIELD_NUMBER: _ClassVar[int]
     low_us: float
     high_us: float
     basis: str
@@ -785,11 +504,6 @@ class Saving(_message.Message):
     def __init__(self, low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., basis: _Optional[str] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., low_per_step_us: _Optional[float] = ..., high_per_step_us: _Optional[float] = ..., beyond: _Optional[str] = ...) -> None: ...
 
 class Plan(_message.Message):
-    __slots__ = ("fixes", "window_us", "saving_us", "error_share")
-    FIXES_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
-    SAVING_US_FIELD_NUMBER: _ClassVar[int]
-    ERROR_SHARE_FIELD_NUMBER: _ClassVar[int]
     fixes: _containers.RepeatedCompositeFieldContainer[PlannedFix]
     window_us: float
     saving_us: float
@@ -797,13 +511,6 @@ class Plan(_message.Message):
     def __init__(self, fixes: _Optional[_Iterable[_Union[PlannedFix, _Mapping[str, object]]]] = ..., window_us: _Optional[float] = ..., saving_us: _Optional[float] = ..., error_share: _Optional[float] = ...) -> None: ...
 
 class PlannedFix(_message.Message):
-    __slots__ = ("finding", "rule", "name", "saving_us", "window_us", "most_window_us")
-    FINDING_FIELD_NUMBER: _ClassVar[int]
-    RULE_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    SAVING_US_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
-    MOST_WINDOW_US_FIELD_NUMBER: _ClassVar[int]
     finding: int
     rule: str
     name: str
@@ -813,11 +520,6 @@ class PlannedFix(_message.Message):
     def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., window_us: _Optional[float] = ..., most_window_us: _Optional[float] = ...) -> None: ...
 
 class Evidence(_message.Message):
-    __slots__ = ("label", "value", "number", "unit")
-    LABEL_FIELD_NUMBER: _ClassVar[int]
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    UNIT_FIELD_NUMBER: _ClassVar[int]
     label: str
     value: str
     number: float
@@ -825,26 +527,13 @@ class Evidence(_message.Message):
     def __init__(self, label: _Optional[str] = ..., value: _Optional[str] = ..., number: _Optional[float] = ..., unit: _Optional[str] = ...) -> None: ...
 
 class Place(_message.Message):
-    __slots__ = ("file", "line", "function", "operator", "us", "bytes", "line_kind", "module", "range", "caller", "candidates")
     class LineKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         UNKNOWN: _ClassVar[Place.LineKind]
         DEFINITION: _ClassVar[Place.LineKind]
         RUNNING: _ClassVar[Place.LineKind]
     UNKNOWN: Place.LineKind
     DEFINITION: Place.LineKind
     RUNNING: Place.LineKind
-    FILE_FIELD_NUMBER: _ClassVar[int]
-    LINE_FIELD_NUMBER: _ClassVar[int]
-    FUNCTION_FIELD_NUMBER: _ClassVar[int]
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    LINE_KIND_FIELD_NUMBER: _ClassVar[int]
-    MODULE_FIELD_NUMBER: _ClassVar[int]
-    RANGE_FIELD_NUMBER: _ClassVar[int]
-    CALLER_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     file: str
     line: int
     function: str
@@ -859,40 +548,23 @@ class Place(_message.Message):
     def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., operator: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ..., line_kind: _Optional[_Union[Place.LineKind, str]] = ..., module: _Optional[str] = ..., range: _Optional[str] = ..., caller: _Optional[_Union[Place, _Mapping[str, object]]] = ..., candidates: _Optional[_Iterable[_Union[SourceLine, _Mapping[str, object]]]] = ...) -> None: ...
 
 class SourceLine(_message.Message):
-    __slots__ = ("line", "text")
-    LINE_FIELD_NUMBER: _ClassVar[int]
-    TEXT_FIELD_NUMBER: _ClassVar[int]
     line: int
     text: str
     def __init__(self, line: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Fix(_message.Message):
-    __slots__ = ("text", "code", "url")
-    TEXT_FIELD_NUMBER: _ClassVar[int]
-    CODE_FIELD_NUMBER: _ClassVar[int]
-    URL_FIELD_NUMBER: _ClassVar[int]
     text: str
     code: str
     url: str
     def __init__(self, text: _Optional[str] = ..., code: _Optional[str] = ..., url: _Optional[str] = ...) -> None: ...
 
 class TimeRange(_message.Message):
-    __slots__ = ("start_us", "end_us", "device")
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
     start_us: float
     end_us: float
     device: int
     def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., device: _Optional[int] = ...) -> None: ...
 
 class Unchecked(_message.Message):
-    __slots__ = ("rule", "reason", "how_to_record", "name", "defect")
-    RULE_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    HOW_TO_RECORD_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    DEFECT_FIELD_NUMBER: _ClassVar[int]
     rule: str
     reason: str
     how_to_record: str
@@ -901,19 +573,13 @@ class Unchecked(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., reason: _Optional[str] = ..., how_to_record: _Optional[str] = ..., name: _Optional[str] = ..., defect: bool = ...) -> None: ...
 
 class Clear(_message.Message):
-    __slots__ = ("rule", "name", "reason")
-    RULE_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
     rule: str
     name: str
     reason: str
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class LaunchHotspot(_message.Message):
-    __slots__ = ("key", "kind", "launches", "host_us", "kernel_us", "empty_queue_share", "idle_us", "dispatch_us", "python_us", "idle_per_step_us", "full_queue_launches", "full_queue_us", "ranges")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         operator: _ClassVar[LaunchHotspot.Kind]
         module: _ClassVar[LaunchHotspot.Kind]
         line: _ClassVar[LaunchHotspot.Kind]
@@ -922,19 +588,6 @@ class LaunchHotspot(_message.Message):
     module: LaunchHotspot.Kind
     line: LaunchHotspot.Kind
     kernel: LaunchHotspot.Kind
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
-    HOST_US_FIELD_NUMBER: _ClassVar[int]
-    KERNEL_US_FIELD_NUMBER: _ClassVar[int]
-    EMPTY_QUEUE_SHARE_FIELD_NUMBER: _ClassVar[int]
-    IDLE_US_FIELD_NUMBER: _ClassVar[int]
-    DISPATCH_US_FIELD_NUMBER: _ClassVar[int]
-    PYTHON_US_FIELD_NUMBER: _ClassVar[int]
-    IDLE_PER_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    FULL_QUEUE_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
-    FULL_QUEUE_US_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     key: str
     kind: LaunchHotspot.Kind
     launches: int
@@ -951,17 +604,6 @@ class LaunchHotspot(_message.Message):
     def __init__(self, key: _Optional[str] = ..., kind: _Optional[_Union[LaunchHotspot.Kind, str]] = ..., launches: _Optional[int] = ..., host_us: _Optional[float] = ..., kernel_us: _Optional[float] = ..., empty_queue_share: _Optional[float] = ..., idle_us: _Optional[float] = ..., dispatch_us: _Optional[float] = ..., python_us: _Optional[float] = ..., idle_per_step_us: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class LaunchQueue(_message.Message):
-    __slots__ = ("device", "stream", "launches", "mean_depth", "median_depth", "most_depth", "empty_share", "full_queue_launches", "full_queue_us", "not_launched_here")
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    STREAM_FIELD_NUMBER: _ClassVar[int]
-    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
-    MEAN_DEPTH_FIELD_NUMBER: _ClassVar[int]
-    MEDIAN_DEPTH_FIELD_NUMBER: _ClassVar[int]
-    MOST_DEPTH_FIELD_NUMBER: _ClassVar[int]
-    EMPTY_SHARE_FIELD_NUMBER: _ClassVar[int]
-    FULL_QUEUE_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
-    FULL_QUEUE_US_FIELD_NUMBER: _ClassVar[int]
-    NOT_LAUNCHED_HERE_FIELD_NUMBER: _ClassVar[int]
     device: int
     stream: int
     launches: int
@@ -975,9 +617,7 @@ class LaunchQueue(_message.Message):
     def __init__(self, device: _Optional[int] = ..., stream: _Optional[int] = ..., launches: _Optional[int] = ..., mean_depth: _Optional[float] = ..., median_depth: _Optional[int] = ..., most_depth: _Optional[int] = ..., empty_share: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., not_launched_here: _Optional[int] = ...) -> None: ...
 
 class ExposedCollectives(_message.Message):
-    __slots__ = ("kind", "parallelism", "unit", "why", "calls", "bytes", "us", "exposed_us", "late_in", "ranges")
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         unknown: _ClassVar[ExposedCollectives.Reason]
         hidden: _ClassVar[ExposedCollectives.Reason]
         other_rank: _ClassVar[ExposedCollectives.Reason]
@@ -1010,16 +650,6 @@ class ExposedCollectives(_message.Message):
     too_long: ExposedCollectives.Reason
     waited_for: ExposedCollectives.Reason
     reduced_again: ExposedCollectives.Reason
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
-    UNIT_FIELD_NUMBER: _ClassVar[int]
-    WHY_FIELD_NUMBER: _ClassVar[int]
-    CALLS_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    EXPOSED_US_FIELD_NUMBER: _ClassVar[int]
-    LATE_IN_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     kind: str
     parallelism: str
     unit: str
@@ -1033,9 +663,7 @@ class ExposedCollectives(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., parallelism: _Optional[str] = ..., unit: _Optional[str] = ..., why: _Optional[_Union[ExposedCollectives.Reason, str]] = ..., calls: _Optional[int] = ..., bytes: _Optional[float] = ..., us: _Optional[float] = ..., exposed_us: _Optional[float] = ..., late_in: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class KernelFamily(_message.Message):
-    __slots__ = ("device", "family", "us", "share", "kernels", "tensor_core_us", "ranges")
     class Family(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         other: _ClassVar[KernelFamily.Family]
         gemm: _ClassVar[KernelFamily.Family]
         convolution: _ClassVar[KernelFamily.Family]
@@ -1056,13 +684,6 @@ class KernelFamily(_message.Message):
     softmax: KernelFamily.Family
     copy: KernelFamily.Family
     collective: KernelFamily.Family
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    FAMILY_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
-    KERNELS_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_CORE_US_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     device: int
     family: KernelFamily.Family
     us: float
@@ -1073,28 +694,6 @@ class KernelFamily(_message.Message):
     def __init__(self, device: _Optional[int] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceMemory(_message.Message):
-    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "start_bytes", "end_bytes", "segments", "failures")
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    PEAK_ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    PEAK_RESERVED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
-    FLOOR_SLOPE_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
-    SITES_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    RELATIVE_FIELD_NUMBER: _ClassVar[int]
-    PEAK_US_FIELD_NUMBER: _ClassVar[int]
-    PEAK_PHASE_FIELD_NUMBER: _ClassVar[int]
-    RESERVED_AT_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
-    FLOORS_FIELD_NUMBER: _ClassVar[int]
-    TREND_FIELD_NUMBER: _ClassVar[int]
-    PEAK_OWNERS_FIELD_NUMBER: _ClassVar[int]
-    PEAK_KINDS_FIELD_NUMBER: _ClassVar[int]
-    RESERVE_FIELD_NUMBER: _ClassVar[int]
-    STEPS_UNTIL_FULL_FIELD_NUMBER: _ClassVar[int]
-    START_BYTES_FIELD_NUMBER: _ClassVar[int]
-    END_BYTES_FIELD_NUMBER: _ClassVar[int]
-    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
-    FAILURES_FIELD_NUMBER: _ClassVar[int]
     device: int
     peak_allocated_bytes: float
     peak_reserved_bytes: float
@@ -1119,21 +718,11 @@ class DeviceMemory(_message.Message):
     def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., name: _Optional[str] = ..., relative: bool = ..., peak_us: _Optional[float] = ..., peak_phase: _Optional[str] = ..., reserved_at_peak_bytes: _Optional[float] = ..., floors: _Optional[_Iterable[_Union[MemoryFloor, _Mapping[str, object]]]] = ..., trend: _Optional[_Union[FloorTrend, _Mapping[str, object]]] = ..., peak_owners: _Optional[_Iterable[_Union[MemoryOwner, _Mapping[str, object]]]] = ..., peak_kinds: _Optional[_Iterable[_Union[MemoryKind, _Mapping[str, object]]]] = ..., reserve: _Optional[_Union[MemoryReserve, _Mapping[str, object]]] = ..., steps_until_full: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_bytes: _Optional[float] = ..., segments: _Optional[_Iterable[_Union[MemorySegment, _Mapping[str, object]]]] = ..., failures: _Optional[_Iterable[_Union[MemoryFailure, _Mapping[str, object]]]] = ...) -> None: ...
 
 class MemoryFailure(_message.Message):
-    __slots__ = ("us", "requested_bytes")
-    US_FIELD_NUMBER: _ClassVar[int]
-    REQUESTED_BYTES_FIELD_NUMBER: _ClassVar[int]
     us: float
     requested_bytes: float
     def __init__(self, us: _Optional[float] = ..., requested_bytes: _Optional[float] = ...) -> None: ...
 
 class MemorySegment(_message.Message):
-    __slots__ = ("address", "bytes", "used_bytes", "largest_free_bytes", "blocks", "expandable")
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    LARGEST_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    BLOCKS_FIELD_NUMBER: _ClassVar[int]
-    EXPANDABLE_FIELD_NUMBER: _ClassVar[int]
     address: str
     bytes: float
     used_bytes: float
@@ -1143,17 +732,6 @@ class MemorySegment(_message.Message):
     def __init__(self, address: _Optional[str] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., largest_free_bytes: _Optional[float] = ..., blocks: _Optional[int] = ..., expandable: bool = ...) -> None: ...
 
 class MemorySite(_message.Message):
-    __slots__ = ("operator", "stack", "bytes", "count", "bytes_per_step", "place", "size_bytes", "steps", "module", "ranges")
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    STACK_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    MODULE_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     operator: str
     stack: str
     bytes: float
@@ -1167,11 +745,6 @@ class MemorySite(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., stack: _Optional[str] = ..., bytes: _Optional[float] = ..., count: _Optional[int] = ..., bytes_per_step: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., size_bytes: _Optional[float] = ..., steps: _Optional[int] = ..., module: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class MemoryFloor(_message.Message):
-    __slots__ = ("name", "us", "bytes", "excused")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    EXCUSED_FIELD_NUMBER: _ClassVar[int]
     name: str
     us: float
     bytes: float
@@ -1179,24 +752,11 @@ class MemoryFloor(_message.Message):
     def __init__(self, name: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ..., excused: bool = ...) -> None: ...
 
 class FloorTrend(_message.Message):
-    __slots__ = ("bytes_per_step", "low_bytes_per_step", "high_bytes_per_step", "start_us", "start_bytes", "end_us", "end_bytes", "state", "steps", "unit", "word")
     class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         step: _ClassVar[FloorTrend.Unit]
         second: _ClassVar[FloorTrend.Unit]
     step: FloorTrend.Unit
     second: FloorTrend.Unit
-    BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
-    LOW_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
-    HIGH_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    START_BYTES_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    END_BYTES_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    UNIT_FIELD_NUMBER: _ClassVar[int]
-    WORD_FIELD_NUMBER: _ClassVar[int]
     bytes_per_step: float
     low_bytes_per_step: float
     high_bytes_per_step: float
@@ -1211,14 +771,6 @@ class FloorTrend(_message.Message):
     def __init__(self, bytes_per_step: _Optional[float] = ..., low_bytes_per_step: _Optional[float] = ..., high_bytes_per_step: _Optional[float] = ..., start_us: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_us: _Optional[float] = ..., end_bytes: _Optional[float] = ..., state: _Optional[str] = ..., steps: _Optional[int] = ..., unit: _Optional[_Union[FloorTrend.Unit, str]] = ..., word: _Optional[str] = ...) -> None: ...
 
 class MemoryOwner(_message.Message):
-    __slots__ = ("kind", "operator", "module", "place", "bytes", "count", "largest_bytes")
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    MODULE_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    LARGEST_BYTES_FIELD_NUMBER: _ClassVar[int]
     kind: MemoryKind.Kind
     operator: str
     module: str
@@ -1229,9 +781,7 @@ class MemoryOwner(_message.Message):
     def __init__(self, kind: _Optional[_Union[MemoryKind.Kind, str]] = ..., operator: _Optional[str] = ..., module: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., bytes: _Optional[float] = ..., count: _Optional[int] = ..., largest_bytes: _Optional[float] = ...) -> None: ...
 
 class MemoryKind(_message.Message):
-    __slots__ = ("kind", "bytes")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         unknown: _ClassVar[MemoryKind.Kind]
         before: _ClassVar[MemoryKind.Kind]
         parameter: _ClassVar[MemoryKind.Kind]
@@ -1248,26 +798,11 @@ class MemoryKind(_message.Message):
     activation: MemoryKind.Kind
     temporary: MemoryKind.Kind
     input: MemoryKind.Kind
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
     kind: MemoryKind.Kind
     bytes: float
     def __init__(self, kind: _Optional[_Union[MemoryKind.Kind, str]] = ..., bytes: _Optional[float] = ...) -> None: ...
 
 class MemoryReserve(_message.Message):
-    __slots__ = ("unused_at_peak_bytes", "most_unused_bytes", "growths", "shrinks", "steady_growths", "steady_shrinks", "out_of_memory", "retries", "driver_us", "segments", "largest_free_bytes", "free_in_used_segments_bytes")
-    UNUSED_AT_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
-    MOST_UNUSED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    GROWTHS_FIELD_NUMBER: _ClassVar[int]
-    SHRINKS_FIELD_NUMBER: _ClassVar[int]
-    STEADY_GROWTHS_FIELD_NUMBER: _ClassVar[int]
-    STEADY_SHRINKS_FIELD_NUMBER: _ClassVar[int]
-    OUT_OF_MEMORY_FIELD_NUMBER: _ClassVar[int]
-    RETRIES_FIELD_NUMBER: _ClassVar[int]
-    DRIVER_US_FIELD_NUMBER: _ClassVar[int]
-    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
-    LARGEST_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    FREE_IN_USED_SEGMENTS_BYTES_FIELD_NUMBER: _ClassVar[int]
     unused_at_peak_bytes: float
     most_unused_bytes: float
     growths: int
@@ -1283,9 +818,7 @@ class MemoryReserve(_message.Message):
     def __init__(self, unused_at_peak_bytes: _Optional[float] = ..., most_unused_bytes: _Optional[float] = ..., growths: _Optional[int] = ..., shrinks: _Optional[int] = ..., steady_growths: _Optional[int] = ..., steady_shrinks: _Optional[int] = ..., out_of_memory: _Optional[int] = ..., retries: _Optional[int] = ..., driver_us: _Optional[float] = ..., segments: _Optional[int] = ..., largest_free_bytes: _Optional[float] = ..., free_in_used_segments_bytes: _Optional[float] = ...) -> None: ...
 
 class SyncSite(_message.Message):
-    __slots__ = ("kind", "place", "count", "held_us", "refill_us", "ranges")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         copy: _ClassVar[SyncSite.Kind]
         copy_to_host: _ClassVar[SyncSite.Kind]
         copy_to_device: _ClassVar[SyncSite.Kind]
@@ -1308,12 +841,6 @@ class SyncSite(_message.Message):
     event: SyncSite.Kind
     stream: SyncSite.Kind
     launch: SyncSite.Kind
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    HELD_US_FIELD_NUMBER: _ClassVar[int]
-    REFILL_US_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     kind: SyncSite.Kind
     place: Place
     count: int
@@ -1323,9 +850,7 @@ class SyncSite(_message.Message):
     def __init__(self, kind: _Optional[_Union[SyncSite.Kind, str]] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., count: _Optional[int] = ..., held_us: _Optional[float] = ..., refill_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class HostActivity(_message.Message):
-    __slots__ = ("kind", "name", "us", "place", "ranges")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         python: _ClassVar[HostActivity.Kind]
         input: _ClassVar[HostActivity.Kind]
         operator: _ClassVar[HostActivity.Kind]
@@ -1334,11 +859,6 @@ class HostActivity(_message.Message):
     input: HostActivity.Kind
     operator: HostActivity.Kind
     call: HostActivity.Kind
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    RANGES_FIELD_NUMBER: _ClassVar[int]
     kind: HostActivity.Kind
     name: str
     us: float
@@ -1347,9 +867,7 @@ class HostActivity(_message.Message):
     def __init__(self, kind: _Optional[_Union[HostActivity.Kind, str]] = ..., name: _Optional[str] = ..., us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ReportState(_message.Message):
-    __slots__ = ("state", "progress", "error", "report", "stage")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         queued: _ClassVar[ReportState.State]
         running: _ClassVar[ReportState.State]
         ready: _ClassVar[ReportState.State]
@@ -1358,11 +876,6 @@ class ReportState(_message.Message):
     running: ReportState.State
     ready: ReportState.State
     failed: ReportState.State
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    REPORT_FIELD_NUMBER: _ClassVar[int]
-    STAGE_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -1371,25 +884,12 @@ class ReportState(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., report: _Optional[_Union[Report, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class Problem(_message.Message):
-    __slots__ = ("what", "where", "remedy")
-    WHAT_FIELD_NUMBER: _ClassVar[int]
-    WHERE_FIELD_NUMBER: _ClassVar[int]
-    REMEDY_FIELD_NUMBER: _ClassVar[int]
     what: str
     where: str
     remedy: str
     def __init__(self, what: _Optional[str] = ..., where: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
 
 class TraceList(_message.Message):
-    __slots__ = ("traces", "generation", "scanned", "problems", "unchanged", "removed", "whole", "more")
-    TRACES_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
-    SCANNED_FIELD_NUMBER: _ClassVar[int]
-    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
-    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
-    REMOVED_FIELD_NUMBER: _ClassVar[int]
-    WHOLE_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
     traces: _containers.RepeatedCompositeFieldContainer[TraceEntry]
     generation: int
     scanned: bool
@@ -1401,9 +901,7 @@ class TraceList(_message.Message):
     def __init__(self, traces: _Optional[_Iterable[_Union[TraceEntry, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ...) -> None: ...
 
 class TraceEntry(_message.Message):
-    __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content", "kind", "origin")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         new: _ClassVar[TraceEntry.State]
         queued: _ClassVar[TraceEntry.State]
         running: _ClassVar[TraceEntry.State]
@@ -1416,20 +914,6 @@ class TraceEntry(_message.Message):
     ready: TraceEntry.State
     failed: TraceEntry.State
     ranks: TraceEntry.State
-    ID_FIELD_NUMBER: _ClassVar[int]
-    RUN_FIELD_NUMBER: _ClassVar[int]
-    WORKER_FIELD_NUMBER: _ClassVar[int]
-    SPAN_FIELD_NUMBER: _ClassVar[int]
-    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    MODIFIED_S_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    LIMITER_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    WRITING_FIELD_NUMBER: _ClassVar[int]
-    CONTENT_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     id: str
     run: str
     worker: str
@@ -1447,9 +931,7 @@ class TraceEntry(_message.Message):
     def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., origin: _Optional[str] = ...) -> None: ...
 
 class Timeline(_message.Message):
-    __slots__ = ("start_us", "end_us", "lanes", "steps", "state", "error", "names", "progress")
     class LaneKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         stream: _ClassVar[Timeline.LaneKind]
         gaps: _ClassVar[Timeline.LaneKind]
         thread: _ClassVar[Timeline.LaneKind]
@@ -1460,14 +942,6 @@ class Timeline(_message.Message):
     thread: Timeline.LaneKind
     queue: Timeline.LaneKind
     counter: Timeline.LaneKind
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    LANES_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    NAMES_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     start_us: float
     end_us: float
     lanes: _containers.RepeatedCompositeFieldContainer[Lane]
@@ -1479,20 +953,6 @@ class Timeline(_message.Message):
     def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., names: _Optional[_Iterable[str]] = ..., progress: _Optional[float] = ...) -> None: ...
 
 class Lane(_message.Message):
-    __slots__ = ("kind", "title", "device", "box_start_us", "box_duration_us", "box_name", "box_depth", "box_count", "box_kind", "box_gap", "queue", "queue_most", "unit")
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    BOX_START_US_FIELD_NUMBER: _ClassVar[int]
-    BOX_DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    BOX_NAME_FIELD_NUMBER: _ClassVar[int]
-    BOX_DEPTH_FIELD_NUMBER: _ClassVar[int]
-    BOX_COUNT_FIELD_NUMBER: _ClassVar[int]
-    BOX_KIND_FIELD_NUMBER: _ClassVar[int]
-    BOX_GAP_FIELD_NUMBER: _ClassVar[int]
-    QUEUE_FIELD_NUMBER: _ClassVar[int]
-    QUEUE_MOST_FIELD_NUMBER: _ClassVar[int]
-    UNIT_FIELD_NUMBER: _ClassVar[int]
     kind: Timeline.LaneKind
     title: str
     device: int
@@ -1509,37 +969,12 @@ class Lane(_message.Message):
     def __init__(self, kind: _Optional[_Union[Timeline.LaneKind, str]] = ..., title: _Optional[str] = ..., device: _Optional[int] = ..., box_start_us: _Optional[_Iterable[float]] = ..., box_duration_us: _Optional[_Iterable[float]] = ..., box_name: _Optional[_Iterable[int]] = ..., box_depth: _Optional[_Iterable[int]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_kind: _Optional[_Iterable[int]] = ..., box_gap: _Optional[_Iterable[int]] = ..., queue: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., queue_most: _Optional[float] = ..., unit: _Optional[str] = ...) -> None: ...
 
 class Curve(_message.Message):
-    __slots__ = ("time_us", "low", "high")
-    TIME_US_FIELD_NUMBER: _ClassVar[int]
-    LOW_FIELD_NUMBER: _ClassVar[int]
-    HIGH_FIELD_NUMBER: _ClassVar[int]
     time_us: _containers.RepeatedScalarFieldContainer[float]
     low: _containers.RepeatedScalarFieldContainer[float]
     high: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, time_us: _Optional[_Iterable[float]] = ..., low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class MemorySlice(_message.Message):
-    __slots__ = ("state", "error", "progress", "device", "start_us", "end_us", "trace_start_us", "trace_end_us", "allocated", "reserved", "exact", "steps", "allocated_bytes", "allocations", "freed_bytes", "frees", "survived_bytes", "survivors", "kept_bytes", "sites")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    TRACE_START_US_FIELD_NUMBER: _ClassVar[int]
-    TRACE_END_US_FIELD_NUMBER: _ClassVar[int]
-    ALLOCATED_FIELD_NUMBER: _ClassVar[int]
-    RESERVED_FIELD_NUMBER: _ClassVar[int]
-    EXACT_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
-    FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    FREES_FIELD_NUMBER: _ClassVar[int]
-    SURVIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
-    KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
-    SITES_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     error: Problem
     progress: float
@@ -1563,13 +998,6 @@ class MemorySlice(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trace_start_us: _Optional[float] = ..., trace_end_us: _Optional[float] = ..., allocated: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., reserved: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., exact: bool = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., allocated_bytes: _Optional[float] = ..., allocations: _Optional[int] = ..., freed_bytes: _Optional[float] = ..., frees: _Optional[int] = ..., survived_bytes: _Optional[float] = ..., survivors: _Optional[int] = ..., kept_bytes: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[SliceSite, _Mapping[str, object]]]] = ...) -> None: ...
 
 class SliceSite(_message.Message):
-    __slots__ = ("operator", "place", "allocated_bytes", "allocations", "survived_bytes", "kept_bytes")
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
-    SURVIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
     operator: str
     place: Place
     allocated_bytes: float
@@ -1579,33 +1007,12 @@ class SliceSite(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., allocated_bytes: _Optional[float] = ..., allocations: _Optional[int] = ..., survived_bytes: _Optional[float] = ..., kept_bytes: _Optional[float] = ...) -> None: ...
 
 class StepMark(_message.Message):
-    __slots__ = ("name", "start_us", "end_us")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
     name: str
     start_us: float
     end_us: float
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ...) -> None: ...
 
 class GapChain(_message.Message):
-    __slots__ = ("state", "error", "device", "start_us", "end_us", "trigger", "by_cause", "before", "after", "launch", "host", "rank", "gaps", "longer", "shorter", "progress")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    TRIGGER_FIELD_NUMBER: _ClassVar[int]
-    BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
-    BEFORE_FIELD_NUMBER: _ClassVar[int]
-    AFTER_FIELD_NUMBER: _ClassVar[int]
-    LAUNCH_FIELD_NUMBER: _ClassVar[int]
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    GAPS_FIELD_NUMBER: _ClassVar[int]
-    LONGER_FIELD_NUMBER: _ClassVar[int]
-    SHORTER_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     error: Problem
     device: int
@@ -1625,22 +1032,12 @@ class GapChain(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[_Union[TriggerTime.Trigger, str]] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ..., rank: _Optional[int] = ..., gaps: _Optional[int] = ..., longer: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., shorter: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., progress: _Optional[float] = ...) -> None: ...
 
 class GapPlace(_message.Message):
-    __slots__ = ("gap", "start_us", "end_us")
-    GAP_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
     gap: int
     start_us: float
     end_us: float
     def __init__(self, gap: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ...) -> None: ...
 
 class GpuWork(_message.Message):
-    __slots__ = ("name", "stream", "start_us", "duration_us", "operator")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    STREAM_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
     name: str
     stream: int
     start_us: float
@@ -1649,13 +1046,6 @@ class GpuWork(_message.Message):
     def __init__(self, name: _Optional[str] = ..., stream: _Optional[int] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., operator: _Optional[str] = ...) -> None: ...
 
 class HostCall(_message.Message):
-    __slots__ = ("name", "thread", "start_us", "duration_us", "operator", "stack")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    THREAD_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    STACK_FIELD_NUMBER: _ClassVar[int]
     name: str
     thread: str
     start_us: float
@@ -1665,12 +1055,6 @@ class HostCall(_message.Message):
     def __init__(self, name: _Optional[str] = ..., thread: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., operator: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HostSegment(_message.Message):
-    __slots__ = ("cause", "name", "start_us", "duration_us", "place")
-    CAUSE_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
     cause: CauseTime.Cause
     name: str
     start_us: float
@@ -1679,14 +1063,6 @@ class HostSegment(_message.Message):
     def __init__(self, cause: _Optional[_Union[CauseTime.Cause, str]] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., place: _Optional[str] = ...) -> None: ...
 
 class TimelineEvent(_message.Message):
-    __slots__ = ("number", "name", "kind", "lane", "depth", "start_us", "duration_us")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    LANE_FIELD_NUMBER: _ClassVar[int]
-    DEPTH_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     kind: int
@@ -1697,14 +1073,6 @@ class TimelineEvent(_message.Message):
     def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., kind: _Optional[int] = ..., lane: _Optional[int] = ..., depth: _Optional[int] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ...) -> None: ...
 
 class Matches(_message.Message):
-    __slots__ = ("state", "error", "progress", "total", "first", "events", "per_part")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    EVENTS_FIELD_NUMBER: _ClassVar[int]
-    PER_PART_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     error: Problem
     progress: float
@@ -1715,27 +1083,6 @@ class Matches(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., total: _Optional[int] = ..., first: _Optional[int] = ..., events: _Optional[_Iterable[_Union[TimelineEvent, _Mapping[str, object]]]] = ..., per_part: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EventDetails(_message.Message):
-    __slots__ = ("state", "error", "progress", "event", "track", "module", "stack", "correlation", "external_id", "shapes", "types", "settings", "bytes", "blocks", "warps_per_block", "registers", "shared_bytes", "blocks_per_sm", "links", "links_left_out")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    EVENT_FIELD_NUMBER: _ClassVar[int]
-    TRACK_FIELD_NUMBER: _ClassVar[int]
-    MODULE_FIELD_NUMBER: _ClassVar[int]
-    STACK_FIELD_NUMBER: _ClassVar[int]
-    CORRELATION_FIELD_NUMBER: _ClassVar[int]
-    EXTERNAL_ID_FIELD_NUMBER: _ClassVar[int]
-    SHAPES_FIELD_NUMBER: _ClassVar[int]
-    TYPES_FIELD_NUMBER: _ClassVar[int]
-    SETTINGS_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    BLOCKS_FIELD_NUMBER: _ClassVar[int]
-    WARPS_PER_BLOCK_FIELD_NUMBER: _ClassVar[int]
-    REGISTERS_FIELD_NUMBER: _ClassVar[int]
-    SHARED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    BLOCKS_PER_SM_FIELD_NUMBER: _ClassVar[int]
-    LINKS_FIELD_NUMBER: _ClassVar[int]
-    LINKS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     error: Problem
     progress: float
@@ -1759,35 +1106,19 @@ class EventDetails(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., event: _Optional[_Union[TimelineEvent, _Mapping[str, object]]] = ..., track: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., correlation: _Optional[str] = ..., external_id: _Optional[str] = ..., shapes: _Optional[str] = ..., types: _Optional[str] = ..., settings: _Optional[str] = ..., bytes: _Optional[float] = ..., blocks: _Optional[float] = ..., warps_per_block: _Optional[int] = ..., registers: _Optional[int] = ..., shared_bytes: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., links: _Optional[_Iterable[_Union[EventLink, _Mapping[str, object]]]] = ..., links_left_out: _Optional[int] = ...) -> None: ...
 
 class EventLink(_message.Message):
-    __slots__ = ("kind", "leads_here", "event")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         launch: _ClassVar[EventLink.Kind]
         release: _ClassVar[EventLink.Kind]
         backward: _ClassVar[EventLink.Kind]
     launch: EventLink.Kind
     release: EventLink.Kind
     backward: EventLink.Kind
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    LEADS_HERE_FIELD_NUMBER: _ClassVar[int]
-    EVENT_FIELD_NUMBER: _ClassVar[int]
     kind: EventLink.Kind
     leads_here: bool
     event: TimelineEvent
     def __init__(self, kind: _Optional[_Union[EventLink.Kind, str]] = ..., leads_here: bool = ..., event: _Optional[_Union[TimelineEvent, _Mapping[str, object]]] = ...) -> None: ...
 
 class RangeStatistics(_message.Message):
-    __slots__ = ("state", "error", "progress", "start_us", "end_us", "devices", "threads", "operators", "calls", "kernels")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    DEVICES_FIELD_NUMBER: _ClassVar[int]
-    THREADS_FIELD_NUMBER: _ClassVar[int]
-    OPERATORS_FIELD_NUMBER: _ClassVar[int]
-    CALLS_FIELD_NUMBER: _ClassVar[int]
-    KERNELS_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     error: Problem
     progress: float
@@ -1801,14 +1132,6 @@ class RangeStatistics(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., devices: _Optional[_Iterable[_Union[DeviceRange, _Mapping[str, object]]]] = ..., threads: _Optional[_Iterable[_Union[ThreadRange, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ..., calls: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceRange(_message.Message):
-    __slots__ = ("device", "computing_us", "copying_us", "communicating_us", "idle_by_cause", "outside_us", "gaps")
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
-    COPYING_US_FIELD_NUMBER: _ClassVar[int]
-    COMMUNICATING_US_FIELD_NUMBER: _ClassVar[int]
-    IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
-    OUTSIDE_US_FIELD_NUMBER: _ClassVar[int]
-    GAPS_FIELD_NUMBER: _ClassVar[int]
     device: int
     computing_us: float
     copying_us: float
@@ -1819,13 +1142,6 @@ class DeviceRange(_message.Message):
     def __init__(self, device: _Optional[int] = ..., computing_us: _Optional[float] = ..., copying_us: _Optional[float] = ..., communicating_us: _Optional[float] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., outside_us: _Optional[float] = ..., gaps: _Optional[int] = ...) -> None: ...
 
 class ThreadRange(_message.Message):
-    __slots__ = ("title", "operators_us", "calls_us", "python_us", "annotations_us", "nothing_us")
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    OPERATORS_US_FIELD_NUMBER: _ClassVar[int]
-    CALLS_US_FIELD_NUMBER: _ClassVar[int]
-    PYTHON_US_FIELD_NUMBER: _ClassVar[int]
-    ANNOTATIONS_US_FIELD_NUMBER: _ClassVar[int]
-    NOTHING_US_FIELD_NUMBER: _ClassVar[int]
     title: str
     operators_us: float
     calls_us: float
@@ -1835,11 +1151,6 @@ class ThreadRange(_message.Message):
     def __init__(self, title: _Optional[str] = ..., operators_us: _Optional[float] = ..., calls_us: _Optional[float] = ..., python_us: _Optional[float] = ..., annotations_us: _Optional[float] = ..., nothing_us: _Optional[float] = ...) -> None: ...
 
 class NamedTime(_message.Message):
-    __slots__ = ("name", "count", "self_us", "total_us")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    SELF_US_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_US_FIELD_NUMBER: _ClassVar[int]
     name: str
     count: int
     self_us: float
@@ -1847,30 +1158,6 @@ class NamedTime(_message.Message):
     def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., self_us: _Optional[float] = ..., total_us: _Optional[float] = ...) -> None: ...
 
 class JobReport(_message.Message):
-    __slots__ = ("schema_version", "generator", "id", "run", "span", "world_size", "parallelism", "ranks", "missing_ranks", "missing", "clocks", "collectives", "slowdown", "verdict", "findings", "unchecked", "clear", "notes", "problems", "steps", "timeline", "units", "pipeline")
-    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
-    GENERATOR_FIELD_NUMBER: _ClassVar[int]
-    ID_FIELD_NUMBER: _ClassVar[int]
-    RUN_FIELD_NUMBER: _ClassVar[int]
-    SPAN_FIELD_NUMBER: _ClassVar[int]
-    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
-    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    MISSING_RANKS_FIELD_NUMBER: _ClassVar[int]
-    MISSING_FIELD_NUMBER: _ClassVar[int]
-    CLOCKS_FIELD_NUMBER: _ClassVar[int]
-    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
-    SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
-    VERDICT_FIELD_NUMBER: _ClassVar[int]
-    FINDINGS_FIELD_NUMBER: _ClassVar[int]
-    UNCHECKED_FIELD_NUMBER: _ClassVar[int]
-    CLEAR_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
-    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    TIMELINE_FIELD_NUMBER: _ClassVar[int]
-    UNITS_FIELD_NUMBER: _ClassVar[int]
-    PIPELINE_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     id: str
@@ -1897,18 +1184,6 @@ class JobReport(_message.Message):
     def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ..., units: _Optional[_Iterable[_Union[JobUnit, _Mapping[str, object]]]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping[str, object]]] = ...) -> None: ...
 
 class JobUnit(_message.Message):
-    __slots__ = ("kind", "parallelism", "unit", "collectives", "bytes", "skew_us", "transfer_us", "exposed_us", "last_rank", "last_in", "why")
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
-    UNIT_FIELD_NUMBER: _ClassVar[int]
-    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    SKEW_US_FIELD_NUMBER: _ClassVar[int]
-    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
-    EXPOSED_US_FIELD_NUMBER: _ClassVar[int]
-    LAST_RANK_FIELD_NUMBER: _ClassVar[int]
-    LAST_IN_FIELD_NUMBER: _ClassVar[int]
-    WHY_FIELD_NUMBER: _ClassVar[int]
     kind: str
     parallelism: str
     unit: str
@@ -1923,15 +1198,6 @@ class JobUnit(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., parallelism: _Optional[str] = ..., unit: _Optional[str] = ..., collectives: _Optional[int] = ..., bytes: _Optional[float] = ..., skew_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., exposed_us: _Optional[float] = ..., last_rank: _Optional[int] = ..., last_in: _Optional[int] = ..., why: _Optional[_Union[ExposedCollectives.Reason, str]] = ...) -> None: ...
 
 class Pipeline(_message.Message):
-    __slots__ = ("schedule", "named", "stages", "micro_batches", "stages_per_rank", "bubble_share", "ideal_share", "ranks")
-    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
-    NAMED_FIELD_NUMBER: _ClassVar[int]
-    STAGES_FIELD_NUMBER: _ClassVar[int]
-    MICRO_BATCHES_FIELD_NUMBER: _ClassVar[int]
-    STAGES_PER_RANK_FIELD_NUMBER: _ClassVar[int]
-    BUBBLE_SHARE_FIELD_NUMBER: _ClassVar[int]
-    IDEAL_SHARE_FIELD_NUMBER: _ClassVar[int]
-    RANKS_FIELD_NUMBER: _ClassVar[int]
     schedule: str
     named: bool
     stages: int
@@ -1943,13 +1209,6 @@ class Pipeline(_message.Message):
     def __init__(self, schedule: _Optional[str] = ..., named: bool = ..., stages: _Optional[int] = ..., micro_batches: _Optional[int] = ..., stages_per_rank: _Optional[int] = ..., bubble_share: _Optional[float] = ..., ideal_share: _Optional[float] = ..., ranks: _Optional[_Iterable[_Union[PipelineStage, _Mapping[str, object]]]] = ...) -> None: ...
 
 class PipelineStage(_message.Message):
-    __slots__ = ("rank", "stage", "computing_us", "warm_up_us", "between_us", "drain_us")
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    STAGE_FIELD_NUMBER: _ClassVar[int]
-    COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
-    WARM_UP_US_FIELD_NUMBER: _ClassVar[int]
-    BETWEEN_US_FIELD_NUMBER: _ClassVar[int]
-    DRAIN_US_FIELD_NUMBER: _ClassVar[int]
     rank: int
     stage: int
     computing_us: float
@@ -1959,12 +1218,6 @@ class PipelineStage(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., stage: _Optional[int] = ..., computing_us: _Optional[float] = ..., warm_up_us: _Optional[float] = ..., between_us: _Optional[float] = ..., drain_us: _Optional[float] = ...) -> None: ...
 
 class RankTimeline(_message.Message):
-    __slots__ = ("parts", "kinds", "lanes", "left_out", "merged")
-    PARTS_FIELD_NUMBER: _ClassVar[int]
-    KINDS_FIELD_NUMBER: _ClassVar[int]
-    LANES_FIELD_NUMBER: _ClassVar[int]
-    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    MERGED_FIELD_NUMBER: _ClassVar[int]
     parts: _containers.RepeatedScalarFieldContainer[str]
     kinds: _containers.RepeatedScalarFieldContainer[str]
     lanes: _containers.RepeatedCompositeFieldContainer[RankLane]
@@ -1973,15 +1226,6 @@ class RankTimeline(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[RankLane, _Mapping[str, object]]]] = ..., left_out: _Optional[int] = ..., merged: bool = ...) -> None: ...
 
 class RankLane(_message.Message):
-    __slots__ = ("at", "aligned", "start_us", "end_us", "parts", "part", "part_us", "collectives")
-    AT_FIELD_NUMBER: _ClassVar[int]
-    ALIGNED_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    PARTS_FIELD_NUMBER: _ClassVar[int]
-    PART_FIELD_NUMBER: _ClassVar[int]
-    PART_US_FIELD_NUMBER: _ClassVar[int]
-    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
     at: int
     aligned: bool
     start_us: float
@@ -1993,14 +1237,6 @@ class RankLane(_message.Message):
     def __init__(self, at: _Optional[int] = ..., aligned: bool = ..., start_us: _Optional[float] = ..., end_us: _Optional[_Iterable[float]] = ..., parts: _Optional[_Iterable[int]] = ..., part: _Optional[_Iterable[int]] = ..., part_us: _Optional[_Iterable[float]] = ..., collectives: _Optional[_Union[LaneCollectives, _Mapping[str, object]]] = ...) -> None: ...
 
 class LaneCollectives(_message.Message):
-    __slots__ = ("start_us", "end_us", "waiting_us", "transfer_us", "waited_for_us", "count", "kind")
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    WAITING_US_FIELD_NUMBER: _ClassVar[int]
-    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
-    WAITED_FOR_US_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
     start_us: _containers.RepeatedScalarFieldContainer[float]
     end_us: _containers.RepeatedScalarFieldContainer[float]
     waiting_us: _containers.RepeatedScalarFieldContainer[float]
@@ -2011,27 +1247,6 @@ class LaneCollectives(_message.Message):
     def __init__(self, start_us: _Optional[_Iterable[float]] = ..., end_us: _Optional[_Iterable[float]] = ..., waiting_us: _Optional[_Iterable[float]] = ..., transfer_us: _Optional[_Iterable[float]] = ..., waited_for_us: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobRank(_message.Message):
-    __slots__ = ("rank", "worker", "host", "id", "step_us", "busy_us", "waiting_us", "transfer_us", "exposed_communication_us", "clock_offset_us", "last_in", "window_us", "computing_us", "copying_us", "communicating_us", "idle_by_cause", "limiter", "device_name", "start_us", "findings")
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    WORKER_FIELD_NUMBER: _ClassVar[int]
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    ID_FIELD_NUMBER: _ClassVar[int]
-    STEP_US_FIELD_NUMBER: _ClassVar[int]
-    BUSY_US_FIELD_NUMBER: _ClassVar[int]
-    WAITING_US_FIELD_NUMBER: _ClassVar[int]
-    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
-    EXPOSED_COMMUNICATION_US_FIELD_NUMBER: _ClassVar[int]
-    CLOCK_OFFSET_US_FIELD_NUMBER: _ClassVar[int]
-    LAST_IN_FIELD_NUMBER: _ClassVar[int]
-    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
-    COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
-    COPYING_US_FIELD_NUMBER: _ClassVar[int]
-    COMMUNICATING_US_FIELD_NUMBER: _ClassVar[int]
-    IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
-    LIMITER_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    FINDINGS_FIELD_NUMBER: _ClassVar[int]
     rank: int
     worker: str
     host: str
@@ -2055,29 +1270,18 @@ class JobRank(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., worker: _Optional[str] = ..., host: _Optional[str] = ..., id: _Optional[str] = ..., step_us: _Optional[float] = ..., busy_us: _Optional[float] = ..., waiting_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., exposed_communication_us: _Optional[float] = ..., clock_offset_us: _Optional[float] = ..., last_in: _Optional[int] = ..., window_us: _Optional[float] = ..., computing_us: _Optional[float] = ..., copying_us: _Optional[float] = ..., communicating_us: _Optional[float] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., device_name: _Optional[str] = ..., start_us: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Clocks(_message.Message):
-    __slots__ = ("basis", "residual_us")
     class Basis(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         NONE: _ClassVar[Clocks.Basis]
         ONE_HOST: _ClassVar[Clocks.Basis]
         COLLECTIVES: _ClassVar[Clocks.Basis]
     NONE: Clocks.Basis
     ONE_HOST: Clocks.Basis
     COLLECTIVES: Clocks.Basis
-    BASIS_FIELD_NUMBER: _ClassVar[int]
-    RESIDUAL_US_FIELD_NUMBER: _ClassVar[int]
     basis: Clocks.Basis
     residual_us: float
     def __init__(self, basis: _Optional[_Union[Clocks.Basis, str]] = ..., residual_us: _Optional[float] = ...) -> None: ...
 
 class JobCollectives(_message.Message):
-    __slots__ = ("matched", "unmatched", "waiting_us", "transfer_us", "worst", "sizes")
-    MATCHED_FIELD_NUMBER: _ClassVar[int]
-    UNMATCHED_FIELD_NUMBER: _ClassVar[int]
-    WAITING_US_FIELD_NUMBER: _ClassVar[int]
-    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
-    WORST_FIELD_NUMBER: _ClassVar[int]
-    SIZES_FIELD_NUMBER: _ClassVar[int]
     matched: int
     unmatched: int
     waiting_us: float
@@ -2087,30 +1291,10 @@ class JobCollectives(_message.Message):
     def __init__(self, matched: _Optional[int] = ..., unmatched: _Optional[int] = ..., waiting_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., worst: _Optional[_Iterable[_Union[JobCollective, _Mapping[str, object]]]] = ..., sizes: _Optional[_Iterable[_Union[CollectiveSize, _Mapping[str, object]]]] = ...) -> None: ...
 
 class JobCollective(_message.Message):
-    __slots__ = ("index", "group", "kind", "name", "annotation", "bytes", "skew_us", "transfer_us", "last_rank", "first_rank", "waiting_us", "start_us", "end_us", "why", "why_us", "place")
     class WaitingUsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
-    INDEX_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    ANNOTATION_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    SKEW_US_FIELD_NUMBER: _ClassVar[int]
-    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
-    LAST_RANK_FIELD_NUMBER: _ClassVar[int]
-    FIRST_RANK_FIELD_NUMBER: _ClassVar[int]
-    WAITING_US_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    WHY_FIELD_NUMBER: _ClassVar[int]
-    WHY_US_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
     index: int
     group: str
     kind: str
@@ -2130,15 +1314,6 @@ class JobCollective(_message.Message):
     def __init__(self, index: _Optional[int] = ..., group: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., annotation: _Optional[str] = ..., bytes: _Optional[float] = ..., skew_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., last_rank: _Optional[int] = ..., first_rank: _Optional[int] = ..., waiting_us: _Optional[_Mapping[str, float]] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., why: _Optional[str] = ..., why_us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class CollectiveSize(_message.Message):
-    __slots__ = ("kind", "bytes", "ranks", "count", "transfer_us", "algorithm_gb_per_s", "bus_gb_per_s", "slowest_gb_per_s")
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
-    ALGORITHM_GB_PER_S_FIELD_NUMBER: _ClassVar[int]
-    BUS_GB_PER_S_FIELD_NUMBER: _ClassVar[int]
-    SLOWEST_GB_PER_S_FIELD_NUMBER: _ClassVar[int]
     kind: str
     bytes: float
     ranks: int
@@ -2150,30 +1325,14 @@ class CollectiveSize(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., bytes: _Optional[float] = ..., ranks: _Optional[int] = ..., count: _Optional[int] = ..., transfer_us: _Optional[float] = ..., algorithm_gb_per_s: _Optional[float] = ..., bus_gb_per_s: _Optional[float] = ..., slowest_gb_per_s: _Optional[float] = ...) -> None: ...
 
 class Slowdown(_message.Message):
-    __slots__ = ("s", "low", "high", "by_rank", "by_kind", "basis", "error_share", "step_us", "ideal_step_us")
     class ByRankEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     class ByKindEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
-    S_FIELD_NUMBER: _ClassVar[int]
-    LOW_FIELD_NUMBER: _ClassVar[int]
-    HIGH_FIELD_NUMBER: _ClassVar[int]
-    BY_RANK_FIELD_NUMBER: _ClassVar[int]
-    BY_KIND_FIELD_NUMBER: _ClassVar[int]
-    BASIS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_SHARE_FIELD_NUMBER: _ClassVar[int]
-    STEP_US_FIELD_NUMBER: _ClassVar[int]
-    IDEAL_STEP_US_FIELD_NUMBER: _ClassVar[int]
     s: float
     low: float
     high: float
@@ -2186,21 +1345,11 @@ class Slowdown(_message.Message):
     def __init__(self, s: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., by_rank: _Optional[_Mapping[str, float]] = ..., by_kind: _Optional[_Mapping[str, float]] = ..., basis: _Optional[str] = ..., error_share: _Optional[float] = ..., step_us: _Optional[float] = ..., ideal_step_us: _Optional[float] = ...) -> None: ...
 
 class JobVerdict(_message.Message):
-    __slots__ = ("limiter", "sentence")
-    LIMITER_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
     limiter: Verdict.Limiter
     sentence: str
     def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ...) -> None: ...
 
 class JobStep(_message.Message):
-    __slots__ = ("name", "start_us", "duration_us", "last_rank", "rank_us", "rank_waiting_us")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    DURATION_US_FIELD_NUMBER: _ClassVar[int]
-    LAST_RANK_FIELD_NUMBER: _ClassVar[int]
-    RANK_US_FIELD_NUMBER: _ClassVar[int]
-    RANK_WAITING_US_FIELD_NUMBER: _ClassVar[int]
     name: str
     start_us: float
     duration_us: float
@@ -2210,14 +1359,6 @@ class JobStep(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., last_rank: _Optional[int] = ..., rank_us: _Optional[_Iterable[float]] = ..., rank_waiting_us: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class History(_message.Message):
-    __slots__ = ("schema_version", "run", "points", "changes", "drifts", "problems", "notes")
-    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
-    RUN_FIELD_NUMBER: _ClassVar[int]
-    POINTS_FIELD_NUMBER: _ClassVar[int]
-    CHANGES_FIELD_NUMBER: _ClassVar[int]
-    DRIFTS_FIELD_NUMBER: _ClassVar[int]
-    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     run: str
     points: _containers.RepeatedCompositeFieldContainer[HistoryPoint]
@@ -2228,26 +1369,6 @@ class History(_message.Message):
     def __init__(self, schema_version: _Optional[int] = ..., run: _Optional[str] = ..., points: _Optional[_Iterable[_Union[HistoryPoint, _Mapping[str, object]]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping[str, object]]]] = ..., drifts: _Optional[_Iterable[_Union[Drift, _Mapping[str, object]]]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HistoryPoint(_message.Message):
-    __slots__ = ("id", "worker", "span", "time_s", "rank", "step_us", "low_step_us", "high_step_us", "steps", "busy_share", "shares", "floor_bytes", "peak_bytes", "limiter", "rules", "saving_us", "title", "device_name", "record")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    WORKER_FIELD_NUMBER: _ClassVar[int]
-    SPAN_FIELD_NUMBER: _ClassVar[int]
-    TIME_S_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    STEP_US_FIELD_NUMBER: _ClassVar[int]
-    LOW_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
-    SHARES_FIELD_NUMBER: _ClassVar[int]
-    FLOOR_BYTES_FIELD_NUMBER: _ClassVar[int]
-    PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
-    LIMITER_FIELD_NUMBER: _ClassVar[int]
-    RULES_FIELD_NUMBER: _ClassVar[int]
-    SAVING_US_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
-    RECORD_FIELD_NUMBER: _ClassVar[int]
     id: str
     worker: str
     span: str
@@ -2270,9 +1391,7 @@ class HistoryPoint(_message.Message):
     def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ..., rank: _Optional[int] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., steps: _Optional[int] = ..., busy_share: _Optional[float] = ..., shares: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., floor_bytes: _Optional[float] = ..., peak_bytes: _Optional[float] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., rules: _Optional[_Iterable[str]] = ..., saving_us: _Optional[float] = ..., title: _Optional[str] = ..., device_name: _Optional[str] = ..., record: bool = ...) -> None: ...
 
 class Change(_message.Message):
-    __slots__ = ("point", "what", "before", "after", "unit", "sentence", "causes")
     class What(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         step: _ClassVar[Change.What]
         busy: _ClassVar[Change.What]
         memory: _ClassVar[Change.What]
@@ -2280,20 +1399,12 @@ class Change(_message.Message):
     busy: Change.What
     memory: Change.What
     class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         us: _ClassVar[Change.Unit]
         share: _ClassVar[Change.Unit]
         bytes: _ClassVar[Change.Unit]
     us: Change.Unit
     share: Change.Unit
     bytes: Change.Unit
-    POINT_FIELD_NUMBER: _ClassVar[int]
-    WHAT_FIELD_NUMBER: _ClassVar[int]
-    BEFORE_FIELD_NUMBER: _ClassVar[int]
-    AFTER_FIELD_NUMBER: _ClassVar[int]
-    UNIT_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    CAUSES_FIELD_NUMBER: _ClassVar[int]
     point: int
     what: Change.What
     before: float
@@ -2304,18 +1415,6 @@ class Change(_message.Message):
     def __init__(self, point: _Optional[int] = ..., what: _Optional[_Union[Change.What, str]] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., unit: _Optional[_Union[Change.Unit, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Drift(_message.Message):
-    __slots__ = ("device", "bytes_per_hour", "low_bytes_per_hour", "high_bytes_per_hour", "hours", "total_bytes", "hours_until_full", "sentence", "sites", "points", "bytes_per_step")
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
-    LOW_BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
-    HIGH_BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
-    HOURS_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
-    HOURS_UNTIL_FULL_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    SITES_FIELD_NUMBER: _ClassVar[int]
-    POINTS_FIELD_NUMBER: _ClassVar[int]
-    BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
     device: str
     bytes_per_hour: float
     low_bytes_per_hour: float
@@ -2330,9 +1429,7 @@ class Drift(_message.Message):
     def __init__(self, device: _Optional[str] = ..., bytes_per_hour: _Optional[float] = ..., low_bytes_per_hour: _Optional[float] = ..., high_bytes_per_hour: _Optional[float] = ..., hours: _Optional[float] = ..., total_bytes: _Optional[float] = ..., hours_until_full: _Optional[float] = ..., sentence: _Optional[str] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., points: _Optional[int] = ..., bytes_per_step: _Optional[float] = ...) -> None: ...
 
 class Comparison(_message.Message):
-    __slots__ = ("base", "candidate", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "verified", "notes", "memory", "same_within_share", "mean_step_us", "launches", "base_id", "candidate_id", "mfu")
     class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         CANNOT_TELL: _ClassVar[Comparison.Verdict]
         FASTER: _ClassVar[Comparison.Verdict]
         SLOWER: _ClassVar[Comparison.Verdict]
@@ -2341,24 +1438,6 @@ class Comparison(_message.Message):
     FASTER: Comparison.Verdict
     SLOWER: Comparison.Verdict
     SAME: Comparison.Verdict
-    BASE_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
-    STEP_US_FIELD_NUMBER: _ClassVar[int]
-    VERDICT_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    CAUSES_FIELD_NUMBER: _ClassVar[int]
-    OPERATORS_FIELD_NUMBER: _ClassVar[int]
-    KERNELS_FIELD_NUMBER: _ClassVar[int]
-    FINDINGS_FIELD_NUMBER: _ClassVar[int]
-    VERIFIED_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
-    SAME_WITHIN_SHARE_FIELD_NUMBER: _ClassVar[int]
-    MEAN_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
-    BASE_ID_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_ID_FIELD_NUMBER: _ClassVar[int]
-    MFU_FIELD_NUMBER: _ClassVar[int]
     base: str
     candidate: str
     step_us: StepDifference
@@ -2380,11 +1459,6 @@ class Comparison(_message.Message):
     def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., verified: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ..., base_id: _Optional[str] = ..., candidate_id: _Optional[str] = ..., mfu: _Optional[_Union[MfuDifference, _Mapping[str, object]]] = ...) -> None: ...
 
 class MfuDifference(_message.Message):
-    __slots__ = ("base", "candidate", "base_of", "candidate_of")
-    BASE_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
-    BASE_OF_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_OF_FIELD_NUMBER: _ClassVar[int]
     base: float
     candidate: float
     base_of: str
@@ -2392,14 +1466,6 @@ class MfuDifference(_message.Message):
     def __init__(self, base: _Optional[float] = ..., candidate: _Optional[float] = ..., base_of: _Optional[str] = ..., candidate_of: _Optional[str] = ...) -> None: ...
 
 class StepDifference(_message.Message):
-    __slots__ = ("base", "candidate", "difference", "low", "high", "base_steps", "candidate_steps")
-    BASE_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
-    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
-    LOW_FIELD_NUMBER: _ClassVar[int]
-    HIGH_FIELD_NUMBER: _ClassVar[int]
-    BASE_STEPS_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_STEPS_FIELD_NUMBER: _ClassVar[int]
     base: float
     candidate: float
     difference: float
@@ -2410,33 +1476,17 @@ class StepDifference(_message.Message):
     def __init__(self, base: _Optional[float] = ..., candidate: _Optional[float] = ..., difference: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., base_steps: _Optional[int] = ..., candidate_steps: _Optional[int] = ...) -> None: ...
 
 class CountDifference(_message.Message):
-    __slots__ = ("base", "candidate")
-    BASE_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
     base: float
     candidate: float
     def __init__(self, base: _Optional[float] = ..., candidate: _Optional[float] = ...) -> None: ...
 
 class CauseDifference(_message.Message):
-    __slots__ = ("cause", "base_us", "candidate_us")
-    CAUSE_FIELD_NUMBER: _ClassVar[int]
-    BASE_US_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_US_FIELD_NUMBER: _ClassVar[int]
     cause: CauseTime.Cause
     base_us: float
     candidate_us: float
     def __init__(self, cause: _Optional[_Union[CauseTime.Cause, str]] = ..., base_us: _Optional[float] = ..., candidate_us: _Optional[float] = ...) -> None: ...
 
 class OperatorDifference(_message.Message):
-    __slots__ = ("name", "candidate_name", "base_us", "candidate_us", "base_count", "candidate_count", "path", "family")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_NAME_FIELD_NUMBER: _ClassVar[int]
-    BASE_US_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_US_FIELD_NUMBER: _ClassVar[int]
-    BASE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    PATH_FIELD_NUMBER: _ClassVar[int]
-    FAMILY_FIELD_NUMBER: _ClassVar[int]
     name: str
     candidate_name: str
     base_us: float
@@ -2448,11 +1498,6 @@ class OperatorDifference(_message.Message):
     def __init__(self, name: _Optional[str] = ..., candidate_name: _Optional[str] = ..., base_us: _Optional[float] = ..., candidate_us: _Optional[float] = ..., base_count: _Optional[float] = ..., candidate_count: _Optional[float] = ..., path: _Optional[str] = ..., family: _Optional[str] = ...) -> None: ...
 
 class MemoryDifference(_message.Message):
-    __slots__ = ("device", "what", "base_bytes", "candidate_bytes")
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    WHAT_FIELD_NUMBER: _ClassVar[int]
-    BASE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_BYTES_FIELD_NUMBER: _ClassVar[int]
     device: str
     what: str
     base_bytes: float
@@ -2460,27 +1505,18 @@ class MemoryDifference(_message.Message):
     def __init__(self, device: _Optional[str] = ..., what: _Optional[str] = ..., base_bytes: _Optional[float] = ..., candidate_bytes: _Optional[float] = ...) -> None: ...
 
 class FindingsDifference(_message.Message):
-    __slots__ = ("gone", "new", "changed")
-    GONE_FIELD_NUMBER: _ClassVar[int]
-    NEW_FIELD_NUMBER: _ClassVar[int]
-    CHANGED_FIELD_NUMBER: _ClassVar[int]
     gone: _containers.RepeatedCompositeFieldContainer[Finding]
     new: _containers.RepeatedCompositeFieldContainer[Finding]
     changed: _containers.RepeatedCompositeFieldContainer[FindingChange]
     def __init__(self, gone: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., new: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., changed: _Optional[_Iterable[_Union[FindingChange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class FindingChange(_message.Message):
-    __slots__ = ("base", "candidate")
-    BASE_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
     base: Finding
     candidate: Finding
     def __init__(self, base: _Optional[_Union[Finding, _Mapping[str, object]]] = ..., candidate: _Optional[_Union[Finding, _Mapping[str, object]]] = ...) -> None: ...
 
 class Verified(_message.Message):
-    __slots__ = ("rule", "name", "title", "place", "became", "cost_us", "left_us", "low_us", "high_us", "real_us", "real_low_us", "real_high_us", "others_us", "promise", "sentence", "severity")
     class Became(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         UNKNOWN: _ClassVar[Verified.Became]
         GONE: _ClassVar[Verified.Became]
         LESS: _ClassVar[Verified.Became]
@@ -2490,7 +1526,6 @@ class Verified(_message.Message):
     LESS: Verified.Became
     KEPT: Verified.Became
     class Promise(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         CANNOT_TELL: _ClassVar[Verified.Promise]
         INSIDE: _ClassVar[Verified.Promise]
         BELOW: _ClassVar[Verified.Promise]
@@ -2501,22 +1536,6 @@ class Verified(_message.Message):
     BELOW: Verified.Promise
     ABOVE: Verified.Promise
     NONE: Verified.Promise
-    RULE_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TITLE_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    BECAME_FIELD_NUMBER: _ClassVar[int]
-    COST_US_FIELD_NUMBER: _ClassVar[int]
-    LEFT_US_FIELD_NUMBER: _ClassVar[int]
-    LOW_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_US_FIELD_NUMBER: _ClassVar[int]
-    REAL_US_FIELD_NUMBER: _ClassVar[int]
-    REAL_LOW_US_FIELD_NUMBER: _ClassVar[int]
-    REAL_HIGH_US_FIELD_NUMBER: _ClassVar[int]
-    OTHERS_US_FIELD_NUMBER: _ClassVar[int]
-    PROMISE_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    SEVERITY_FIELD_NUMBER: _ClassVar[int]
     rule: str
     name: str
     title: str
@@ -2536,9 +1555,7 @@ class Verified(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., place: _Optional[str] = ..., became: _Optional[_Union[Verified.Became, str]] = ..., cost_us: _Optional[float] = ..., left_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ..., real_low_us: _Optional[float] = ..., real_high_us: _Optional[float] = ..., others_us: _Optional[float] = ..., promise: _Optional[_Union[Verified.Promise, str]] = ..., sentence: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ...) -> None: ...
 
 class HangReport(_message.Message):
-    __slots__ = ("why", "sentence", "advice", "culprits", "ranks", "notes")
     class Why(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         CANNOT_TELL: _ClassVar[HangReport.Why]
         NO_HANG: _ClassVar[HangReport.Why]
         NOT_CALLED: _ClassVar[HangReport.Why]
@@ -2555,12 +1572,6 @@ class HangReport(_message.Message):
     NOT_BEGUN: HangReport.Why
     TRANSFER: HangReport.Why
     NO_DUMP: HangReport.Why
-    WHY_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    ADVICE_FIELD_NUMBER: _ClassVar[int]
-    CULPRITS_FIELD_NUMBER: _ClassVar[int]
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
     why: HangReport.Why
     sentence: str
     advice: str
@@ -2570,9 +1581,7 @@ class HangReport(_message.Message):
     def __init__(self, why: _Optional[_Union[HangReport.Why, str]] = ..., sentence: _Optional[str] = ..., advice: _Optional[str] = ..., culprits: _Optional[_Iterable[int]] = ..., ranks: _Optional[_Iterable[_Union[HangingRanks, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HangingRanks(_message.Message):
-    __slots__ = ("ranks", "state", "operation", "sequence", "group", "place", "waits_for", "ranks_text", "waits_for_text")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         ENDED: _ClassVar[HangingRanks.State]
         WAITS: _ClassVar[HangingRanks.State]
         RUNS: _ClassVar[HangingRanks.State]
@@ -2581,15 +1590,6 @@ class HangingRanks(_message.Message):
     WAITS: HangingRanks.State
     RUNS: HangingRanks.State
     NO_DUMP: HangingRanks.State
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    OPERATION_FIELD_NUMBER: _ClassVar[int]
-    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
-    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
-    RANKS_TEXT_FIELD_NUMBER: _ClassVar[int]
-    WAITS_FOR_TEXT_FIELD_NUMBER: _ClassVar[int]
     ranks: _containers.RepeatedScalarFieldContainer[int]
     state: HangingRanks.State
     operation: str
@@ -2602,12 +1602,6 @@ class HangingRanks(_message.Message):
     def __init__(self, ranks: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[HangingRanks.State, str]] = ..., operation: _Optional[str] = ..., sequence: _Optional[int] = ..., group: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., waits_for: _Optional[_Iterable[int]] = ..., ranks_text: _Optional[str] = ..., waits_for_text: _Optional[str] = ...) -> None: ...
 
 class ClockReport(_message.Message):
-    __slots__ = ("sentence", "ranks", "recordings", "notes", "drifts")
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    RECORDINGS_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
-    DRIFTS_FIELD_NUMBER: _ClassVar[int]
     sentence: str
     ranks: _containers.RepeatedCompositeFieldContainer[ClockRank]
     recordings: _containers.RepeatedCompositeFieldContainer[ClockRecording]
@@ -2616,15 +1610,6 @@ class ClockReport(_message.Message):
     def __init__(self, sentence: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[ClockRank, _Mapping[str, object]]]] = ..., recordings: _Optional[_Iterable[_Union[ClockRecording, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., drifts: bool = ...) -> None: ...
 
 class ClockRank(_message.Message):
-    __slots__ = ("rank", "steps", "last_step", "step_us", "now_us", "phases", "drift", "since")
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
-    STEP_US_FIELD_NUMBER: _ClassVar[int]
-    NOW_US_FIELD_NUMBER: _ClassVar[int]
-    PHASES_FIELD_NUMBER: _ClassVar[int]
-    DRIFT_FIELD_NUMBER: _ClassVar[int]
-    SINCE_FIELD_NUMBER: _ClassVar[int]
     rank: int
     steps: float
     last_step: float
@@ -2636,23 +1621,12 @@ class ClockRank(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., steps: _Optional[float] = ..., last_step: _Optional[float] = ..., step_us: _Optional[float] = ..., now_us: _Optional[float] = ..., phases: _Optional[_Iterable[_Union[ClockPhase, _Mapping[str, object]]]] = ..., drift: _Optional[str] = ..., since: _Optional[float] = ...) -> None: ...
 
 class ClockPhase(_message.Message):
-    __slots__ = ("name", "us", "share")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
     name: str
     us: float
     share: float
     def __init__(self, name: _Optional[str] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class ClockRecording(_message.Message):
-    __slots__ = ("rank", "step", "why", "worker", "span", "time_s")
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    WHY_FIELD_NUMBER: _ClassVar[int]
-    WORKER_FIELD_NUMBER: _ClassVar[int]
-    SPAN_FIELD_NUMBER: _ClassVar[int]
-    TIME_S_FIELD_NUMBER: _ClassVar[int]
     rank: int
     step: float
     why: str
@@ -2662,22 +1636,6 @@ class ClockRecording(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., step: _Optional[float] = ..., why: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ...) -> None: ...
 
 class ClockSlice(_message.Message):
-    __slots__ = ("state", "progress", "error", "rank", "first_step", "last_step", "step", "end_step", "steps", "low_us", "median_us", "high_us", "mean_us", "phases", "steps_of_point")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
-    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    END_STEP_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    LOW_US_FIELD_NUMBER: _ClassVar[int]
-    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_US_FIELD_NUMBER: _ClassVar[int]
-    MEAN_US_FIELD_NUMBER: _ClassVar[int]
-    PHASES_FIELD_NUMBER: _ClassVar[int]
-    STEPS_OF_POINT_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -2696,17 +1654,12 @@ class ClockSlice(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., rank: _Optional[int] = ..., first_step: _Optional[float] = ..., last_step: _Optional[float] = ..., step: _Optional[_Iterable[float]] = ..., end_step: _Optional[float] = ..., steps: _Optional[_Iterable[float]] = ..., low_us: _Optional[_Iterable[float]] = ..., median_us: _Optional[_Iterable[float]] = ..., high_us: _Optional[_Iterable[float]] = ..., mean_us: _Optional[_Iterable[float]] = ..., phases: _Optional[_Iterable[_Union[ClockCurve, _Mapping[str, object]]]] = ..., steps_of_point: _Optional[float] = ...) -> None: ...
 
 class ClockCurve(_message.Message):
-    __slots__ = ("name", "us")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
     name: str
     us: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, name: _Optional[str] = ..., us: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Verification(_message.Message):
-    __slots__ = ("base", "candidate", "rule", "made", "sentence", "findings", "verdict", "step", "mean_step_us", "causes", "new_findings", "notes", "how_to_tell", "past", "past_low_us", "past_high_us")
     class Made(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         CANNOT_TELL: _ClassVar[Verification.Made]
         MADE: _ClassVar[Verification.Made]
         PARTLY: _ClassVar[Verification.Made]
@@ -2717,22 +1670,6 @@ class Verification(_message.Message):
     PARTLY: Verification.Made
     NOT_MADE: Verification.Made
     ANOTHER: Verification.Made
-    BASE_FIELD_NUMBER: _ClassVar[int]
-    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
-    RULE_FIELD_NUMBER: _ClassVar[int]
-    MADE_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    FINDINGS_FIELD_NUMBER: _ClassVar[int]
-    VERDICT_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    MEAN_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    CAUSES_FIELD_NUMBER: _ClassVar[int]
-    NEW_FINDINGS_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
-    HOW_TO_TELL_FIELD_NUMBER: _ClassVar[int]
-    PAST_FIELD_NUMBER: _ClassVar[int]
-    PAST_LOW_US_FIELD_NUMBER: _ClassVar[int]
-    PAST_HIGH_US_FIELD_NUMBER: _ClassVar[int]
     base: str
     candidate: str
     rule: str
@@ -2752,16 +1689,6 @@ class Verification(_message.Message):
     def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., rule: _Optional[str] = ..., made: _Optional[_Union[Verification.Made, str]] = ..., sentence: _Optional[str] = ..., findings: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., step: _Optional[str] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., new_findings: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ..., how_to_tell: _Optional[_Iterable[str]] = ..., past: _Optional[_Union[PastGains, _Mapping[str, object]]] = ..., past_low_us: _Optional[float] = ..., past_high_us: _Optional[float] = ...) -> None: ...
 
 class PastGains(_message.Message):
-    __slots__ = ("rule", "name", "inside", "below", "above", "untold", "low_share", "high_share", "sentence")
-    RULE_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    INSIDE_FIELD_NUMBER: _ClassVar[int]
-    BELOW_FIELD_NUMBER: _ClassVar[int]
-    ABOVE_FIELD_NUMBER: _ClassVar[int]
-    UNTOLD_FIELD_NUMBER: _ClassVar[int]
-    LOW_SHARE_FIELD_NUMBER: _ClassVar[int]
-    HIGH_SHARE_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
     rule: str
     name: str
     inside: int
@@ -2774,41 +1701,11 @@ class PastGains(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., inside: _Optional[int] = ..., below: _Optional[int] = ..., above: _Optional[int] = ..., untold: _Optional[int] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., sentence: _Optional[str] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("rules", "notes")
-    RULES_FIELD_NUMBER: _ClassVar[int]
-    NOTES_FIELD_NUMBER: _ClassVar[int]
     rules: _containers.RepeatedCompositeFieldContainer[PastGains]
     notes: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, rules: _Optional[_Iterable[_Union[PastGains, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunRow(_message.Message):
-    __slots__ = ("id", "run", "kind", "worker", "ranks", "recordings", "time_s", "step_us", "low_step_us", "high_step_us", "busy_share", "account", "limiter", "sentence", "first_rule", "first_title", "saving_share", "memory_share", "change", "state", "error", "trace_id", "severity", "low_saving_share", "growth_bytes_per_step", "work")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    RUN_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    WORKER_FIELD_NUMBER: _ClassVar[int]
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    RECORDINGS_FIELD_NUMBER: _ClassVar[int]
-    TIME_S_FIELD_NUMBER: _ClassVar[int]
-    STEP_US_FIELD_NUMBER: _ClassVar[int]
-    LOW_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    HIGH_STEP_US_FIELD_NUMBER: _ClassVar[int]
-    BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
-    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
-    LIMITER_FIELD_NUMBER: _ClassVar[int]
-    SENTENCE_FIELD_NUMBER: _ClassVar[int]
-    FIRST_RULE_FIELD_NUMBER: _ClassVar[int]
-    FIRST_TITLE_FIELD_NUMBER: _ClassVar[int]
-    SAVING_SHARE_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_SHARE_FIELD_NUMBER: _ClassVar[int]
-    CHANGE_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
-    SEVERITY_FIELD_NUMBER: _ClassVar[int]
-    LOW_SAVING_SHARE_FIELD_NUMBER: _ClassVar[int]
-    GROWTH_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
-    WORK_FIELD_NUMBER: _ClassVar[int]
     id: str
     run: str
     kind: TraceInfo.Kind
@@ -2838,16 +1735,6 @@ class RunRow(_message.Message):
     def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ..., low_saving_share: _Optional[float] = ..., growth_bytes_per_step: _Optional[float] = ..., work: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RunTable(_message.Message):
-    __slots__ = ("rows", "generation", "scanned", "total", "unchanged", "removed", "whole", "more", "folders")
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
-    SCANNED_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_FIELD_NUMBER: _ClassVar[int]
-    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
-    REMOVED_FIELD_NUMBER: _ClassVar[int]
-    WHOLE_FIELD_NUMBER: _ClassVar[int]
-    MORE_FIELD_NUMBER: _ClassVar[int]
-    FOLDERS_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedCompositeFieldContainer[RunRow]
     generation: int
     scanned: bool
@@ -2860,12 +1747,6 @@ class RunTable(_message.Message):
     def __init__(self, rows: _Optional[_Iterable[_Union[RunRow, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., total: _Optional[int] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ..., folders: bool = ...) -> None: ...
 
 class JobState(_message.Message):
-    __slots__ = ("state", "progress", "error", "job", "stage")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    JOB_FIELD_NUMBER: _ClassVar[int]
-    STAGE_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -2874,13 +1755,6 @@ class JobState(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., job: _Optional[_Union[JobReport, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class HistoryState(_message.Message):
-    __slots__ = ("state", "progress", "error", "history", "stage", "ledger")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    HISTORY_FIELD_NUMBER: _ClassVar[int]
-    STAGE_FIELD_NUMBER: _ClassVar[int]
-    LEDGER_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -2890,14 +1764,6 @@ class HistoryState(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ..., ledger: _Optional[_Union[Ledger, _Mapping[str, object]]] = ...) -> None: ...
 
 class SqlState(_message.Message):
-    __slots__ = ("state", "progress", "error", "columns", "stage", "rows", "note")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    COLUMNS_FIELD_NUMBER: _ClassVar[int]
-    STAGE_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    NOTE_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -2908,22 +1774,12 @@ class SqlState(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., columns: _Optional[_Iterable[_Union[SqlColumn, _Mapping[str, object]]]] = ..., stage: _Optional[str] = ..., rows: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
 
 class SqlColumn(_message.Message):
-    __slots__ = ("name", "number", "cells")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    CELLS_FIELD_NUMBER: _ClassVar[int]
     name: str
     number: bool
     cells: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, name: _Optional[str] = ..., number: bool = ..., cells: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ComparisonState(_message.Message):
-    __slots__ = ("state", "progress", "error", "comparison", "stage")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    COMPARISON_FIELD_NUMBER: _ClassVar[int]
-    STAGE_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -2932,9 +1788,7 @@ class ComparisonState(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., comparison: _Optional[_Union[Comparison, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class OperatorTable(_message.Message):
-    __slots__ = ("state", "progress", "error", "group", "kind", "rows", "total_rows", "rest", "all", "has_shapes", "has_stacks", "has_modules", "has_gpu")
     class Group(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         operator: _ClassVar[OperatorTable.Group]
         shapes: _ClassVar[OperatorTable.Group]
         stack: _ClassVar[OperatorTable.Group]
@@ -2943,19 +1797,6 @@ class OperatorTable(_message.Message):
     shapes: OperatorTable.Group
     stack: OperatorTable.Group
     module: OperatorTable.Group
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_ROWS_FIELD_NUMBER: _ClassVar[int]
-    REST_FIELD_NUMBER: _ClassVar[int]
-    ALL_FIELD_NUMBER: _ClassVar[int]
-    HAS_SHAPES_FIELD_NUMBER: _ClassVar[int]
-    HAS_STACKS_FIELD_NUMBER: _ClassVar[int]
-    HAS_MODULES_FIELD_NUMBER: _ClassVar[int]
-    HAS_GPU_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -2972,9 +1813,7 @@ class OperatorTable(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[_Union[OperatorTable.Group, str]] = ..., kind: _Optional[_Union[OperatorRow.Kind, str]] = ..., rows: _Optional[_Iterable[_Union[OperatorRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., has_shapes: bool = ..., has_stacks: bool = ..., has_modules: bool = ..., has_gpu: bool = ...) -> None: ...
 
 class OperatorRow(_message.Message):
-    __slots__ = ("key", "name", "shapes", "module", "stack", "calls", "host_self_us", "host_total_us", "gpu_self_us", "gpu_total_us", "tensor_core_us", "teraflops", "terabytes", "reached")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         operator: _ClassVar[OperatorRow.Kind]
         range: _ClassVar[OperatorRow.Kind]
         call: _ClassVar[OperatorRow.Kind]
@@ -2983,20 +1822,6 @@ class OperatorRow(_message.Message):
     range: OperatorRow.Kind
     call: OperatorRow.Kind
     python: OperatorRow.Kind
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    SHAPES_FIELD_NUMBER: _ClassVar[int]
-    MODULE_FIELD_NUMBER: _ClassVar[int]
-    STACK_FIELD_NUMBER: _ClassVar[int]
-    CALLS_FIELD_NUMBER: _ClassVar[int]
-    HOST_SELF_US_FIELD_NUMBER: _ClassVar[int]
-    HOST_TOTAL_US_FIELD_NUMBER: _ClassVar[int]
-    GPU_SELF_US_FIELD_NUMBER: _ClassVar[int]
-    GPU_TOTAL_US_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_CORE_US_FIELD_NUMBER: _ClassVar[int]
-    TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
-    TERABYTES_FIELD_NUMBER: _ClassVar[int]
-    REACHED_FIELD_NUMBER: _ClassVar[int]
     key: float
     name: str
     shapes: str
@@ -3014,20 +1839,11 @@ class OperatorRow(_message.Message):
     def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., calls: _Optional[float] = ..., host_self_us: _Optional[float] = ..., host_total_us: _Optional[float] = ..., gpu_self_us: _Optional[float] = ..., gpu_total_us: _Optional[float] = ..., tensor_core_us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
 
 class KernelTable(_message.Message):
-    __slots__ = ("state", "progress", "error", "group", "rows", "total_rows", "rest")
     class Group(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         kernel: _ClassVar[KernelTable.Group]
         operator: _ClassVar[KernelTable.Group]
     kernel: KernelTable.Group
     operator: KernelTable.Group
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_ROWS_FIELD_NUMBER: _ClassVar[int]
-    REST_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -3038,9 +1854,7 @@ class KernelTable(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[_Union[KernelTable.Group, str]] = ..., rows: _Optional[_Iterable[_Union[KernelRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ...) -> None: ...
 
 class KernelRow(_message.Message):
-    __slots__ = ("key", "name", "family", "arithmetic", "operators", "more_operators", "count", "total_us", "mean_us", "min_us", "max_us", "blocks_per_sm", "teraflops", "terabytes", "share")
     class Arithmetic(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         unknown: _ClassVar[KernelRow.Arithmetic]
         tensor_cores: _ClassVar[KernelRow.Arithmetic]
         fp32_cores: _ClassVar[KernelRow.Arithmetic]
@@ -3051,21 +1865,6 @@ class KernelRow(_message.Message):
     fp32_cores: KernelRow.Arithmetic
     half_on_fp32_cores: KernelRow.Arithmetic
     fp64: KernelRow.Arithmetic
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    FAMILY_FIELD_NUMBER: _ClassVar[int]
-    ARITHMETIC_FIELD_NUMBER: _ClassVar[int]
-    OPERATORS_FIELD_NUMBER: _ClassVar[int]
-    MORE_OPERATORS_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_US_FIELD_NUMBER: _ClassVar[int]
-    MEAN_US_FIELD_NUMBER: _ClassVar[int]
-    MIN_US_FIELD_NUMBER: _ClassVar[int]
-    MAX_US_FIELD_NUMBER: _ClassVar[int]
-    BLOCKS_PER_SM_FIELD_NUMBER: _ClassVar[int]
-    TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
-    TERABYTES_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
     key: float
     name: str
     family: KernelFamily.Family
@@ -3084,21 +1883,6 @@ class KernelRow(_message.Message):
     def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., arithmetic: _Optional[_Union[KernelRow.Arithmetic, str]] = ..., operators: _Optional[_Iterable[str]] = ..., more_operators: _Optional[int] = ..., count: _Optional[float] = ..., total_us: _Optional[float] = ..., mean_us: _Optional[float] = ..., min_us: _Optional[float] = ..., max_us: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class CallDetails(_message.Message):
-    __slots__ = ("state", "progress", "error", "stacks", "more_stacks", "kernels", "more_kernels", "shapes", "more_shapes", "longest", "callers", "more_callers", "callees", "more_callees")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    STACKS_FIELD_NUMBER: _ClassVar[int]
-    MORE_STACKS_FIELD_NUMBER: _ClassVar[int]
-    KERNELS_FIELD_NUMBER: _ClassVar[int]
-    MORE_KERNELS_FIELD_NUMBER: _ClassVar[int]
-    SHAPES_FIELD_NUMBER: _ClassVar[int]
-    MORE_SHAPES_FIELD_NUMBER: _ClassVar[int]
-    LONGEST_FIELD_NUMBER: _ClassVar[int]
-    CALLERS_FIELD_NUMBER: _ClassVar[int]
-    MORE_CALLERS_FIELD_NUMBER: _ClassVar[int]
-    CALLEES_FIELD_NUMBER: _ClassVar[int]
-    MORE_CALLEES_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -3116,16 +1900,6 @@ class CallDetails(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., stacks: _Optional[_Iterable[_Union[CallStack, _Mapping[str, object]]]] = ..., more_stacks: _Optional[int] = ..., kernels: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_kernels: _Optional[int] = ..., shapes: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_shapes: _Optional[int] = ..., longest: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ..., callers: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_callers: _Optional[int] = ..., callees: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_callees: _Optional[int] = ...) -> None: ...
 
 class CallStack(_message.Message):
-    __slots__ = ("frames", "more_frames", "forward", "module", "calls", "host_us", "gpu_us", "share", "node")
-    FRAMES_FIELD_NUMBER: _ClassVar[int]
-    MORE_FRAMES_FIELD_NUMBER: _ClassVar[int]
-    FORWARD_FIELD_NUMBER: _ClassVar[int]
-    MODULE_FIELD_NUMBER: _ClassVar[int]
-    CALLS_FIELD_NUMBER: _ClassVar[int]
-    HOST_US_FIELD_NUMBER: _ClassVar[int]
-    GPU_US_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
-    NODE_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[CallFrame]
     more_frames: int
     forward: bool
@@ -3138,47 +1912,22 @@ class CallStack(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[CallFrame, _Mapping[str, object]]]] = ..., more_frames: _Optional[int] = ..., forward: bool = ..., module: _Optional[str] = ..., calls: _Optional[float] = ..., host_us: _Optional[float] = ..., gpu_us: _Optional[float] = ..., share: _Optional[float] = ..., node: _Optional[int] = ...) -> None: ...
 
 class CallFrame(_message.Message):
-    __slots__ = ("name", "kind")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: int
     def __init__(self, name: _Optional[str] = ..., kind: _Optional[int] = ...) -> None: ...
 
 class CallPart(_message.Message):
-    __slots__ = ("name", "count", "us")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
     name: str
     count: float
     us: float
     def __init__(self, name: _Optional[str] = ..., count: _Optional[float] = ..., us: _Optional[float] = ...) -> None: ...
 
 class CallTree(_message.Message):
-    __slots__ = ("state", "progress", "error", "weight", "total_us", "names", "node", "parent", "name", "kind", "node_us", "self_us", "calls", "left_out", "left_out_us", "path")
     class Weight(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
         host: _ClassVar[CallTree.Weight]
         gpu: _ClassVar[CallTree.Weight]
     host: CallTree.Weight
     gpu: CallTree.Weight
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    WEIGHT_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_US_FIELD_NUMBER: _ClassVar[int]
-    NAMES_FIELD_NUMBER: _ClassVar[int]
-    NODE_FIELD_NUMBER: _ClassVar[int]
-    PARENT_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    NODE_US_FIELD_NUMBER: _ClassVar[int]
-    SELF_US_FIELD_NUMBER: _ClassVar[int]
-    CALLS_FIELD_NUMBER: _ClassVar[int]
-    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    LEFT_OUT_US_FIELD_NUMBER: _ClassVar[int]
-    PATH_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -3198,27 +1947,12 @@ class CallTree(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., weight: _Optional[_Union[CallTree.Weight, str]] = ..., total_us: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_us: _Optional[_Iterable[float]] = ..., self_us: _Optional[_Iterable[float]] = ..., calls: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_us: _Optional[_Iterable[float]] = ..., path: _Optional[_Iterable[_Union[CallStep, _Mapping[str, object]]]] = ...) -> None: ...
 
 class CallStep(_message.Message):
-    __slots__ = ("name", "kind", "node")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    NODE_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: int
     node: int
     def __init__(self, name: _Optional[str] = ..., kind: _Optional[int] = ..., node: _Optional[int] = ...) -> None: ...
 
 class RooflinePlot(_message.Message):
-    __slots__ = ("state", "progress", "error", "device", "device_name", "assumed", "peaks", "bandwidth", "points", "more_points")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
-    ASSUMED_FIELD_NUMBER: _ClassVar[int]
-    PEAKS_FIELD_NUMBER: _ClassVar[int]
-    BANDWIDTH_FIELD_NUMBER: _ClassVar[int]
-    POINTS_FIELD_NUMBER: _ClassVar[int]
-    MORE_POINTS_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -3232,24 +1966,11 @@ class RooflinePlot(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., device_name: _Optional[str] = ..., assumed: _Optional[str] = ..., peaks: _Optional[_Iterable[_Union[RooflinePeak, _Mapping[str, object]]]] = ..., bandwidth: _Optional[float] = ..., points: _Optional[_Iterable[_Union[RooflinePoint, _Mapping[str, object]]]] = ..., more_points: _Optional[int] = ...) -> None: ...
 
 class RooflinePeak(_message.Message):
-    __slots__ = ("name", "teraflops")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
     name: str
     teraflops: float
     def __init__(self, name: _Optional[str] = ..., teraflops: _Optional[float] = ...) -> None: ...
 
 class RooflinePoint(_message.Message):
-    __slots__ = ("operator", "shapes", "number", "family", "calls", "us", "operations", "bytes", "reached")
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    SHAPES_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    FAMILY_FIELD_NUMBER: _ClassVar[int]
-    CALLS_FIELD_NUMBER: _ClassVar[int]
-    US_FIELD_NUMBER: _ClassVar[int]
-    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    REACHED_FIELD_NUMBER: _ClassVar[int]
     operator: str
     shapes: str
     number: str
@@ -3262,27 +1983,6 @@ class RooflinePoint(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
 
 class MemoryState(_message.Message):
-    __slots__ = ("state", "progress", "error", "device", "live_bytes", "allocations", "earlier_bytes", "unknown_bytes", "names", "node", "parent", "name", "kind", "node_bytes", "count", "left_out", "blocks", "more_blocks", "more_blocks_bytes", "before_bytes")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
-    EARLIER_BYTES_FIELD_NUMBER: _ClassVar[int]
-    UNKNOWN_BYTES_FIELD_NUMBER: _ClassVar[int]
-    NAMES_FIELD_NUMBER: _ClassVar[int]
-    NODE_FIELD_NUMBER: _ClassVar[int]
-    PARENT_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    NODE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
-    BLOCKS_FIELD_NUMBER: _ClassVar[int]
-    MORE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
-    MORE_BLOCKS_BYTES_FIELD_NUMBER: _ClassVar[int]
-    BEFORE_BYTES_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -3306,12 +2006,6 @@ class MemoryState(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., live_bytes: _Optional[float] = ..., allocations: _Optional[float] = ..., earlier_bytes: _Optional[float] = ..., unknown_bytes: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_bytes: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[_Union[LiveBlock, _Mapping[str, object]]]] = ..., more_blocks: _Optional[float] = ..., more_blocks_bytes: _Optional[float] = ..., before_bytes: _Optional[float] = ...) -> None: ...
 
 class LiveBlock(_message.Message):
-    __slots__ = ("bytes", "made_us", "freed_us", "operator", "place")
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    MADE_US_FIELD_NUMBER: _ClassVar[int]
-    FREED_US_FIELD_NUMBER: _ClassVar[int]
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
     bytes: float
     made_us: float
     freed_us: float
@@ -3320,25 +2014,6 @@ class LiveBlock(_message.Message):
     def __init__(self, bytes: _Optional[float] = ..., made_us: _Optional[float] = ..., freed_us: _Optional[float] = ..., operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class MemoryBands(_message.Message):
-    __slots__ = ("state", "progress", "error", "device", "start_us", "end_us", "column_us", "rest_bytes", "band_from", "band_to", "band_bytes", "band_made_us", "band_freed_us", "band_site", "band_kind", "sites", "more_bands", "kinds")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    START_US_FIELD_NUMBER: _ClassVar[int]
-    END_US_FIELD_NUMBER: _ClassVar[int]
-    COLUMN_US_FIELD_NUMBER: _ClassVar[int]
-    REST_BYTES_FIELD_NUMBER: _ClassVar[int]
-    BAND_FROM_FIELD_NUMBER: _ClassVar[int]
-    BAND_TO_FIELD_NUMBER: _ClassVar[int]
-    BAND_BYTES_FIELD_NUMBER: _ClassVar[int]
-    BAND_MADE_US_FIELD_NUMBER: _ClassVar[int]
-    BAND_FREED_US_FIELD_NUMBER: _ClassVar[int]
-    BAND_SITE_FIELD_NUMBER: _ClassVar[int]
-    BAND_KIND_FIELD_NUMBER: _ClassVar[int]
-    SITES_FIELD_NUMBER: _ClassVar[int]
-    MORE_BANDS_FIELD_NUMBER: _ClassVar[int]
-    KINDS_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -3360,37 +2035,11 @@ class MemoryBands(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., column_us: _Optional[_Iterable[float]] = ..., rest_bytes: _Optional[_Iterable[float]] = ..., band_from: _Optional[_Iterable[int]] = ..., band_to: _Optional[_Iterable[int]] = ..., band_bytes: _Optional[_Iterable[float]] = ..., band_made_us: _Optional[_Iterable[float]] = ..., band_freed_us: _Optional[_Iterable[float]] = ..., band_site: _Optional[_Iterable[int]] = ..., band_kind: _Optional[_Iterable[int]] = ..., sites: _Optional[_Iterable[_Union[BandSite, _Mapping[str, object]]]] = ..., more_bands: _Optional[float] = ..., kinds: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BandSite(_message.Message):
-    __slots__ = ("operator", "place")
-    OPERATOR_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
     operator: str
     place: Place
     def __init__(self, operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class SegmentMap(_message.Message):
-    __slots__ = ("state", "progress", "error", "device", "segments", "bytes", "used_bytes", "inactive_bytes", "free_bytes", "outside_bytes", "rows", "box_row", "box_offset", "box_bytes", "box_requested", "box_count", "box_made_us", "box_freed_us", "box_node", "node_parent", "node_name", "names")
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    INACTIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    OUTSIDE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    BOX_ROW_FIELD_NUMBER: _ClassVar[int]
-    BOX_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    BOX_BYTES_FIELD_NUMBER: _ClassVar[int]
-    BOX_REQUESTED_FIELD_NUMBER: _ClassVar[int]
-    BOX_COUNT_FIELD_NUMBER: _ClassVar[int]
-    BOX_MADE_US_FIELD_NUMBER: _ClassVar[int]
-    BOX_FREED_US_FIELD_NUMBER: _ClassVar[int]
-    BOX_NODE_FIELD_NUMBER: _ClassVar[int]
-    NODE_PARENT_FIELD_NUMBER: _ClassVar[int]
-    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
-    NAMES_FIELD_NUMBER: _ClassVar[int]
     state: ReportState.State
     progress: float
     error: Problem
@@ -3416,16 +2065,6 @@ class SegmentMap(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., segments: _Optional[int] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., inactive_bytes: _Optional[float] = ..., free_bytes: _Optional[float] = ..., outside_bytes: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[MapSegment, _Mapping[str, object]]]] = ..., box_row: _Optional[_Iterable[int]] = ..., box_offset: _Optional[_Iterable[float]] = ..., box_bytes: _Optional[_Iterable[float]] = ..., box_requested: _Optional[_Iterable[float]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_made_us: _Optional[_Iterable[float]] = ..., box_freed_us: _Optional[_Iterable[float]] = ..., box_node: _Optional[_Iterable[int]] = ..., node_parent: _Optional[_Iterable[int]] = ..., node_name: _Optional[_Iterable[int]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MapSegment(_message.Message):
-    __slots__ = ("address", "bytes", "used_bytes", "largest_free_bytes", "blocks", "stream", "pool", "expandable", "boxed")
-    ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
-    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    LARGEST_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    BLOCKS_FIELD_NUMBER: _ClassVar[int]
-    STREAM_FIELD_NUMBER: _ClassVar[int]
-    POOL_FIELD_NUMBER: _ClassVar[int]
-    EXPANDABLE_FIELD_NUMBER: _ClassVar[int]
-    BOXED_FIELD_NUMBER: _ClassVar[int]
     address: str
     bytes: float
     used_bytes: float
