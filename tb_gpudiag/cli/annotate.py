@@ -50,7 +50,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag annotate",
         description="Copy a trace with three kinds of tracks added: what the findings are about, each GPU's "

@@ -141,7 +141,6 @@ def _bad_condition(value: str) -> UsageError:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag compare",
         description="Compare two traces, or two jobs with a trace per rank: which is faster, where did the "

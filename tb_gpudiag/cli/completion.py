@@ -39,7 +39,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag completion",
         description="Print a script that makes a shell complete commands, options, rules and severities. "

@@ -15,7 +15,6 @@ FailOn = str | Severity
 
 
 def add_fail_on(parser: argparse.ArgumentParser) -> None:
-    """Add --fail-on."""
     parser.add_argument(
         "--fail-on",
         metavar="ID|SEVERITY",
@@ -57,7 +56,6 @@ def sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[FailOn], list[s
 
 
 def is_met(findings: Iterable[pb.Finding], conditions: list[FailOn]) -> bool:
-    """Return whether a finding meets a condition."""
     return any(
         finding.severity >= condition if isinstance(condition, Severity) else finding.rule == condition
         for finding in findings

@@ -23,7 +23,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag demo",
         description="Show the Diagnosis page on traces that come with gpudiag: two small trainings recorded "

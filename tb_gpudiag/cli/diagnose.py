@@ -136,7 +136,6 @@ def _beside(parsed: argparse.Namespace) -> tuple[str, str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag diagnose",
         description="Show where GPU time and memory went, why the GPU was idle, and what to fix first.",
@@ -209,7 +208,6 @@ def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, sidecars: bool,
 def _diagnose_file(
     file: TraceFile, result: DiagnosedFiles, shared: SharedCache | None, progress: Progress, *, sidecars: bool
 ) -> None:
-    """Add the diagnosis of a file to the result."""
     found = obtain(file, databases_apart(DIAGNOSIS), shared, progress, marked=sidecars)
     if found.origin:
         tell(f"{os.path.basename(file.path)}: result of {found.origin}")

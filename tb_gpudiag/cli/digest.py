@@ -43,7 +43,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag digest",
         description="Diagnose traces, and write a small file for each. `gpudiag job`, `history` and "

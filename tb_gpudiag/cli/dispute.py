@@ -32,7 +32,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag dispute",
         description="Make a small file for a report that a diagnosis is wrong: the events around a finding, "

@@ -35,7 +35,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag explain",
         description="Prints what a rule looks for and what to do about it, or what a term means.",

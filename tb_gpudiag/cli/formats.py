@@ -77,7 +77,6 @@ def _rendered(document: Document, kind: str, *, on_one_screen: bool) -> str:
 
 
 def has_interactive_html() -> bool:
-    """Return whether the script of interactive HTML is installed."""
     from tb_gpudiag.report.views.html import interactive_script
 
     return interactive_script() is not None

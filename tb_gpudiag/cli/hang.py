@@ -30,7 +30,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag hang",
         description="Say which ranks hold up a job that hangs, by the dumps of torch's flight recorder "

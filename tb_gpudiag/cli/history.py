@@ -39,7 +39,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag history",
         description="Show what changed over the recordings of a run: the time of a step, where it goes, "

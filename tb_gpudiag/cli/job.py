@@ -52,7 +52,6 @@ def _data(jobs: JobReports, errors: Sequence[GpudiagError]) -> dict[str, object]
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag job",
         description="Show the ranks of a job together: which rank the others wait for and why, how fast "

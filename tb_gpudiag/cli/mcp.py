@@ -59,7 +59,6 @@ def _require_sdk() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag mcp",
         description="Answer a coding assistant's questions about traces, over standard input and output "

@@ -37,7 +37,6 @@ def errors_data(errors: Iterable[GpudiagError]) -> list[dict[str, str]]:
 
 
 def report_bug(error: Exception, where: str = "") -> Defect:
-    """Return the error to show after a bug."""
     remedy = f"please report this bug in version {__version__}, with the file if you can share it"
     return Defect.of(error, where=where, remedy=remedy)
 

@@ -23,7 +23,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag schema",
         description="Print the JSON Schema (2020-12) of what a command prints with `--format json`.",

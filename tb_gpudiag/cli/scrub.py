@@ -33,7 +33,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag scrub",
         description="Copy a trace without the credentials in it: tokens, keys and passwords, in the "

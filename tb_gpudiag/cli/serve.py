@@ -53,7 +53,6 @@ def add_port(parser: argparse.ArgumentParser) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag serve",
         description="Serve the Diagnosis page without TensorBoard.",

@@ -52,7 +52,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag sql",
         description="Run one SELECT over the tables of a trace, or of all traces of a directory: events, "

@@ -35,7 +35,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="gpudiag verify",
         description="Verify a fix: is the finding gone, how much shorter is a step, and was the promised "

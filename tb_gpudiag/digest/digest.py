@@ -201,7 +201,6 @@ class Digest:
     findings: list[pb.Finding]
 
     def table(self, name: str) -> pa.Table:
-        """Return a table by its name in TABLES."""
         return getattr(self, name)
 
     @cached_property
@@ -223,7 +222,6 @@ def numbers(table: pa.Table, column: str) -> Int64:
 
 
 def texts(table: pa.Table, column: str) -> list[str]:
-    """Return a column of strings."""
     return table.column(column).to_pylist()
 
 

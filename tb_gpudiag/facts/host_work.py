@@ -72,7 +72,6 @@ class HostWork:
 
     @cached_property
     def training_mode(self) -> TrainingMode:
-        """Layers in training mode."""
         return training_mode(self._host, self._work)
 
     @cached_property

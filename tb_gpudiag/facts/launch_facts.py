@@ -78,7 +78,6 @@ class LaunchFacts:
 
     @cached_property
     def costs(self) -> LaunchCosts:
-        """Launch costs."""
         windows, spans = (self._steady.window, self._host_window), self._spans
         return launch_costs(self._work, self.in_window, self._host_time, spans, self._ledgers, *windows)
 

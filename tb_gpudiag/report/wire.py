@@ -74,7 +74,6 @@ def _to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def is_repeated(field: Any) -> bool:
-    """Return whether the field is a list."""
     # Before version 6, protobuf has the label only.
     return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
 

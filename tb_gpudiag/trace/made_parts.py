@@ -55,7 +55,6 @@ def encoded(codes: Int32, texts: list[str]) -> pa.DictionaryArray:
 
 
 def one_text(text: str, rows: int) -> pa.DictionaryArray:
-    """Return the same text for each row."""
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [text])
 
 
@@ -142,12 +141,10 @@ def _no_memory() -> MemoryColumns:
 
 
 def memory_part(memory: MemoryColumns, threads: list[tuple[str, str]]) -> TracePart:
-    """Make a part of memory events."""
     return replace(_no_spans(), read=len(memory.time_ns), memory=memory, threads=threads)
 
 
 def counter_part(samples: CounterSamples) -> TracePart:
-    """Make a part of counters."""
     return replace(_no_spans(), read=len(samples.value), counters=samples)
 
 

@@ -126,7 +126,6 @@ class Parsed(NamedTuple):
 
 
 def parsed_ranges(texts: pa.Array) -> Parsed:
-    """Parse the texts of ranges."""
     found = pc.extract_regex(texts, _EMITTED)
     text, sequence, operator, sizes = (pc.fill_null(pc.struct_field(found, [i]), "") for i in range(4))
     name = text.dictionary_encode()

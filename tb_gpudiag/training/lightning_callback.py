@@ -24,7 +24,6 @@ class DiagnosisCallback(Callback):
         self._steps = ProfiledSteps(handler, options)
 
     def on_train_start(self, *_: Any) -> None:
-        """Start the profiler."""
         self._steps.start()
 
     def on_train_batch_end(self, *_: Any) -> None:

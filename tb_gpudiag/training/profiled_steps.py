@@ -32,7 +32,6 @@ class ProfiledSteps:
         self._profiler.start()
 
     def step(self) -> None:
-        """End a step."""
         if self._profiler is not None:
             self._profiler.step()
 

@@ -26,7 +26,6 @@ class DiagnosisCallback(TrainerCallback):
         self._steps.start()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Note the end of a step."""
         self._steps.step()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:

@@ -30,7 +30,6 @@ _LONGEST_NAME: Final = 200
 
 
 def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
-    """Build the Digest of a trace and its Report."""
     left_out: list[str] = []
     steps, basis = _steps(facts, left_out)
     collectives = collective_table(facts, steps.column("start_ns").to_numpy(), left_out)

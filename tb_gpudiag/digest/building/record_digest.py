@@ -98,7 +98,6 @@ def _name(memory: pb.DeviceMemory) -> str:
 
 
 def _memory(report: pb.Report) -> pa.Table:
-    """Return the table MEMORY."""
     rows = [(_name(memory), floor) for memory in report.memory for floor in memory.floors]
     return table(
         MEMORY,
@@ -112,7 +111,6 @@ def _memory(report: pb.Report) -> pa.Table:
 
 
 def _sites(report: pb.Report) -> pa.Table:
-    """Return the table SITES."""
     rows = [(_name(memory), site) for memory in report.memory for site in memory.sites]
     return table(
         SITES,

@@ -27,7 +27,6 @@ class Nesting:
 
 
 def nest(starts: Int64, ends: Int64) -> Nesting:
-    """Nest spans that are in nesting order."""
     closes = np.sort(ends, kind="stable")  # ends are nearly in order, which only this kind makes use of
     places = np.arange(len(starts))
     depth = places - np.searchsorted(closes, starts, side="right")

@@ -32,7 +32,6 @@ class Steps:
         return len(self.names)
 
     def take(self, index: Int64 | slice) -> Steps:
-        """Return the steps with these indices."""
         names = np.array(self.names, np.object_)[index].tolist()
         return Steps(names, self.start_ns[index], self.end_ns[index])
 

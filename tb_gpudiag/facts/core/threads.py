@@ -224,7 +224,6 @@ class ThreadAxis:
         return places
 
     def times(self, places: Int64) -> Int64:
-        """Return the times at these places."""
         times: Int64 = places % max(self.stride, 1)
         if self._ranked_ns is not None:
             return self._ranked_ns[times]

@@ -46,7 +46,6 @@ class CollectiveCalls:
         return len(self.event)
 
     def first(self, count: int) -> CollectiveCalls:
-        """Return the first ones."""
         return CollectiveCalls(
             self.event[:count],
             self.call[:count],

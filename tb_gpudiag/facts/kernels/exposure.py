@@ -63,7 +63,6 @@ class CollectiveExposure(SeenCollectives):
         return len(self.calls)
 
     def first(self, count: int) -> CollectiveExposure:
-        """Return the first ones."""
         columns = {one.name: getattr(self, one.name)[:count] for one in fields(self) if one.name != "calls"}
         return CollectiveExposure(calls=self.calls.first(count), **columns)
 

@@ -58,7 +58,6 @@ class AllocatorCalls:
 
 
 def allocator_calls(host: Host, window: Window) -> AllocatorCalls:
-    """Count the calls of the window."""
     events = host.events
     inside = window.contains(events.start_ns)
     calls = events.where(*CALL_CATEGORIES)

@@ -76,7 +76,6 @@ class LaunchCosts:
         return len(self.event)
 
     def of(self, device: int) -> LaunchCosts:
-        """Return the launches on one device."""
         own = self.device == device
         return LaunchCosts(**{column.name: getattr(self, column.name)[own] for column in fields(self)})
 

@@ -61,7 +61,6 @@ class InferredSteps:
 
     @property
     def are_steps(self) -> bool:
-        """Whether there is evidence that they are steps."""
         return self.evidence in {StepEvidence.MODULE, StepEvidence.INPUT, StepEvidence.THREADS}
 
 

@@ -42,7 +42,6 @@ class MeasuredSteps:
 
 
 def measure_on_device(steps: Steps, borders_ns: Int64, work: Work, time: GpuTime) -> MeasuredSteps:
-    """Measure the steps on the busiest device."""
     own = work.by_launch[work.device[work.by_launch] == time.device]
     launched = np.searchsorted(work.launch_start_ns[own], np.r_[steps.start_ns, steps.end_ns[-1:]])
     return MeasuredSteps(time.account(steps.names, borders_ns[:-1], borders_ns[1:]), steps, np.diff(launched))

@@ -97,7 +97,6 @@ def _own_ns(host: Host) -> Int64:
 
 
 def _medians(values: Int64, group: Int64) -> Int64:
-    """The median value of each group."""
     order = np.lexsort((values, group))
     count = np.bincount(group)
     return values[order][np.cumsum(count) - count + (count - 1) // 2]

@@ -32,7 +32,6 @@ class JobKind:
 
 
 def job_kind(host: Host) -> JobKind:
-    """Find out what kind of job the trace is of."""
     events = host.events
     forward = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread <= 0)
     # Operators have a sequence number while gradients are enabled, and it rises with each node that is made.

@@ -96,11 +96,9 @@ class RecorderCost:
         return spent_ns
 
     def frames(self, stretches: Intervals) -> int:
-        """Number of frames that begin in the stretches."""
         return int(_begin_in(self.frame_starts_ns, stretches).sum())
 
     def operators(self, stretches: Intervals) -> int:
-        """Number of operators that begin in the stretches."""
         return int(_begin_in(self.operator_starts_ns, stretches).sum())
 
     def spent_ns(self, stretches: Intervals, costs: EventCosts) -> int:

@@ -125,7 +125,6 @@ class _Unpaired:
 
 
 def _below(base: list[WorkRow], candidate: list[WorkRow]) -> Iterable[tuple[list[WorkRow], list[WorkRow]]]:
-    """Return pairs of rows below one ancestor."""
     of_base, of_candidate = _by_family(base), _by_family(candidate)
     by_family = [(of_base[family], of_candidate[family]) for family in of_base if family in of_candidate]
     fused, into = _that_compute(base), _that_compute(candidate)

@@ -41,7 +41,6 @@ _DIFFERENCE: Final = Column("Difference", Kind.NUMBER)
 
 
 def comparison_document(comparison: pb.Comparison) -> Document:
-    """Build the document of a comparison."""
     sections: list[Section] = [
         parts(comparison.causes, comparison.mean_step_us),
         _figures(comparison),

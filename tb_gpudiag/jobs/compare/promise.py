@@ -82,7 +82,6 @@ def _rows(findings: FindingChanges, conclusion: Conclusion) -> list[_Row]:
 
 
 def _pair(base: SideFinding, candidate: SideFinding, *, comparable: bool) -> _Row:
-    """A finding that both sides have."""
     fixed = comparable and base.cost_us > 0 and candidate.cost_us <= MOSTLY_GONE * base.cost_us
     return _Row(base, "LESS" if fixed else "KEPT", candidate.cost_us)
 

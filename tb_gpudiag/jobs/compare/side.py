@@ -52,7 +52,6 @@ class Side:
 
     @property
     def ranks(self) -> list[int]:
-        """Ranks of each recording."""
         return [digest.about.rank for digest in self.recordings[0]]
 
     @cached_property

@@ -15,7 +15,6 @@ _BECAME: Final = {"UNKNOWN": "cannot tell", "GONE": "gone", "LESS": "mostly gone
 
 
 def verification_document(found: pb.Verification) -> Document:
-    """Build the document of a verification."""
     sections: list[Section] = [
         _findings(found),
         promises(found.findings),

@@ -66,7 +66,6 @@ class RunRecording:
         return about.host, about.pid, about.worker if about.pid == NONE else ""
 
     def memory(self, device: str) -> MemoryPeaks | None:
-        """Memory of a device, or None."""
         return next((each for each in self.digest.about.memory if each.device == device), None)
 
     def floors(self, device: str) -> Int64:
@@ -127,7 +126,6 @@ def _order(recording: RunRecording) -> tuple[int, int, str]:
 
 
 def _overlap(recordings: Sequence[RunRecording]) -> bool:
-    """Return whether two recordings overlap in time."""
     ends = 0
     for recording in sorted(recordings, key=_order):
         if 0 < recording.time_ns < ends:

@@ -69,7 +69,6 @@ class Matching:
 
 
 def match_operations(operations: RankOperations, channels: Channels) -> Matching:
-    """Match operations of all ranks."""
     matcher = _Matcher(operations, channels)
     numbers = matcher.numbers()
     return matcher.checked(numbers)

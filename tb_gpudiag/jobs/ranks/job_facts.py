@@ -53,7 +53,6 @@ class JobFacts:
 
     @cached_property
     def operations(self) -> RankOperations:
-        """Collectives of all ranks."""
         return operations_of(self.set.members)
 
     @cached_property
@@ -223,6 +222,5 @@ class JobFacts:
         return any(member.about.devices for member in self.set.members)
 
     def ranks(self, members: Int64) -> list[int]:
-        """Ranks of members."""
         numbers = self.set.ranks
         return [numbers[member] for member in members.tolist()]

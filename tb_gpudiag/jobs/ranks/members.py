@@ -36,7 +36,6 @@ class JobSet:
 
     @property
     def ranks(self) -> list[int]:
-        """Ranks of the members."""
         return [member.about.rank for member in self.members]
 
 

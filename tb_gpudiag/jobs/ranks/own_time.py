@@ -44,7 +44,6 @@ class OwnTime:
     differs_share: float
 
     def without(self, part: str) -> OwnTime:
-        """Return the own times without one of their parts."""
         kept = np.array([name != part for name in self.part_names])
         return replace(self, parts_ns=np.where(kept, self.parts_ns, 0))
 

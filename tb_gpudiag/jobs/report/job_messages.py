@@ -37,7 +37,6 @@ STAGES_LIMIT = 512
 
 
 def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
-    """Return one message per rank, by rank."""
     waits = facts.waits
     members = len(facts.set.members)
     member = waits.member.astype(np.int64)

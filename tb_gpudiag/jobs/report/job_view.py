@@ -49,7 +49,6 @@ STEPS_SHOWN: Final = 12
 
 
 def job_document(reports: Sequence[pb.JobReport]) -> Document:
-    """Build the document of these jobs."""
     overview = _overview(reports)
     return Document(
         title=overview.title if overview else " ".join(map(heading, reports)),
@@ -79,7 +78,6 @@ class Diagnosed(NamedTuple):
         return _limiter(self.report) if isinstance(self.report, pb.JobReport) else trace_limiter(self.report)
 
     def view(self) -> ReportView:
-        """Build the view of the report."""
         return job_view(self.report) if isinstance(self.report, pb.JobReport) else report_view(self.report)
 
 
@@ -137,7 +135,6 @@ def _overview(reports: Sequence[pb.JobReport]) -> Table | None:
 
 
 def job_view(report: pb.JobReport) -> ReportView:
-    """Build the view of one job."""
     sections: list[Section] = [
         findings(
             report,

@@ -162,7 +162,6 @@ def find_uneven(facts: JobFacts) -> Uneven:
 
 
 def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
-    """Judge these own times."""
     excess, steps = own.excess_ns, len(own.steps)
     total, in_step_ns = excess.sum(axis=1), np.maximum(0, excess.max(axis=0))
     least_ns = LEAST_SHARE * max(1, int(own.step_ns.sum()), facts.job_ns)

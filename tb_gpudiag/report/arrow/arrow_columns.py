@@ -64,7 +64,6 @@ class Names:
         self._events, self._host = host.events, host
 
     def of_events(self, event: Int64) -> pa.DictionaryArray:
-        """Names of events, or of none."""
         return self._of(self._host.names(event))
 
     def operators(self, event: Int64) -> pa.DictionaryArray:
@@ -76,7 +75,6 @@ class Names:
         return self.module_names(self._around(event, self._host.module))
 
     def module_names(self, module: Int64) -> pa.DictionaryArray:
-        """Names of modules' events."""
         index = self._host.names(module)
         known, member = np.unique(index, return_inverse=True)
         words = [module_name(self._events.names[i]) if i != NONE else "" for i in known.tolist()]
@@ -93,7 +91,6 @@ class Names:
         return self.frames(self._around(event, self._host.place))
 
     def frames(self, place: Int64) -> pa.DictionaryArray:
-        """Frames with these numbers (Host.frame)."""
         known, member = np.unique(place, return_inverse=True)
         found = texts(str(self._host.frame(i) or "") for i in known.tolist())
         return coded(np.where(place == NONE, NONE, member), found)
@@ -107,7 +104,6 @@ class Names:
         }
 
     def threads(self, event: Int64) -> pa.DictionaryArray:
-        """Threads of events."""
         return coded(self._events.thread[event], self._threads)
 
     def _of(self, name: _Numbers) -> pa.DictionaryArray:

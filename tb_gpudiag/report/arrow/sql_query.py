@@ -129,7 +129,6 @@ def checked(query: str) -> SqlQuery:
 
 
 def too_long(most_s: float) -> LimitReached:
-    """Return the error for a query that took too long."""
     return LimitReached(f"The query was stopped after {most_s:g} s.", remedy=_SMALLER)
 
 

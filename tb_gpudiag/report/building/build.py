@@ -46,7 +46,6 @@ SENTENCE_LIMIT = 2_000
 
 
 def build_report(facts: Facts, file: TraceFile) -> pb.Report:
-    """Build the Report of one trace."""
     outcome = run_rules(facts, RULES)
     steps, window = facts.steps, facts.window
     return pb.Report(

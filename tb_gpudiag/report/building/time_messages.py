@@ -44,7 +44,6 @@ def step_messages(steps: Steps) -> list[pb.Step]:
 
 
 def device_message(device: DeviceFacts) -> pb.Device:
-    """The accounts of one device."""
     ledger, span, window, whole = device.ledger, device.span, device.window, device.window_account
     busy_ns = device.busy.all.total
     return pb.Device(

@@ -124,7 +124,6 @@ NOTHING: Final = FilePart(0, 0)
 
 
 def embedded_events(prepared: Prepared, room: int) -> Embedded:
-    """Return the events, in at most `room` characters."""
     events = _Events(prepared)
     gpu = host = WHOLE
     content = events.packed(gpu, host) if len(events.boxes) <= _MOST_EVENTS else None

@@ -88,7 +88,6 @@ def step_marks(prepared: Prepared, span: Span, prefix: str = "") -> list[pb.Step
 
 
 def curve_message(curve: CurveSlice) -> pb.Curve:
-    """A slice of a curve on the wire."""
     return pb.Curve(
         time_us=(curve.time_ns / NS_PER_US).tolist(), low=curve.low.tolist(), high=curve.high.tolist()
     )
@@ -135,7 +134,6 @@ class TextTable:
 
 
 def text_at(text: npt.NDArray[np.uint8], first: npt.NDArray[np.int64], index: int) -> str:
-    """Return a string of the table."""
     return bytes(text[int(first[index]) : int(first[index + 1])]).decode("utf-8", "replace")
 
 

@@ -73,7 +73,6 @@ class Lanes:
 
 
 def add_idle(lanes: Lanes, device: DeviceFacts) -> None:
-    """Add the device's idle time by cause."""
     ledger = device.ledger
     zeros = np.zeros(len(ledger), np.int64)
     boxes = Boxes.of(zeros, ledger.start_ns, ledger.end_ns, ledger.cause, zeros, ledger.gap)
@@ -132,7 +131,6 @@ def add_counters(lanes: Lanes, device: int, counters: Sequence[Counter]) -> None
 
 
 def add_thread(lanes: Lanes, thread: int, title: str, host: Host) -> None:
-    """Add the nested calls of a host thread."""
     events, tree = host.events, host.tree
     depth = tree.depth
     some = np.flatnonzero((events.thread == thread) & (depth >= 0) & (depth < MOST_DEPTH))

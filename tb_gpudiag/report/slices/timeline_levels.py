@@ -57,7 +57,6 @@ class Boxes:
 
     @property
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """The columns, in their order."""
         return tuple(getattr(self, column.name) for column in fields(self))
 
     def take(self, index: Int64 | Bool) -> Boxes:
@@ -67,7 +66,6 @@ class Boxes:
     def of(
         row: _Integers, start_ns: Int64, end_ns: Int64, name: _Integers, kind: _Integers, number: Int64
     ) -> Boxes:
-        """Make a box for each event."""
         return Boxes(
             row.astype(np.int32),
             start_ns,
@@ -80,7 +78,6 @@ class Boxes:
 
     @staticmethod
     def join(parts: list[Boxes]) -> Boxes:
-        """Concatenate boxes."""
         if not parts:
             none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
             return Boxes(none32, none, none, none32, np.zeros(0, np.uint8), none32, none32)
@@ -113,7 +110,6 @@ class Levels:
     shift: int
 
     def boxes(self, index: Int64, segment: Int64) -> Boxes:
-        """Return the boxes at these indices. segment: the segment of each."""
         return Boxes(
             (segment % self.rows).astype(np.int32),
             ((self.key[index] - segment * self.stride) << self.shift) + self.origin_ns,

@@ -56,7 +56,6 @@ class Shown:
         return np.repeat(of_segment, np.diff(levels.first)) & (levels.birth == 0)
 
     def boxes(self, index: Int64) -> Boxes:
-        """Return the boxes at these indices."""
         segment = np.searchsorted(self.levels.first, index, side="right") - 1
         return self.levels.boxes(index, segment.astype(np.int64))
 
@@ -110,11 +109,9 @@ class Shown:
         )
 
     def text(self, index: int) -> str:
-        """Return a string of the timeline's table."""
         return text_at(self.prepared["text"], self.prepared["text_first"], index)
 
     def messages(self, boxes: Boxes) -> list[pb.TimelineEvent]:
-        """Return events as messages."""
         lanes = self.lane_of_row[boxes.row].tolist()
         return [
             pb.TimelineEvent(

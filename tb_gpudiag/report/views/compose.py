@@ -38,7 +38,6 @@ from tb_gpudiag.report.views.sections.trace_header import about, heading, limite
 
 
 def compose(reports: Sequence[pb.Report]) -> Document:
-    """Build the document of these reports."""
     return Document(
         title=f"Diagnosis: {' '.join(heading(report.trace) for report in reports)}",
         overview=None,
@@ -49,7 +48,6 @@ def compose(reports: Sequence[pb.Report]) -> Document:
 
 
 def report_view(report: pb.Report) -> ReportView:
-    """Build the view of one report."""
     return ReportView(
         heading=heading(report.trace),
         path=report.trace.path,

@@ -37,8 +37,6 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a Table."""
-
     title: str
     kind: Kind = Kind.TEXT
     explanation: str = ""
@@ -238,7 +236,6 @@ class Document:
 
     @property
     def commands(self) -> list[Command]:
-        """The commands to go on with."""
         explain = Command(f"gpudiag explain {self.example}", "explains a rule.")
         return [*self.more, *([explain] if self.example else [])]
 

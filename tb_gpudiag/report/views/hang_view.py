@@ -21,7 +21,6 @@ _COLUMNS: Final = (
 
 
 def hang_document(found: pb.HangReport, path: str) -> Document:
-    """Build the document about the dumps at a path."""
     view = ReportView("Hanging job", path, "", "", found.sentence, hang_sections(found))
     return Document("Hanging job", None, (view,), "", f"gpudiag {__version__}")
 

@@ -175,7 +175,6 @@ def _name(card: FindingCard) -> Text:
 
 
 def severity_style(card: FindingCard) -> str:
-    """The style of a finding's severity."""
     return _SEVERITY_STYLES.get(card.severity, "")
 
 

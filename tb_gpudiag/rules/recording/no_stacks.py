@@ -9,7 +9,6 @@ from tb_gpudiag.rules.shared.recording_advice import record_again
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
-    """Check for Python stacks."""
     if facts.recorded.stacks:
         return Clear("Python stacks are recorded")
     return Finding(

@@ -10,7 +10,6 @@ from tb_gpudiag.wording.quantity import duration, number
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
-    """Check for step marks."""
     server, engine = facts.job.server, facts.engine
     if server is not None and engine is not None:
         return Clear(f"{number(len(engine), 'engine step')} of {server.value} recorded")

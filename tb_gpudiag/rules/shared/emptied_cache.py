@@ -37,7 +37,6 @@ def emptying_sentence(memory: DeviceMemory, window_ns: int) -> str:
 
 
 def emptying_sentences(memories: Sequence[DeviceMemory], window_ns: int) -> list[str]:
-    """Sentences for a verdict."""
     return [said for memory in memories if (said := emptying_sentence(memory, window_ns))]
 
 

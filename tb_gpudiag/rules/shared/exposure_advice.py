@@ -126,7 +126,6 @@ def by_reason(units: Sequence[ExposedUnit]) -> list[tuple[str, int]]:
 
 
 def reasons_evidence(units: Sequence[ExposedUnit]) -> list[Evidence]:
-    """The exposed time by reason."""
     total = sum(one.exposed_ns for one in units)
     return [
         Evidence(

@@ -116,7 +116,6 @@ class LaunchAdvice:
 
     @property
     def code(self) -> str:
-        """Code for the fix."""
         if self.job.server is not None:
             return _server_code(self.job.server, graphs=self.graphs_in_use)
         if self.graphs_in_use:

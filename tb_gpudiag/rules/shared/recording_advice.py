@@ -107,7 +107,6 @@ SEVERAL_STEPS = 2
 
 
 def record_again(text: str) -> Fix:
-    """Return a fix that asks for a better recording."""
     return Fix(text, RECORDING, PROFILER_URL)
 
 

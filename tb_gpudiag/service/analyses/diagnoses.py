@@ -49,12 +49,10 @@ class AnalyzedTrace:
 
     @cached_property
     def digest(self) -> Digest:
-        """The digest."""
         return self.make_digest()
 
     @cached_property
     def entry(self) -> EntryContent:
-        """The cache entry."""
         return EntryContent(to_bytes(self.digest), {}, self._summary())
 
     def _summary(self) -> dict[str, str]:

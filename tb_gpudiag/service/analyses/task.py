@@ -57,12 +57,10 @@ class Task:
     memory_limit_bytes: int = 0
 
     def request(self) -> dict[str, Any]:
-        """Return the request for the analysis."""
         return {"where": self.file.path, "task": asdict(self)}
 
     @classmethod
     def of(cls, request: dict[str, Any]) -> Task:
-        """Return the task of a request."""
         data: dict[str, Any] = request["task"]
         made = {
             "file": TraceFile(**data["file"]),

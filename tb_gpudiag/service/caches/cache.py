@@ -90,7 +90,6 @@ class Cache:
         return None
 
     def keys(self) -> set[str]:
-        """Return the keys of all entries."""
         return {path.name.removesuffix(SUFFIX) for path in self._listed("entries")}
 
     def drafts(self) -> list[Path]:
@@ -178,7 +177,6 @@ class Cache:
                 self.drop(path)
 
     def size_bytes(self) -> int:
-        """Return the bytes of all entries."""
         return sum(size_bytes for _, size_bytes, _ in self._entries())
 
     def _kept(self) -> Path | None:

@@ -61,7 +61,6 @@ class SharedCache:
         return cls(settings.shared_directory, settings.shared_bytes)
 
     def keys(self) -> set[str]:
-        """Return the keys of all entries."""
         try:
             names = os.listdir(self._made())
         except OSError as error:

@@ -285,7 +285,6 @@ class Overview:
 
 
 def _by_key(keys: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the ids of each key."""
     ids: dict[str, list[str]] = {}
     for id_, key in keys.items():
         ids.setdefault(key, []).append(id_)

@@ -224,7 +224,6 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
 
 
 def _record_row(report: pb.Report) -> pb.RunRow:
-    """Return the row of a recording in the table of runs."""
     return row_with(
         report.findings,
         run=report.trace.run,

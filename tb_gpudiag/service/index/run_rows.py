@@ -16,7 +16,6 @@ WORK_CODES: Final = 8
 
 
 def run_row(digest: Digest) -> pb.RunRow:
-    """Return the row of one recording."""
     about = digest.about
     step = digest.step_time
     return row_with(

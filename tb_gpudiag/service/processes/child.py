@@ -183,7 +183,6 @@ class Child:
         raise TimeoutError
 
     def _read(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Return what the process has sent."""
         content = os.read(_descriptor(process.stdout), _PIECE_BYTES)
         if content:
             return content

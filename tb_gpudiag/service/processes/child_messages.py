@@ -22,8 +22,6 @@ _MOST_CONTENT_BYTES: Final = 1 << 30
 
 
 class MessageKind(IntEnum):
-    """Kinds of messages."""
-
     REQUEST = 1
     PROGRESS = 2  # share from 0 to 1, and stage
     PIECE = 3  # a part of a file
@@ -41,7 +39,6 @@ class ChildMessage:
     kind: MessageKind = MessageKind.ANSWER
 
     def packed(self) -> bytes:
-        """Return the message as it is sent."""
         fields = json.dumps(self.fields).encode("ascii")
         return _HEAD.pack(self.kind, len(fields), len(self.content)) + fields + self.content
 
@@ -66,13 +63,11 @@ def take(received: bytearray) -> ChildMessage | None:
 
 
 def of_error(error: GpudiagError) -> ChildMessage:
-    """Return the message that sends an error."""
     fields = {"error": type(error).__name__, "what": error.what, "where": error.where, "remedy": error.remedy}
     return ChildMessage(fields, kind=MessageKind.ERROR)
 
 
 def error_in(message: ChildMessage) -> GpudiagError:
-    """Return the error that a message sends."""
     named = getattr(errors, str(message.fields["error"]), None)
     kind = named if isinstance(named, type) and issubclass(named, GpudiagError) else ProcessFailed
     what, where, remedy = (str(message.fields[name]) for name in ("what", "where", "remedy"))

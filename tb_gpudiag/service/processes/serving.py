@@ -67,7 +67,6 @@ class Reply:
         self._end(of_error(out_of_memory(self._limit_bytes if self._lowest else 0, self.where)))
 
     def send(self, message: ChildMessage) -> None:
-        """Send a message."""
         with self._lock:
             unsent = memoryview(message.packed())
             try:

@@ -288,7 +288,6 @@ def _numbered(values: Int64, bound: int) -> tuple[Int64, Int64]:
 
 
 def _is(phases: pa.DictionaryArray, *texts: str) -> Bool:
-    """Mask of the phases that are among `texts`."""
     known = np.array([phase in texts for phase in phases.dictionary.to_pylist()], np.bool_)
     return known[phases.indices.to_numpy()] if len(known) else np.zeros(0, np.bool_)
 

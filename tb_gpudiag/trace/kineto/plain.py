@@ -38,7 +38,6 @@ _NOTHING: Final[dict[str, Any]] = {}
 
 
 def is_json(text: bytes) -> bool:
-    """Return whether a text is JSON."""
     return _loaded(text) is not None
 
 

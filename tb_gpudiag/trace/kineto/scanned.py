@@ -139,7 +139,6 @@ class ScannedFields(Fields):
         return pa.DictionaryArray.from_arrays(indices32(codes), encoded.dictionary)
 
     def _decoded(self, places: Int64, numbers: bool = False) -> pa.Array:
-        """Return the texts at these places."""
         offsets = np.empty(len(places) + 1, np.int32)
         out = np.empty(int((places[places >= 0] & _LENGTH).sum()), np.uint8)
         if _texts.read_texts(self._text, places, out, offsets, numbers) == _texts.GIVEN_UP:

@@ -122,7 +122,6 @@ class Database:
         return time.monotonic() > self._deadline
 
     def has(self, table: str, *columns: str) -> bool:
-        """Return whether there is a table with these columns."""
         return table in self.tables and self.tables[table].issuperset(columns)
 
     def chunks(

@@ -72,7 +72,6 @@ class Devices:
         self._of_process = of_process
 
     def of(self, rows: Rows) -> Int32:
-        """Return the device of each row."""
         own = small(rows.numbers["deviceId"])
         if not self._of_process:
             return own
@@ -122,7 +121,6 @@ def kernels(database: Database, devices: Devices, processes: Processes) -> Itera
 
 
 def copies(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
-    """Read the copies."""
     for rows in database.chunks(
         "CUPTI_ACTIVITY_KIND_MEMCPY", (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")
     ):
@@ -136,7 +134,6 @@ def copies(database: Database, devices: Devices, processes: Processes) -> Iterat
 
 
 def memsets(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
-    """Read the memsets."""
     for rows in database.chunks("CUPTI_ACTIVITY_KIND_MEMSET", (*_PLACE, "bytes", "memKind")):
         kinds, own = np.unique(rows.numbers["memKind"], return_inverse=True)
         texts = [f"Memset ({_MEMORY.get(kind, _UNKNOWN)})" for kind in kinds.tolist()]

@@ -48,7 +48,6 @@ class Entries(NamedTuple):
     inside: Messages  # the place of a text or message; empty for numbers
 
     def of(self, number: int) -> Entries:
-        """Return the fields with this number."""
         return self.at(np.flatnonzero(self.number == number))
 
     def at(self, rows: Int64) -> Entries:

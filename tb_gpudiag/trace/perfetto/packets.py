@@ -82,7 +82,6 @@ class Packets:
 
     @cached_property
     def tracks(self) -> dict[int, Track]:
-        """Tracks by their ids."""
         found = {}
         for start, end in _places(self.of(_TRACK)):
             said = {number: (value, text) for number, value, text in self.wire.fields(start, end)}

@@ -140,7 +140,6 @@ def _add_shapes(found: pb.CallDetails, data: CallData, nodes: Int64) -> None:
 
 
 def _add_neighbors(found: pb.CallDetails, data: CallData, nodes: Int64) -> None:
-    """Add what calls these nodes, and what they call."""
     parent = data.array("call_parent").astype(np.int64)
     inside = np.zeros(len(parent) + 1, np.bool_)  # one more, so that NONE is not inside
     inside[nodes] = True

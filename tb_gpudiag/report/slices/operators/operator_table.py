@@ -289,7 +289,6 @@ def _kernel_row(data: CallData, cells: Int64, operator: Int64, of_all: float) ->
 
 
 def _kernel_figures(data: CallData, cells: Int64, of_all: float) -> pb.KernelRow:
-    """Return these cells as one row."""
     weights = data.weights
     if not len(cells):
         return pb.KernelRow()

@@ -44,7 +44,6 @@ def why(made: pb.Compilation) -> str:
 
 
 def graph_breaks(report: pb.Report) -> Table:
-    """Lines that break graphs."""
     columns: list[ColumnOf[pb.GraphBreak]] = [
         (Column("At", Kind.CODE), lambda found: code_place(found.place)),
         (Column("Reason"), lambda found: found.reason),
