@@ -12,7 +12,7 @@ from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, place_of
 from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.units import UINT32_MAX, us
+from tb_gpudiag.report.building.units import UINT32_MAX, message_of, us
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.kinds import EXPOSURE_REASONS, unit_text
 
@@ -184,17 +184,12 @@ def _size(one: SizeClass) -> pb.CollectiveSize:
 def unit_messages(facts: JobFacts) -> list[pb.JobUnit]:
     """Return collectives by what they are for, those that cost most first."""
     return [
-        pb.JobUnit(
-            kind=one.kind,
-            parallelism=one.parallelism,
+        message_of(
+            pb.JobUnit,
+            one,
             unit=one_line(unit_text(one.parallelism, one.unit, one.number, one.of)),
-            collectives=min(one.collectives, UINT32_MAX),
             bytes=max(0, one.bytes),
-            skew_us=us(one.skew_ns),
-            transfer_us=us(one.transfer_ns),
-            exposed_us=us(one.exposed_ns),
             last_rank=facts.set.ranks[one.last],
-            last_in=one.last_in,
             why=one.why if one.why in EXPOSURE_REASONS else "unknown",
         )
         for one in facts.units[:UNITS_LIMIT]

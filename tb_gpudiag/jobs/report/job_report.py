@@ -34,7 +34,7 @@ from tb_gpudiag.jobs.rules.rank_findings import (
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, Uneven, find_uneven, slowdown_shown
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import clear_messages, finding_message, unchecked_messages
-from tb_gpudiag.report.building.units import us
+from tb_gpudiag.report.building.units import message_of, us
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, SavingBasis, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import AnyRule
@@ -93,10 +93,7 @@ def build_job_report(
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),
         notes=[one_line(note) for note in [*found.notes, *notes][:NOTES_LIMIT]],
-        problems=[
-            pb.Problem(what=one_line(e.what), where=one_line(e.where), remedy=one_line(e.remedy))
-            for e in errors[:NOTES_LIMIT]
-        ],
+        problems=[message_of(pb.Problem, error) for error in errors[:NOTES_LIMIT]],
         steps=step_messages(facts),
         slowdown=_slowdown(facts),
         timeline=rank_timeline(facts),
@@ -213,16 +210,13 @@ def _slowdown(facts: JobFacts) -> pb.Slowdown | None:
     found = slowdown_shown(facts)
     if found is None:
         return None
-    return pb.Slowdown(
-        s=found.s,
-        low=found.low,
-        high=found.high,
+    return message_of(
+        pb.Slowdown,
+        found,
         by_rank={str(facts.set.ranks[member]): s for member, s in found.by_member.items()},
         by_kind=found.by_part,
         basis="replayed",
         error_share=found.error,
-        step_us=us(found.step_ns),
-        ideal_step_us=us(found.ideal_step_ns),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.units import place, us
+from tb_gpudiag.report.building.units import message_of, place, us
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding
 from tb_gpudiag.wording.format import one_line
@@ -110,19 +110,10 @@ def plan_message(outcome: Outcome, window: Window, replay: Replay) -> pb.Plan:
 def unchecked_messages(outcome: Outcome) -> list[pb.Unchecked]:
     """Rules that could not check."""
     return [
-        pb.Unchecked(
-            rule=rule.id,
-            name=rule.name,
-            reason=one_line(answer.reason),
-            how_to_record=one_line(answer.how_to_record),
-            defect=answer.defect,
-        )
-        for rule, answer in outcome.unchecked
+        message_of(pb.Unchecked, answer, rule=rule.id, name=rule.name) for rule, answer in outcome.unchecked
     ]
 
 
 def clear_messages(outcome: Outcome) -> list[pb.Clear]:
     """Rules that checked and found no problem."""
-    return [
-        pb.Clear(rule=rule.id, name=rule.name, reason=one_line(clear.reason)) for rule, clear in outcome.clear
-    ]
+    return [message_of(pb.Clear, clear, rule=rule.id, name=rule.name) for rule, clear in outcome.clear]

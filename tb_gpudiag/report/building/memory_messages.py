@@ -13,7 +13,7 @@ from tb_gpudiag.facts.memory.peak import Owner
 from tb_gpudiag.facts.memory.reserve import Reserve, SegmentFacts
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.units import UINT32_MAX, place, us
+from tb_gpudiag.report.building.units import message_of, place, us
 from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.leak_state import floor_state, until_full
 from tb_gpudiag.trace.events import Events
@@ -38,15 +38,11 @@ def memory_messages(devices: Iterable[DeviceMemory], events: Events) -> list[pb.
 
 def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
     peak, trend = memory.peak, memory.trend
-    return pb.DeviceMemory(
-        device=memory.device,
-        name=memory.name,
+    return message_of(
+        pb.DeviceMemory,
+        memory,
         relative=memory.curve.relative,
         start_bytes=memory.curve.start_bytes,
-        end_bytes=memory.end_bytes,
-        peak_allocated_bytes=peak.allocated_bytes,
-        peak_reserved_bytes=memory.peak_reserved_bytes,
-        capacity_bytes=memory.capacity_bytes,
         peak_us=us(peak.at_ns),
         peak_phase=peak.phase.label,
         reserved_at_peak_bytes=max(0, peak.reserved_at_peak_bytes),
@@ -78,14 +74,7 @@ def _failures(memory: DeviceMemory) -> list[pb.MemoryFailure]:
 
 def _segments(segments: SegmentFacts | None) -> list[pb.MemorySegment]:
     return [
-        pb.MemorySegment(
-            address=f"{segment.address:#x}",
-            bytes=segment.bytes,
-            used_bytes=segment.used_bytes,
-            largest_free_bytes=segment.largest_free_bytes,
-            blocks=segment.blocks,
-            expandable=segment.expandable,
-        )
+        message_of(pb.MemorySegment, segment, address=f"{segment.address:#x}")
         for segment in (segments.each if segments is not None else [])
     ]
 
@@ -103,18 +92,13 @@ def _floors(floors: Floors) -> list[pb.MemoryFloor]:
 
 
 def _trend(trend: Trend, state: str) -> pb.FloorTrend:
-    return pb.FloorTrend(
+    return message_of(
+        pb.FloorTrend,
+        trend,
         bytes_per_step=trend.per_unit,
         low_bytes_per_step=trend.low,
         high_bytes_per_step=trend.high,
-        start_us=us(trend.start_ns),
-        start_bytes=trend.start_bytes,
-        end_us=us(trend.end_ns),
-        end_bytes=trend.end_bytes,
         state=state,
-        steps=trend.steps,
-        unit=trend.unit,
-        word=trend.word,
     )
 
 
@@ -123,29 +107,18 @@ def _where(frame: Frame | None, operator: str, size: int) -> pb.Place:
 
 
 def _owner(owner: Owner) -> pb.MemoryOwner:
-    return pb.MemoryOwner(
-        kind=owner.kind.value,
-        operator=one_line(owner.operator),
-        module=one_line(owner.module),
-        place=_where(owner.frame, owner.operator, owner.bytes),
-        bytes=owner.bytes,
-        count=min(owner.count, UINT32_MAX),
-        largest_bytes=owner.largest_bytes,
-    )
+    where = _where(owner.frame, owner.operator, owner.bytes)
+    return message_of(pb.MemoryOwner, owner, kind=owner.kind.value, place=where)
 
 
 def _site(site: GrowingSite, device: int, events: Events) -> pb.MemorySite:
     frames = site.stack.split("\n")[-FRAMES_LIMIT:]
-    return pb.MemorySite(
-        operator=one_line(site.operator),
+    return message_of(
+        pb.MemorySite,
+        site,
         stack="\n".join(one_line(frame) for frame in frames),
-        bytes=site.bytes,
-        count=min(site.count, UINT32_MAX),
         bytes_per_step=site.per_unit,
         place=_where(site.frame, site.operator, site.bytes),
-        size_bytes=site.size_bytes,
-        steps=site.steps,
-        module=one_line(site.module),
         ranges=_ranges(site, device, events),
     )
 
@@ -162,20 +135,6 @@ def _ranges(site: GrowingSite, device: int, events: Events) -> list[pb.TimeRange
 
 
 def _reserve(reserve: Reserve) -> pb.MemoryReserve:
-    segments = reserve.segments
-    message = pb.MemoryReserve(
-        unused_at_peak_bytes=reserve.unused_at_peak_bytes,
-        most_unused_bytes=reserve.most_unused_bytes,
-        growths=reserve.growths,
-        shrinks=reserve.shrinks,
-        steady_growths=reserve.steady_growths,
-        steady_shrinks=reserve.steady_shrinks,
-        out_of_memory=reserve.out_of_memory,
-        retries=reserve.retries,
-        driver_us=us(reserve.driver_ns),
-    )
-    if segments is not None:
-        message.segments = segments.segments
-        message.largest_free_bytes = segments.largest_free_bytes
-        message.free_in_used_segments_bytes = segments.free_in_used_segments_bytes
-    return message
+    names = ("segments", "largest_free_bytes", "free_in_used_segments_bytes")
+    of_segments = {name: getattr(reserve.segments, name) if reserve.segments else 0 for name in names}
+    return message_of(pb.MemoryReserve, reserve, **of_segments)

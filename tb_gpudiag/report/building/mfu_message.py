@@ -6,10 +6,10 @@ from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
-from tb_gpudiag.report.building.units import us
+from tb_gpudiag.report.building.units import message_of, us
 from tb_gpudiag.report.essentials import peak_text
 from tb_gpudiag.rules.shared.roofline_evidence import tensors
-from tb_gpudiag.wording.format import in_quotes, one_line, share
+from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.kinds import MFU_PARTS
 from tb_gpudiag.wording.quantity import throughput
 
@@ -88,15 +88,12 @@ def _operators(roofline: Roofline) -> list[pb.OperatorRate]:
 
 
 def _rate(found: OperatorTime) -> pb.OperatorRate:
-    return pb.OperatorRate(
-        operator=one_line(found.operator),
+    return message_of(
+        pb.OperatorRate,
+        found,
         shapes=tensors(found.shapes),
-        number=one_line(found.number),
-        calls=found.calls,
         us=us(found.time_ns),
         teraflops=found.operations / found.time_ns / 1e3,
         terabytes=found.bytes / found.time_ns / 1e3,
-        reached=found.reached,
         lost_us=us(max(0.0, found.time_ns - found.least_ns)) if found.least_ns else 0,
-        recomputed=found.recomputed,
     )

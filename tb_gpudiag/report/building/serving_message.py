@@ -7,7 +7,7 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.stepping.serving_times import KindTime, Serving
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
-from tb_gpudiag.report.building.units import us
+from tb_gpudiag.report.building.units import message_of, us
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
 from tb_gpudiag.wording.kinds import ENGINE_KINDS
@@ -25,12 +25,7 @@ def serving_message(found: Serving, server: Server, window: Window, *, for_engin
         sentence=_sentence(kinds, server),
         kinds=map(_kind, kinds),
         functions=[
-            pb.EngineFunction(
-                name=one_line(one.name),
-                before_us=us(one.before_ns),
-                inside_us=us(one.inside_ns),
-                share=one.idle_ns / window.duration_ns,
-            )
+            message_of(pb.EngineFunction, one, share=one.idle_ns / window.duration_ns)
             for one in found.functions[:FUNCTIONS_LIMIT]
         ],
         steps=_steps(found),

@@ -20,7 +20,7 @@ from tb_gpudiag.facts.launching.launch_costs import Hotspot, LaunchCosts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us
+from tb_gpudiag.report.building.units import UINT32_MAX, message_of, place, time_ranges, us
 from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.lost_time import places
 from tb_gpudiag.step_time import StepTime, step_time
@@ -211,21 +211,9 @@ def hotspot_messages(by_kind: Iterable[list[Hotspot]], steps: int) -> list[pb.La
 
 
 def _hotspot(spot: Hotspot, steps: int) -> pb.LaunchHotspot:
-    return pb.LaunchHotspot(
-        key=one_line(spot.key),
-        kind=spot.kind,
-        launches=spot.launches,
-        host_us=us(spot.host_ns),
-        kernel_us=us(spot.kernel_ns),
-        empty_queue_share=spot.empty_queue_share,
-        idle_us=us(spot.idle_ns),
-        dispatch_us=us(spot.dispatch_ns),
-        python_us=us(spot.python_ns),
-        idle_per_step_us=us(spot.idle_ns / steps) if steps else 0.0,
-        full_queue_launches=spot.full_queue_launches,
-        full_queue_us=us(spot.full_queue_ns),
-        ranges=time_ranges(spot.ranges),
-    )
+    per_step_us = us(spot.idle_ns / steps) if steps else 0.0
+    ranges = time_ranges(spot.ranges)
+    return message_of(pb.LaunchHotspot, spot, idle_per_step_us=per_step_us, ranges=ranges)
 
 
 def queue_messages(queues: Sequence[Queue], costs: LaunchCosts, window: Window) -> list[pb.LaunchQueue]:
@@ -270,11 +258,5 @@ def sync_site_messages(sites: Sequence[SyncSite], host: Host) -> list[pb.SyncSit
 
 def _site(site: SyncSite, host: Host) -> pb.SyncSite:
     where = place_at(host.frame(site.place), operator=site.operator, time_ns=site.refill_ns)
-    return pb.SyncSite(
-        kind=site.kind.label,
-        place=place(where),
-        count=min(site.count, UINT32_MAX),
-        held_us=us(site.held_ns),
-        refill_us=us(site.refill_ns),
-        ranges=time_ranges(site.ranges),
-    )
+    ranges = time_ranges(site.ranges)
+    return message_of(pb.SyncSite, site, kind=site.kind.label, place=place(where), ranges=ranges)

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, RecorderCost
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
-from tb_gpudiag.report.building.units import UINT32_MAX, us
+from tb_gpudiag.report.building.units import UINT32_MAX, message_of, us
 from tb_gpudiag.rules.recording.secrets_recorded import at_least
 from tb_gpudiag.trace.events import Counter, Trace
 from tb_gpudiag.trace.files.find import TraceFile
@@ -35,13 +35,7 @@ def trace_message(
         malformed_events=min(trace.malformed_events, UINT32_MAX),
         rank=_number(distributed, "rank", -1),
         world_size=_number(distributed, "world_size", 0),
-        recorded=pb.Recorded(
-            steps=recorded.steps,
-            stacks=recorded.stacks,
-            shapes=recorded.shapes,
-            memory=recorded.memory,
-            flops=recorded.flops,
-        ),
+        recorded=message_of(pb.Recorded, recorded),
         notes=_notes(trace.notes, steps),
         simulated=trace.metadata.simulated,
         duration_us=us(recording.duration_ns),
