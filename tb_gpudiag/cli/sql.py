@@ -22,7 +22,6 @@ from tb_gpudiag.report.table_files import cell
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Table
 from tb_gpudiag.service.queries.queries import query_apart
 from tb_gpudiag.trace.files.find import TraceFile
-from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.sql_questions import QUESTIONS
 
@@ -141,14 +140,10 @@ def _document(query: str, found: pa.Table, note: str) -> Document:
     view = ReportView(
         heading="Query",
         path=one_line(query, 1_000),
-        about="",
-        limiter="",
         verdict=note or ("" if rows else "No rows."),
         sections=(Table("rows", "Rows", columns, rows),) if rows else (),
     )
-    return Document(
-        title="Query", overview=None, reports=(view,), example="", generator=f"gpudiag {__version__}"
-    )
+    return Document(title="Query", reports=(view,))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -14,7 +14,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from tb_gpudiag.version import __version__
+
 M = TypeVar("M", bound=Message)
+
+GENERATOR: Final = f"tb-gpudiag {__version__}"
 
 SCHEMA_VERSION: Final = 1
 """Of a Report. Rises when a field changes its meaning. A new field does not raise it."""

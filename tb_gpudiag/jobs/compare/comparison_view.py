@@ -21,7 +21,6 @@ from tb_gpudiag.report.views.document import (
     lines,
     table,
 )
-from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import figures, one_line, share, size_bytes, time_us
 from tb_gpudiag.wording.kinds import MEMORY_FIGURES
 from tb_gpudiag.wording.quantity import duration, size
@@ -56,16 +55,13 @@ def comparison_document(comparison: pb.Comparison) -> Document:
         heading="Comparison",
         path=f"base: {comparison.base}",
         about=f"candidate: {comparison.candidate}",
-        limiter="",  # the sentence begins with the verdict
         verdict=comparison.sentence,
         sections=tuple(section for section in sections if section),
     )
     return Document(
         title=f"Comparison of {comparison.base} and {comparison.candidate}",
-        overview=None,
         reports=(view,),
         example=next(iter(_rules(comparison.findings)), ""),
-        generator=f"gpudiag {__version__}",
     )
 
 

@@ -8,7 +8,6 @@ from tb_gpudiag.jobs.compare.comparison_view import parts, promises
 from tb_gpudiag.jobs.compare.promise import promised_range
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
-from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line, time_us
 
 _BECAME: Final = {"UNKNOWN": "cannot tell", "GONE": "gone", "LESS": "mostly gone", "KEPT": "there"}
@@ -28,16 +27,13 @@ def verification_document(found: pb.Verification) -> Document:
         heading="Verification",
         path=f"before: {found.base}",
         about=f"after: {found.candidate}",
-        limiter="",
         verdict=f"{found.sentence} {found.step}",
         sections=tuple(section for section in sections if section),
     )
     return Document(
         title=f"Verification of {found.rule}: {found.base} and {found.candidate}",
-        overview=None,
         reports=(view,),
         example=found.rule,
-        generator=f"gpudiag {__version__}",
     )
 
 

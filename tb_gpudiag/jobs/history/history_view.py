@@ -22,7 +22,6 @@ from tb_gpudiag.report.views.document import (
     table,
     table_of,
 )
-from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration, size
 from tb_gpudiag.wording.vocabulary import limiter_word
@@ -46,7 +45,6 @@ def history_document(histories: Sequence[pb.History], more: Sequence[ReportView]
         overview=overview,
         reports=(*views, *more),
         example=next((rule for history in histories for point in history.points for rule in point.rules), ""),
-        generator=f"gpudiag {__version__}",
     )
 
 

@@ -126,8 +126,6 @@ def ledger_view(ledger: pb.Ledger, path: str) -> ReportView:
     return ReportView(
         heading="Fixes that were verified",
         path=path,
-        about="",
-        limiter="",
         verdict=verdict,
         sections=tuple(section for section in sections if section),
     )

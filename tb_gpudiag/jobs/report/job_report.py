@@ -35,11 +35,11 @@ from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, Uneven, find_uneven,
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import clear_messages, finding_message, unchecked_messages
 from tb_gpudiag.report.building.units import message_of, us
+from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, SavingBasis, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.recording_advice import for_recorders
-from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
 
 SCHEMA_VERSION = 1
@@ -75,7 +75,7 @@ def build_job_report(
     residual = facts.clocks.residual_ns
     return pb.JobReport(
         schema_version=SCHEMA_VERSION,
-        generator=f"tb-gpudiag {__version__}",
+        generator=GENERATOR,
         id=job_id(found.members),
         run=one_line(found.run),
         span=_span(found.members),

@@ -30,7 +30,7 @@ from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
 from tb_gpudiag.report.views.sections.trace_header import heading as trace_name
 from tb_gpudiag.report.views.sections.trace_header import limiter as trace_limiter
-from tb_gpudiag.version import __version__
+from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.kinds import EXPOSURE_REASONS
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
@@ -55,7 +55,6 @@ def job_document(reports: Sequence[pb.JobReport]) -> Document:
         overview=overview,
         reports=tuple(map(job_view, reports)),
         example=any_rule(reports),
-        generator=f"gpudiag {__version__}",
     )
 
 
@@ -96,7 +95,7 @@ def directory_document(diagnosed: Iterable[Diagnosed]) -> Document:
         overview=overview,
         reports=views,
         example=any_rule([each.report for each in found]),
-        generator=f"tb-gpudiag {__version__}",
+        generator=GENERATOR,
         more=tuple(_more(in_full=in_full, has_jobs=has_jobs)),
     )
 

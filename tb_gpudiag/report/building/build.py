@@ -33,13 +33,12 @@ from tb_gpudiag.report.building.time_messages import (
     sync_site_messages,
 )
 from tb_gpudiag.report.building.trace_message import counter_messages, recording_cost_message, trace_message
-from tb_gpudiag.report.wire import SCHEMA_VERSION
+from tb_gpudiag.report.wire import GENERATOR, SCHEMA_VERSION
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.better_recording import BetterRecording, better_recording
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import Verdict, find_verdict
 from tb_gpudiag.trace.files.find import TraceFile
-from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
 
 SENTENCE_LIMIT = 2_000
@@ -50,7 +49,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
     steps, window = facts.steps, facts.window
     return pb.Report(
         schema_version=SCHEMA_VERSION,
-        generator=f"tb-gpudiag {__version__}",
+        generator=GENERATOR,
         trace=trace_message(
             facts.trace, file, facts.recorded, facts.recording, facts.main_thread, len(facts.recorded_steps)
         ),

@@ -10,15 +10,13 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Float64
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.clock_words import clock_verdict, drift_text
-from tb_gpudiag.report.building.file_name import name_file
+from tb_gpudiag.report.building.file_name import report_on_file
 from tb_gpudiag.report.slices.clock_slice import prepare_clock
 from tb_gpudiag.report.slices.prepared import Prepared
-from tb_gpudiag.report.wire import SCHEMA_VERSION
 from tb_gpudiag.trace.files.file_names import worker_and_span
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.trace.step_clocks.clock_lines import FIRST_PHASE, TOTAL, StepLines, read_lines
 from tb_gpudiag.trace.step_clocks.clock_state import ClockState, RankSteps, read_state
-from tb_gpudiag.version import __version__
 from tb_gpudiag.vocabulary.clock_phases import PHASES
 from tb_gpudiag.wording.format import count, one_line
 
@@ -38,16 +36,8 @@ def report_on_clocks(file: TraceFile) -> tuple[pb.Report, Prepared]:
     found = build_clock_report(lines, state)
     found.notes.extend(one_line(f"Not read: {error}.", _MOST_TEXT) for error in errors[:_MOST_ERRORS])
     found.drifts, headline, found.sentence = clock_verdict(state.ranks, one_line(state.why, _MOST_TEXT))
-    report = pb.Report(
-        schema_version=SCHEMA_VERSION,
-        generator=f"tb-gpudiag {__version__}",
-        verdict=pb.Verdict(sentence=found.sentence, headline=headline),
-        clock=found,
-    )
-    name_file(report.trace, file)
-    report.trace.kind = pb.TraceInfo.clock
-    report.trace.rank = NONE
-    return report, prepare_clock(lines)
+    verdict = pb.Verdict(sentence=found.sentence, headline=headline)
+    return report_on_file(file, verdict, clock=found), prepare_clock(lines)
 
 
 def of_this_job(state: ClockState, start_s: float) -> ClockState:

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.file_name import name_file
-from tb_gpudiag.report.wire import SCHEMA_VERSION
+from tb_gpudiag.report.building.file_name import report_on_file
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, Progress
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
-from tb_gpudiag.version import __version__
 from tb_gpudiag.vocabulary.collective_kinds import operation as operation_of
 from tb_gpudiag.wording.format import count, in_quotes, one_line
 from tb_gpudiag.wording.kinds import collective
@@ -70,16 +67,8 @@ def report_on_dumps(file: TraceFile) -> pb.Report:
     if found is None:
         raise errors[0]
     found.notes.extend(one_line(f"Not read: {error}.") for error in errors[:_MOST_ERRORS])
-    report = pb.Report(
-        schema_version=SCHEMA_VERSION,
-        generator=f"tb-gpudiag {__version__}",
-        verdict=pb.Verdict(sentence=found.sentence, headline=_headline(found)),
-        hang=found,
-    )
-    name_file(report.trace, file)
-    report.trace.kind = pb.TraceInfo.hang
-    report.trace.rank = NONE
-    return report
+    verdict = pb.Verdict(sentence=found.sentence, headline=_headline(found))
+    return report_on_file(file, verdict, hang=found)
 
 
 def _headline(found: pb.HangReport) -> str:

@@ -40,7 +40,6 @@ from tb_gpudiag.report.views.sections.trace_header import about, heading, limite
 def compose(reports: Sequence[pb.Report]) -> Document:
     return Document(
         title=f"Diagnosis: {' '.join(heading(report.trace) for report in reports)}",
-        overview=None,
         reports=tuple(map(report_view, reports)),
         example=any_rule(reports),
         generator=reports[0].generator if reports else "",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, NamedTuple, TypeVar
 
+from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.format import column_us, share
 from tb_gpudiag.wording.quantity import Quantity
@@ -208,10 +209,10 @@ class ReportView:
 
     heading: str
     path: str
-    about: str
-    limiter: str
     verdict: str
     sections: tuple[Section, ...]
+    about: str = ""
+    limiter: str = ""
     figures: tuple[str, ...] = ()
 
 
@@ -228,10 +229,10 @@ class Document:
     `gpudiag explain`, or ""; `more` are other commands to go on with."""
 
     title: str
-    overview: Table | None
     reports: tuple[ReportView, ...]
-    example: str
-    generator: str
+    overview: Table | None = None
+    example: str = ""
+    generator: str = f"gpudiag {__version__}"
     more: tuple[Command, ...] = ()
 
     @property

@@ -6,7 +6,6 @@ from typing import Final
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, lines, table
-from tb_gpudiag.version import __version__
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.kinds import HANG_STATES
 
@@ -21,8 +20,8 @@ _COLUMNS: Final = (
 
 
 def hang_document(found: pb.HangReport, path: str) -> Document:
-    view = ReportView("Hanging job", path, "", "", found.sentence, hang_sections(found))
-    return Document("Hanging job", None, (view,), "", f"gpudiag {__version__}")
+    view = ReportView("Hanging job", path, found.sentence, hang_sections(found))
+    return Document("Hanging job", (view,))
 
 
 def hang_sections(found: pb.HangReport) -> tuple[Section, ...]:
