@@ -238,6 +238,8 @@ TS_PROTO_VERSION := 2.18.0
 
 wire: .make/protoc-$(PROTOC_VERSION) .make/ts-proto-$(TS_PROTO_VERSION) .make/venv .make/npm
 	.make/protoc-venv/bin/protoc -I. --python_out=. --pyi_out=. $(PROTO)
+	@# Only CopyToProto of protobuf's Python implementation reads where messages are, and each change moves them all.
+	@sed '/_serialized_\(start\|end\)=[0-9]*$$/d' $(PROTO:.proto=_pb2.py) >.make/py && mv .make/py $(PROTO:.proto=_pb2.py)
 	@# mypy strict rejects a bare Mapping. Nobody uses numbers of fields, and slots tell a type checker nothing.
 	@sed 's/_Mapping\]/_Mapping[str, object]]/g; /_FIELD_NUMBER: _ClassVar\[int\]$$/d; /^ *__slots__ = /d' \
 		$(PROTO:.proto=_pb2.pyi) >.make/pyi && mv .make/pyi $(PROTO:.proto=_pb2.pyi)
