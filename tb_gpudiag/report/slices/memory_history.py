@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,13 +12,14 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import NONE, Int64, UInt8, summed
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.sites import site_keys
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
-from tb_gpudiag.report.slices.prepared import TextTable, joined, pack_meta
+from tb_gpudiag.report.slices.prepared import Prepared, TextTable, joined, pack_meta, read_meta
 from tb_gpudiag.vocabulary.frames import LineKind
 
 # Distinct pairs of operator and line, most bytes first. All others share a group without a name. A large
@@ -30,14 +31,6 @@ NEVER_NS = np.iinfo(np.int64).max
 
 _ALLOCATION_ARRAYS = ("made_ns", "freed_ns", "bytes", "group", "kind")
 _FREE_ARRAYS = ("free_ns", "free_bytes")
-
-
-class MarkedSteps(NamedTuple):
-    """The steps that the chart marks, shape (s,) each."""
-
-    names: Sequence[str]
-    start_ns: Int64
-    end_ns: Int64
 
 
 class Group(NamedTuple):
@@ -81,21 +74,26 @@ def prepare_memory(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     return prepare_histories(histories, list(groups), _steps(devices), span.start_ns, span.end_ns)
 
 
-def device_index(meta: Mapping[str, Any], device: int | None) -> int:
-    """Return the place of a device in memory_meta; None is the first one. Raises UsageError: the trace has
-    no memory of this device."""
+def memory_of(prepared: Prepared, device: int | None, *, frees: bool = False) -> tuple[dict[str, Any], int]:
+    """Return memory_meta and the place of a device in it; None is the first one. frees: it has to be known
+    what was freed. Raises UsageError: the trace has no such memory of this device."""
+    meta = read_meta(prepared, "memory_meta")
     devices: list[int] = meta["devices"]
     if not devices or (device is not None and device not in devices):
         raise UsageError("The trace has no memory of this device.", where="device")
-    return 0 if device is None else devices.index(device)
+    index = 0 if device is None else devices.index(device)
+    if frees and not meta["paired"][index]:
+        raise UsageError("The trace does not say which allocations were freed.", where="device")
+    return meta, index
 
 
-def _steps(devices: Sequence[DeviceMemory]) -> MarkedSteps:
+def _steps(devices: Sequence[DeviceMemory]) -> Steps:
+    """Return the steps that the chart marks."""
     periods = devices[0].floors.periods if devices else None
     if periods is None or periods.unit != "step":
         none = np.zeros(0, np.int64)
-        return MarkedSteps([], none, none)
-    return MarkedSteps(periods.names, periods.start_ns, periods.end_ns)
+        return Steps([], none, none)
+    return Steps(periods.names, periods.start_ns, periods.end_ns)
 
 
 def _span(recording: Window, histories: Sequence[History]) -> Window:
@@ -149,7 +147,7 @@ def _grouped(allocations: Allocations, groups: dict[Group, int]) -> Int64:
 
 
 def prepare_histories(
-    histories: Sequence[History], groups: Sequence[Group], steps: MarkedSteps, start_ns: int, end_ns: int
+    histories: Sequence[History], groups: Sequence[Group], steps: Steps, start_ns: int, end_ns: int
 ) -> dict[str, npt.NDArray[Any]]:
     """Pack histories into plain arrays. Start and end are the recording's."""
     texts = TextTable()

@@ -10,19 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64, places_of, summed
-from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.intervals import expand
 from tb_gpudiag.facts.memory.memory_kinds import KINDS
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import Pyramid, slice_curve, unpack
-from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
+from tb_gpudiag.report.slices.memory_history import NEVER_NS, memory_of
 from tb_gpudiag.report.slices.prepared import (
     NS_PER_US,
     Prepared,
     Span,
     curve_message,
     heaviest_nodes,
-    read_meta,
     requested_span,
     step_marks,
     text_at,
@@ -47,8 +45,7 @@ def slice_memory(
 ) -> pb.MemorySlice:
     """Return a range of one device's memory for `width` pixels. None is the first device, or the
     recording's start or end. Raises UsageError: the trace has no memory of this device."""
-    meta = read_meta(prepared, "memory_meta")
-    index = device_index(meta, device)
+    meta, index = memory_of(prepared, device)
     span = requested_span(meta, start_us, end_us)
     allocated, reserved = (
         slice_curve(unpack(prepared, "memory_curve", curve), span.start_ns, span.end_ns + 1, width)
@@ -127,10 +124,7 @@ def _add_allocations(found: pb.MemorySlice, prepared: Prepared, index: int, span
 def site_of(prepared: Prepared, group: int) -> tuple[str, pb.Place | None]:
     """Return operator and place of a group of allocations."""
     operator, file, line, function, kind = (int(part) for part in prepared["memory_groups"][group])
-    text = [
-        text_at(prepared["memory_text"], prepared["memory_text_first"], index)
-        for index in (operator, file, function)
-    ]
+    text = [text_at(prepared, "memory_text", index) for index in (operator, file, function)]
     place = pb.Place(
         file=text[1], line=line, line_kind=LineKind(kind).name, function=text[2], operator=text[0]
     )
@@ -143,10 +137,7 @@ def slice_memory_bands(
     """Return the bands of one device in a range, in at most `width` columns. None is the first device, or the
     recording's start or end. Raises UsageError: the trace has no memory of this device, or does not say what
     was freed."""
-    meta = read_meta(prepared, "memory_meta")
-    index = device_index(meta, device)
-    if not meta["paired"][index]:
-        raise UsageError("The trace does not say which allocations were freed.", where="device")
+    meta, index = memory_of(prepared, device, frees=True)
     span = requested_span(meta, start_us, end_us)
     at_ns, allocated = _columns(
         unpack(prepared, "memory_curve", 2 * index), span.start_ns, span.end_ns, width
@@ -221,10 +212,7 @@ def _add_bands(
 def slice_memory_state(prepared: Prepared, device: int | None, at_us: float | None) -> pb.MemoryState:
     """Return the state of one device at a time; None is the first device, or the recording's end. Raises
     UsageError: the trace has no memory of this device, or does not say what was freed."""
-    meta = read_meta(prepared, "memory_meta")
-    index = device_index(meta, device)
-    if not meta["paired"][index]:
-        raise UsageError("The trace does not say which allocations were freed.", where="device")
+    meta, index = memory_of(prepared, device, frees=True)
     at_ns = requested_span(meta, None, at_us).end_ns
     rows = slice(*prepared["memory_allocations_first"][index : index + 2].tolist())
     made, freed, size, node = (
@@ -265,9 +253,7 @@ def _add_nodes(found: pb.MemoryState, prepared: Prepared, node: Int64, size: Int
     dropped = np.flatnonzero((place[:-1] == NONE) & (whole > 0))
     above = place[parent[dropped]]
     names, name = np.unique(np.asarray(prepared["stack_name"])[kept], return_inverse=True)
-    found.names.extend(
-        text_at(prepared["stack_text"], prepared["stack_text_first"], i) for i in names.tolist()
-    )
+    found.names.extend(text_at(prepared, "stack_text", i) for i in names.tolist())
     found.node.extend(kept.tolist())
     found.parent.extend(place[parent[kept]].tolist())
     found.name.extend(name.tolist())

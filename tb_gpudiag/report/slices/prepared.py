@@ -76,12 +76,14 @@ def _clamped_ns(us: float) -> int:
 def step_marks(prepared: Prepared, span: Span, prefix: str = "") -> list[pb.StepMark]:
     """Steps in the range, thinned out if there are very many. prefix: of the arrays' names."""
     start, end = prepared[f"{prefix}step_start_ns"], prepared[f"{prefix}step_end_ns"]
-    text, text_first, name = (prepared[f"{prefix}{part}"] for part in ("text", "text_first", "step_name"))
+    name = prepared[f"{prefix}step_name"]
     shown = np.flatnonzero((start < span.end_ns) & (end > span.start_ns))
     shown = shown[:: len(shown) // MOST_STEP_MARKS + 1]
     return [
         pb.StepMark(
-            name=text_at(text, text_first, name[i]), start_us=start[i] / NS_PER_US, end_us=end[i] / NS_PER_US
+            name=text_at(prepared, f"{prefix}text", name[i]),
+            start_us=start[i] / NS_PER_US,
+            end_us=end[i] / NS_PER_US,
         )
         for i in shown
     ]
@@ -133,8 +135,10 @@ class TextTable:
         return np.frombuffer(b"".join(encoded), np.uint8), first
 
 
-def text_at(text: npt.NDArray[np.uint8], first: npt.NDArray[np.int64], index: int) -> str:
-    return bytes(text[int(first[index]) : int(first[index + 1])]).decode("utf-8", "replace")
+def text_at(prepared: Prepared, table: str, index: int) -> str:
+    """Return a string of the table of this name."""
+    start, end = prepared[f"{table}_first"][index : index + 2].tolist()
+    return bytes(prepared[table][start:end]).decode("utf-8", "replace")
 
 
 def _shortened(text: str, longest: int = LONGEST) -> str:

@@ -17,8 +17,8 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
-from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, joined, read_meta, requested_span, text_at
+from tb_gpudiag.report.slices.memory_history import NEVER_NS, memory_of
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, joined, requested_span, text_at
 from tb_gpudiag.trace.events import MemoryEvents, Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction, allocated_bytes
 
@@ -118,8 +118,7 @@ class _Blocks(NamedTuple):
 def slice_segments(prepared: Prepared, device: int | None, at_us: float | None) -> pb.SegmentMap:
     """Return the segments of one device at a time; None is the first device, or the recording's end.
     Raises UsageError: the file has no memory of this device, or no segments."""
-    meta = read_meta(prepared, "memory_meta")
-    index = device_index(meta, device)
+    meta, index = memory_of(prepared, device)
     if "map_address" not in prepared:
         raise UsageError("Only memory snapshots have segments.", where="id")
     at_ns = requested_span(meta, None, at_us).end_ns
@@ -282,6 +281,4 @@ def _add_nodes(found: pb.SegmentMap, prepared: Prepared, node: Int64) -> None:
     found.box_node.extend(place[node].tolist())
     found.node_parent.extend(place[parent[kept]].tolist())
     found.node_name.extend(name.tolist())
-    found.names.extend(
-        text_at(prepared["stack_text"], prepared["stack_text_first"], i) for i in names.tolist()
-    )
+    found.names.extend(text_at(prepared, "stack_text", i) for i in names.tolist())

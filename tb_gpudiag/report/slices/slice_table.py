@@ -40,6 +40,7 @@ WEIGHTS = ("host", "gpu")
 _START, _END = _SPAN = (Number("start_us"), Number("end_us"))
 # Wider than any screen. The cost of a slice grows with its width.
 _WIDTH = Integer("width", low=1, high=8192, default=1024)
+_OF_MEMORY = "tb_gpudiag.report.slices.memory_slice"
 _MEMORY_DEVICE = Integer("device", low=-1)
 
 
@@ -88,21 +89,13 @@ SLICES: Mapping[str, SliceKind] = {
         "slice_clock",
         (Integer("rank"), Number("start"), Number("end"), Integer("width", low=1, high=2000, default=1000)),
     ),
-    "memory": SliceKind(
-        pb.MemorySlice,
-        "tb_gpudiag.report.slices.memory_slice",
-        "slice_memory",
-        (_MEMORY_DEVICE, *_SPAN, _WIDTH),
-    ),
+    "memory": SliceKind(pb.MemorySlice, _OF_MEMORY, "slice_memory", (_MEMORY_DEVICE, *_SPAN, _WIDTH)),
     "memoryState": SliceKind(
-        pb.MemoryState,
-        "tb_gpudiag.report.slices.memory_slice",
-        "slice_memory_state",
-        (_MEMORY_DEVICE, Number("at_us")),
+        pb.MemoryState, _OF_MEMORY, "slice_memory_state", (_MEMORY_DEVICE, Number("at_us"))
     ),
     "memoryBands": SliceKind(
         pb.MemoryBands,
-        "tb_gpudiag.report.slices.memory_slice",
+        _OF_MEMORY,
         "slice_memory_bands",
         (_MEMORY_DEVICE, *_SPAN, Integer("width", low=1, high=2048, default=1024)),
     ),

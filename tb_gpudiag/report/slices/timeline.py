@@ -131,7 +131,7 @@ def slice_timeline(
         progress=1.0,
         start_us=span.start_ns / NS_PER_US,
         end_us=span.end_ns / NS_PER_US,
-        names=[text_at(prepared["text"], prepared["text_first"], index) for index in used],
+        names=[text_at(prepared, "text", index) for index in used],
         steps=step_marks(prepared, span),
         lanes=lanes,
     )

@@ -46,27 +46,16 @@ def prepare_chains(
     window: the recorded window, in which idle time is accounted for alongside the GPU span.
     texts: begins with the causes' labels and the events' names; other texts are added.
     """
-    parts: list[dict[str, npt.NDArray[Any]]] = []
+    parts: list[tuple[npt.NDArray[Any], ...]] = []
     places = []
     gaps_before = 0
     for device in devices:
         ledger = device.ledger
         gaps = ledger.gaps
-        parts.append(
-            {
-                "gap_start_ns": gaps.start_ns,
-                "gap_end_ns": gaps.end_ns,
-                "gap_trigger": gaps.trigger,
-                "gap_before": _ran_before(device, host.events),
-                "gap_after": gaps.ended_by,
-                "gap_launch": gaps.launch,
-                "cut_gap": (ledger.gap + gaps_before).astype(np.int32),
-                "cut_start_ns": ledger.start_ns,
-                "cut_end_ns": ledger.end_ns,
-                "cut_cause": ledger.cause,
-                "cut_event": ledger.event,
-            }
-        )
+        before = _ran_before(device, host.events)
+        of_gaps = (gaps.start_ns, gaps.end_ns, gaps.trigger, before, gaps.ended_by, gaps.launch)
+        number = (ledger.gap + gaps_before).astype(np.int32)
+        parts.append((*of_gaps, number, ledger.start_ns, ledger.end_ns, ledger.cause, ledger.event))
         places.append(
             {
                 "device": device.id,
@@ -78,10 +67,9 @@ def prepare_chains(
             }
         )
         gaps_before += len(gaps)
-    arrays = {
-        name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
-        for name in _COLUMNS
-    }
+    nothing = [np.zeros(0, np.int64)] * len(_COLUMNS)
+    columns = map(np.concatenate, zip(*parts, strict=True)) if parts else nothing
+    arrays: dict[str, npt.NDArray[Any]] = dict(zip(_COLUMNS, columns, strict=True))
     return {**arrays, **_named_events(arrays, host, work, main_thread, texts)}, places
 
 
@@ -241,7 +229,7 @@ class _Rows:
         self._prepared = prepared
 
     def _text(self, index: int) -> str:
-        return "" if index == NONE else text_at(self._prepared["text"], self._prepared["text_first"], index)
+        return "" if index == NONE else text_at(self._prepared, "text", index)
 
     def _of(self, column: str, event: int) -> str:
         """Text to which a column of the event refers."""

@@ -109,7 +109,7 @@ class Shown:
         )
 
     def text(self, index: int) -> str:
-        return text_at(self.prepared["text"], self.prepared["text_first"], index)
+        return text_at(self.prepared, "text", index)
 
     def messages(self, boxes: Boxes) -> list[pb.TimelineEvent]:
         lanes = self.lane_of_row[boxes.row].tolist()

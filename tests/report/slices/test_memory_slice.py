@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import UsageError
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.memory_history import (
     NEVER_NS,
     Group,
     History,
-    MarkedSteps,
     prepare_histories,
     prepare_memory,
 )
@@ -32,7 +32,7 @@ from tests.builder import TraceBuilder
 from tests.real_traces import first_in
 
 GROUPS = [Group("aten::empty", "train.py", 12, "step"), Group("aten::zeros"), Group("", "loss.py", 3, "add")]
-NO_STEPS = MarkedSteps([], np.zeros(0, np.int64), np.zeros(0, np.int64))
+NO_STEPS = Steps([], np.zeros(0, np.int64), np.zeros(0, np.int64))
 END_NS = 2_000
 
 REAL_TRACES = ("v100_ddp_memory", "a100_particle_transformer", "h100_owlv2", "cpu_torch213/leaky")
@@ -93,7 +93,7 @@ def history_of(some: list[Piece], device: int = 0, *, reserved: bool = True) -> 
     )
 
 
-def prepared(*histories: History, groups: list[Group] = GROUPS, steps: MarkedSteps = NO_STEPS) -> Prepared:
+def prepared(*histories: History, groups: list[Group] = GROUPS, steps: Steps = NO_STEPS) -> Prepared:
     return prepare_histories(histories, groups, steps, 0, END_NS)
 
 
@@ -222,7 +222,7 @@ def test_if_frees_do_not_name_their_allocation_survivors_are_unknown() -> None:
 
 
 def test_steps_in_the_range_are_marked() -> None:
-    steps = MarkedSteps(["first", "<b>second</b>"], np.array([0, 1000]), np.array([1000, 2000]))
+    steps = Steps(["first", "<b>second</b>"], np.array([0, 1000]), np.array([1000, 2000]))
     arrays = prepared(history_of([Piece(0, None, 1)]), steps=steps)
     found = slice_memory(arrays, None, 1.5, 2.0, 100)
     assert [(step.name, step.start_us, step.end_us) for step in found.steps] == [("<b>second</b>", 1, 2)]

@@ -49,13 +49,13 @@ class CallData:
 
     def name(self, index: int) -> str:
         """Return a text of the timeline's table of strings, which has the names of events."""
-        return text_at(self.prepared["text"], self.prepared["text_first"], index)
+        return text_at(self.prepared, "text", index)
 
     def text(self, index: int) -> str:
         """Return a text of the table of other strings; "" for NONE."""
         if index == NONE:
             return ""
-        return text_at(self.prepared["call_text"], self.prepared["call_text_first"], index)
+        return text_at(self.prepared, "call_text", index)
 
     def node_name(self, node: int) -> str:
         """Return the name of a node's calls, or of its thread."""
