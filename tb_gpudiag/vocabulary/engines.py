@@ -4,14 +4,14 @@ where they wait for requests."""
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 from tb_gpudiag.arrays import NONE
+from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of
 
 
-class StepKind(IntEnum):
+class StepKind(LabeledEnum):
     """What the requests of an engine step are at."""
 
     PREFILL = 0  # their prompts
@@ -19,10 +19,6 @@ class StepKind(IntEnum):
     MIXED = 2  # some at their prompts, some at their next token: chunked prefill
     IDLE = 3  # none: with data parallelism, an engine without requests runs along
     FORWARD = 4  # the trace does not say
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 class EngineMark(NamedTuple):

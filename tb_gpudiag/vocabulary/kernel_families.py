@@ -10,10 +10,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.patterns import not_after, not_before
 
 
-class Family(IntEnum):
+class Family(LabeledEnum):
     """What a kernel does, in the order in which families are shown."""
 
     GEMM = 0  # matrix times matrix or vector
@@ -26,10 +27,6 @@ class Family(IntEnum):
     COPY = 7  # only moves data: copies, memsets, transposes, concatenation, look-ups by index
     COLLECTIVE = 8  # between GPUs
     OTHER = 9
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 MATRIX_FAMILIES = (Family.GEMM, Family.CONVOLUTION, Family.ATTENTION)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, distinct, expand, overlapping
+from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 
 
-class Cause(IntEnum):
+class Cause(LabeledEnum):
     """Why a GPU was idle, in the order in which causes are shown."""
 
     INPUT = 0  # the host fetched data
@@ -33,26 +33,18 @@ class Cause(IntEnum):
     HOST = 15  # the host did something between calls, and the trace has neither operators nor frames
     REQUESTS = 16  # an inference engine had nothing to run
 
-    @property
-    def label(self) -> str:
-        return self.name.lower()
-
 
 BETWEEN_CALLS = (Cause.PYTHON, Cause.HOST)
 """Causes of the host's time outside of operators and calls."""
 
 
-class Trigger(IntEnum):
+class Trigger(LabeledEnum):
     """Why the launch queue was empty when a gap began."""
 
     DRAINED = 0  # a blocking call that returned just before the gap or within it had emptied the queue
     STARVED = 1  # the host never got ahead of the GPU
     QUEUED = 2  # it was not empty
     UNKNOWN = 3  # the launch is not known
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 class CauseSpans(NamedTuple):

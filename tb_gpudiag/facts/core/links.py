@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -10,22 +9,19 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 
 # Host and GPU clocks differ by up to this much: a wait may seem to return before the work that it waits for
 # ends.
 CLOCK_NS = 2_000
 
 
-class LinkKind(IntEnum):
+class LinkKind(LabeledEnum):
     """How the first event leads to the second."""
 
     LAUNCH = 0  # a host call starts GPU work
     RELEASE = 1  # GPU work ends, and so does the host call that waited for it
     BACKWARD = 2  # a forward operator creates the node that the backward operator runs
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 class Links(NamedTuple):

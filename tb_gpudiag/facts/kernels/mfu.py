@@ -13,7 +13,6 @@ attention), but half as many for causal attention: its kernels skip the other ha
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.operators import ATEN
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.shaped_operators import MAY_MULTIPLY
@@ -34,7 +34,7 @@ from tb_gpudiag.vocabulary.shaped_operators import MAY_MULTIPLY
 _NAMED = 2
 
 
-class PeakPart(IntEnum):
+class PeakPart(LabeledEnum):
     """Parts of a window at the peak, from what is lost first to what is used."""
 
     IDLE = 0
@@ -47,12 +47,8 @@ class PeakPart(IntEnum):
     RECOMPUTED = 7  # arithmetic that backward repeated
     MODEL = 8  # arithmetic that the model needs: the MFU
 
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
-
-class Missing(IntEnum):
+class Missing(LabeledEnum):
     """Why there is no MFU."""
 
     NOTHING = 0
@@ -60,10 +56,6 @@ class Missing(IntEnum):
     SHAPES = 2  # the inputs of operators were not recorded
     FLOPS = 3  # kernels of unknown FLOPs take longer than those of known FLOPs
     PEAK = 4  # the trace does not say which GPU it is, or it has no stated peaks
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 
@@ -15,10 +14,11 @@ from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.vocabulary import api_calls, operators, torch_frames
+from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 
-class SyncKind(IntEnum):
+class SyncKind(LabeledEnum):
     """Why the host waited. If several kinds fit, the first one in this order says most."""
 
     PRINT = 0  # a tensor is printed
@@ -32,10 +32,6 @@ class SyncKind(IntEnum):
     STREAM = 8
     LAUNCH = 9  # each launch waits for its kernel
     COPY = 10  # a copy whose direction is not known
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 # Frames and operators around the call.
