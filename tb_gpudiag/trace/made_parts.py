@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,6 +52,12 @@ def encoded(codes: Int32, texts: list[str]) -> pa.DictionaryArray:
     index: dict[str, int] = {}
     new = np.array([index.setdefault(text, len(index)) for text in texts], np.int32)
     return pa.DictionaryArray.from_arrays(new[codes] if len(codes) else codes, list(index))
+
+
+def texts_of(values: npt.NDArray[np.signedinteger[Any]], shown: Callable[[Any], str]) -> pa.DictionaryArray:
+    """Return a text for each number, or for each row of numbers. shown: makes it, once for equal ones."""
+    distinct, own = np.unique(values, axis=0 if values.ndim > 1 else None, return_inverse=True)
+    return encoded(own.reshape(-1).astype(np.int32), [shown(each) for each in distinct.tolist()])
 
 
 def one_text(text: str, rows: int) -> pa.DictionaryArray:

@@ -18,7 +18,6 @@ from tb_gpudiag.trace.files.source import WAITING_FOR_STORE, Source
 from tb_gpudiag.trace.files.whole_file import whole_file
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.chunks import EventArray, Workers
-from tb_gpudiag.trace.kineto.foreign import refuse_foreign
 from tb_gpudiag.trace.kineto.proton import NOTE as PROTON_NOTE
 from tb_gpudiag.trace.kineto.proton import is_proton_trace, joined
 from tb_gpudiag.trace.kineto.settle import Settler
@@ -30,7 +29,7 @@ from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle
 from tb_gpudiag.trace.nsys.nsys_file import is_database, is_report, report_refused
 from tb_gpudiag.trace.perfetto.pftrace_file import is_pftrace
 from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
-from tb_gpudiag.trace.unread import refuse_unread
+from tb_gpudiag.trace.unread import refuse_foreign, refuse_unread
 
 __all__ = ["Limits", "read_trace"]
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.trace.made_parts import encoded, host_part
+from tb_gpudiag.trace.made_parts import host_part, texts_of
 from tb_gpudiag.trace.nsys.nsys_database import Database
 from tb_gpudiag.trace.nsys.nsys_names import Processes, named
 from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
@@ -126,7 +126,6 @@ def off_cpu(database: Database, threads_kept: Int64, covered: Covered) -> Iterat
     chosen = np.isin(thread, threads_kept) & (end - begin >= _LEAST_OFF_NS)
     chosen &= ~covered.contains(thread, begin, end)
     if chosen.any():
-        kinds, code = np.unique(state[chosen], return_inverse=True)
-        name = encoded(code.astype(np.int32), [_OFF.get(kind, _OFF_UNKNOWN) for kind in kinds.tolist()])
+        name = texts_of(state[chosen], lambda kind: _OFF.get(kind, _OFF_UNKNOWN))
         own = {"globalTid": thread[chosen], "start": begin[chosen], "end": end[chosen]}
         yield host_part(Category.USER_ANNOTATION, name, own)

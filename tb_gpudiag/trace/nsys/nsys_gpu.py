@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Float32, Int32, Int64
 from tb_gpudiag.trace.counters import CounterSamples, CounterSeries
-from tb_gpudiag.trace.made_parts import counter_part, encoded, gpu_threads, memory_part, part, small
+from tb_gpudiag.trace.made_parts import counter_part, gpu_threads, memory_part, part, small, texts_of
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database, Rows
 from tb_gpudiag.trace.nsys.nsys_names import Processes, named
 from tb_gpudiag.trace.trace_parts import EARLIEST_NS, LATEST_NS, MOST_BYTES, MemoryColumns, TracePart
@@ -125,19 +125,14 @@ def copies(database: Database, devices: Devices, processes: Processes) -> Iterat
         "CUPTI_ACTIVITY_KIND_MEMCPY", (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")
     ):
         at = rows.numbers
-        kinds, own = np.unique(
-            np.stack([at["copyKind"], at["srcKind"], at["dstKind"]], axis=1), axis=0, return_inverse=True
-        )
-        texts = [_copy_name(*kind) for kind in kinds.tolist()]
-        name = encoded(own.reshape(-1).astype(np.int32), texts)
+        kinds = np.stack([at["copyKind"], at["srcKind"], at["dstKind"]], axis=1)
+        name = texts_of(kinds, lambda kind: _copy_name(*kind))
         yield _work(rows, Category.MEMCPY, name, devices.of(rows), processes, {"bytes": _sizes(at["bytes"])})
 
 
 def memsets(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
     for rows in database.chunks("CUPTI_ACTIVITY_KIND_MEMSET", (*_PLACE, "bytes", "memKind")):
-        kinds, own = np.unique(rows.numbers["memKind"], return_inverse=True)
-        texts = [f"Memset ({_MEMORY.get(kind, _UNKNOWN)})" for kind in kinds.tolist()]
-        name = encoded(own.astype(np.int32), texts)
+        name = texts_of(rows.numbers["memKind"], lambda kind: f"Memset ({_MEMORY.get(kind, _UNKNOWN)})")
         sizes = _sizes(rows.numbers["bytes"])
         yield _work(rows, Category.MEMSET, name, devices.of(rows), processes, {"bytes": sizes})
 
@@ -145,10 +140,8 @@ def memsets(database: Database, devices: Devices, processes: Processes) -> Itera
 def graphs(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:
     """Read the graphs that were recorded as one event each, as kernels: what is inside is not known."""
     for rows in database.chunks("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_PLACE, "graphId")):
-        ids, own = np.unique(rows.numbers["graphId"], return_inverse=True)
-        name = encoded(
-            own.astype(np.int32),
-            [f"{WHOLE_GRAPH_NAME} {i}" if i >= 0 else WHOLE_GRAPH_NAME for i in ids.tolist()],
+        name = texts_of(
+            rows.numbers["graphId"], lambda i: f"{WHOLE_GRAPH_NAME} {i}" if i >= 0 else WHOLE_GRAPH_NAME
         )
         yield _work(rows, Category.KERNEL, name, devices.of(rows), processes, {})
 
@@ -198,8 +191,8 @@ def syncs(database: Database, devices: Devices, processes: Processes) -> Iterato
         at = rows.numbers
         # Some versions write 0 for the kind of a wait for the whole device.
         of_device = (at["syncType"] == 0) & (at["streamId"] == _NOT_ONE) & (at["eventId"] == _NOT_ONE)
-        kinds, own = np.unique(np.where(of_device, _CONTEXT, at["syncType"]), return_inverse=True)
-        name = encoded(own.astype(np.int32), [_SYNCS.get(kind, _UNKNOWN) for kind in kinds.tolist()])
+        kinds = np.where(of_device, _CONTEXT, at["syncType"])
+        name = texts_of(kinds, lambda kind: _SYNCS.get(kind, _UNKNOWN))
         device = devices.of(rows)
         stream = small(np.where(at["streamId"] == _NOT_ONE, NONE, at["streamId"]))
         correlation = processes.correlation(at["globalPid"], at["correlationId"])

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.trace.made_parts import ID_BITS, encoded
+from tb_gpudiag.trace.made_parts import ID_BITS, texts_of
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 
 _UNNAMED: Final = "[unnamed]"
@@ -46,5 +46,4 @@ class Processes:
 def named(database: Database, ids: Int64, shown: Callable[[str], str] = str) -> pa.DictionaryArray:
     """Return the texts with these ids. shown: changes each text."""
     known = database.strings(ids)
-    distinct, own = np.unique(ids, return_inverse=True)
-    return encoded(own.astype(np.int32), [shown(known.get(i) or _UNNAMED) for i in distinct.tolist()])
+    return texts_of(ids, lambda i: shown(known.get(i) or _UNNAMED))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.trace.made_parts import encoded
+from tb_gpudiag.trace.made_parts import encoded, texts_of
 from tb_gpudiag.trace.perfetto.messages import Entries
 from tb_gpudiag.trace.perfetto.packet_columns import (
     WANTED,
@@ -71,7 +71,6 @@ def read_stages(packets: Packets, first: int, arguments: Arguments) -> PacketSpa
         for table, iids in ((SPECIFICATIONS, stage), (SPECIFICATIONS, queue), (NAMES, label))
     )
     kinds, lanes, names = (texts.dictionary.to_pylist() for texts in (kind, lane, name))
-    devices, own = np.unique(gpu, return_inverse=True)
     unnamed = np.array([not text for text in names] or [False])
     code = np.where(
         unnamed[codes_of(name)] if count else np.zeros(0, np.bool_),
@@ -83,7 +82,7 @@ def read_stages(packets: Packets, first: int, arguments: Arguments) -> PacketSpa
         duration,
         encoded(codes_of(kind), [_CATEGORY_OF_STAGE.get(text, text) for text in kinds]),
         encoded(code.astype(np.int32), [*names, *kinds]),
-        encoded(own.astype(np.int32), [str(device) for device in devices.tolist()]),
+        texts_of(gpu, str),
         encoded(codes_of(lane), [_lane(text) for text in lanes]),
     )
 
@@ -110,9 +109,7 @@ def _read_launches(packets: Packets, messages: Entries, first: int, arguments: A
         own = entries.of(number)
         sides = wire.entries(own.inside, *_SIDES)
         sizes = np.stack([sides.values(side, len(own.message), 1) for side in _SIDES], axis=1)
-        known, code = np.unique(sizes, axis=0, return_inverse=True)
-        texts = encoded(code.reshape(-1).astype(np.int32), [json.dumps(size) for size in known.tolist()])
-        arguments.add_texts(name, first + messages.message[own.message], texts)
+        arguments.add_texts(name, first + messages.message[own.message], texts_of(sizes, json.dumps))
     own = entries.of(_LAUNCH_ARGUMENT)
     said = wire.entries(own.inside, _LAUNCH_KEY_IID, _LAUNCH_VALUE)
     key, value = (said.values(n, len(own.message), 0) for n in (_LAUNCH_KEY_IID, _LAUNCH_VALUE))

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.events import Status
-from tb_gpudiag.trace.made_parts import encoded
+from tb_gpudiag.trace.made_parts import texts_of
 from tb_gpudiag.trace.perfetto.messages import Entries, Messages, Wire
 
 _PACKET: Final = 1
@@ -71,8 +71,7 @@ class Packets:
 
     def named(self, table: int, iids: Int64) -> pa.DictionaryArray:
         """Return the name of each row's entry in a table; "" without one."""
-        known, own = np.unique(iids, return_inverse=True)
-        return encoded(own.astype(np.int32), [self.tables[table].get(i, "") for i in known.tolist()])
+        return texts_of(iids, lambda i: self.tables[table].get(i, ""))
 
     def refused(self, why: str) -> NotATrace:
         """Return the error for a file that torch did not write."""

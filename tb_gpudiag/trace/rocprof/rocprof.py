@@ -26,7 +26,7 @@ from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
 from tb_gpudiag.trace.events import Metadata, Trace
 from tb_gpudiag.trace.files.whole_file import whole_file
 from tb_gpudiag.trace.launched import distributed
-from tb_gpudiag.trace.made_parts import ID_BITS, encoded, gpu_threads, host_part, part, small
+from tb_gpudiag.trace.made_parts import ID_BITS, gpu_threads, host_part, part, small, texts_of
 from tb_gpudiag.trace.ranges import StepRanges, parsed_ranges
 from tb_gpudiag.trace.rocprof.rocprof_json import (
     UNKNOWN,
@@ -159,13 +159,15 @@ class _Process:
         long, short = (inside(symbols, f"{key}kernel_name").to_pylist() for key in ("formatted_", ""))
         names = zip(numbers(symbols, "kernel_id").tolist(), zip(long, short, strict=True), strict=True)
         texts = dict(names)
-        ids, own = np.unique(numbers(info, "kernel_id"), return_inverse=True)
-        shown = [next(filter(None, texts.get(i, ())), f"kernel {i}")[:LONGEST_NAME] for i in ids.tolist()]
+
+        def shown(number: int) -> str:
+            return next(filter(None, texts.get(number, ())), f"kernel {number}")[:LONGEST_NAME]
+
         device = self._devices(numbers(info, "agent_id", "handle"))
         yield self._work(
             records,
             Category.KERNEL,
-            encoded(own.astype(np.int32), shown),
+            texts_of(numbers(info, "kernel_id"), shown),
             device,
             numbers(info, "queue_id", "handle"),
             {"blocks": _blocks(info)},
@@ -242,9 +244,7 @@ class _Process:
     def _named(self, records: pa.StructArray, shown: Callable[[str], str]) -> pa.DictionaryArray:
         """Return the name of each record's operation. shown: changes each name."""
         pairs = np.stack([numbers(records, "kind"), numbers(records, "operation")], axis=1)
-        distinct, own = np.unique(pairs, axis=0, return_inverse=True)
-        texts = [shown(self._operation(kind, number)) for kind, number in distinct.tolist()]
-        return encoded(own.reshape(-1).astype(np.int32), texts)
+        return texts_of(pairs, lambda pair: shown(self._operation(*pair)))
 
     def _operation(self, kind: int, number: int) -> str:
         known = self._operations[kind] if 0 <= kind < len(self._operations) else None
