@@ -151,6 +151,10 @@ class GrowingSites:
         whole = sum(site.per_unit for site in self.sites)
         return sum(site.per_unit for site in sites) > CAUSE_SHARE * whole
 
+    def main(self, sites: list[GrowingSite]) -> list[GrowingSite]:
+        """These sites if the growth is mostly theirs, or else none."""
+        return sites if self.is_mostly(sites) else []
+
     @property
     def replaced(self) -> list[GrowingSite]:
         """Sites whose tensors are replaced by larger ones."""
@@ -222,16 +226,6 @@ def makes_loss(site: GrowingSite) -> bool:
     return outside and site.phase is not Phase.BACKWARD and FUNCTIONAL.search(site.stack) is not None
 
 
-def _growing_cache(growth: GrowingSites) -> list[GrowingSite]:
-    """Concatenated or stacked tensors (in a snapshot: tensors of any line) are replaced by larger ones."""
-    return growth.joined if growth.is_mostly(growth.joined) else []
-
-
-def _growing_tensors(growth: GrowingSites) -> list[GrowingSite]:
-    """Results of any operators are replaced by larger ones."""
-    return growth.replaced if growth.is_mostly(growth.replaced) else []
-
-
 def _double_backward(growth: GrowingSites) -> list[GrowingSite]:
     """What the backward pass allocated stays, and with it results of the forward pass."""
     results = [s for s in growth.in_graph if s.phase is not Phase.BACKWARD]
@@ -240,11 +234,6 @@ def _double_backward(growth: GrowingSites) -> list[GrowingSite]:
     whole = sum(site.per_unit for site in growth.sites)
     both = min(forward, backward) >= BOTH_SHARE * whole and forward + backward > CAUSE_SHARE * whole
     return growth.in_graph if both else []
-
-
-def _retained_gradients(growth: GrowingSites) -> list[GrowingSite]:
-    """The backward pass allocated what stays."""
-    return growth.in_backward if growth.is_mostly(growth.in_backward) else []
 
 
 def _retained_graph(growth: GrowingSites) -> list[GrowingSite]:
@@ -285,12 +274,12 @@ def _retained_graph_without_modules(growth: GrowingSites) -> list[GrowingSite]:
 
 def _retained_outputs(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
-    return growth.in_modules if growth.has_modules and growth.is_mostly(growth.in_modules) else []
+    return growth.main(growth.in_modules) if growth.has_modules else []
 
 
 def _retained_metrics(growth: GrowingSites) -> list[GrowingSite]:
     """Small tensors stay that are not module outputs, batches, weights or optimizer state."""
-    return growth.metrics if growth.has_modules and growth.is_mostly(growth.metrics) else []
+    return growth.main(growth.metrics) if growth.has_modules else []
 
 
 def _has_several_operators(sites: list[GrowingSite]) -> bool:
@@ -329,11 +318,11 @@ def _is_in_module(site: GrowingSite) -> bool:
 
 
 _DETECTORS: tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause], ...] = (
-    (_growing_cache, CACHE),
-    (_growing_tensors, LARGER),
+    (lambda growth: growth.main(growth.joined), CACHE),
+    (lambda growth: growth.main(growth.replaced), LARGER),
     (_double_backward, GRAPH),
     (_functional_graph, GRAPH),
-    (_retained_gradients, GRADIENTS),
+    (lambda growth: growth.main(growth.in_backward), GRADIENTS),
     (_retained_graph, GRAPH),
     (_graph_beside_modules, GRAPH),
     (_retained_graph_without_modules, GRAPH),

@@ -168,10 +168,6 @@ def _is_inference(found: _Composition) -> bool:
     return forward and not found.share(MemoryKind.ACTIVATION)
 
 
-def _is_inputs(found: _Composition) -> bool:
-    return found.is_mostly(MemoryKind.INPUT)
-
-
 def _is_model_state(found: _Composition) -> bool:
     """Weights and what belongs to them, and no more activations. In a training, memory from before the
     recording is mostly that."""
@@ -199,7 +195,7 @@ _ADVICE: tuple[tuple[Callable[[_Composition], bool], Advice], ...] = (
     (_is_inference, _INFERENCE),
     (_is_model_state, _STATE),
     (_is_from_before, _BEFORE),
-    (_is_inputs, INPUTS),
+    (lambda found: found.is_mostly(MemoryKind.INPUT), INPUTS),
 )
 
 
