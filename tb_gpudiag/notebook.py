@@ -44,7 +44,7 @@ def _verification(found: pb.Verification) -> Document:
 
 
 def _hang(found: pb.HangReport) -> Document:
-    from tb_gpudiag.report.views.hang_view import hang_document
+    from tb_gpudiag.report.views.rank_views import hang_document
 
     return hang_document(found, "")
 

@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from tb_gpudiag.cli.copying import add_copy, limited
 from tb_gpudiag.cli.inputs import progress_bar
-from tb_gpudiag.cli.limited import limited
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.report.annotate import annotate
 from tb_gpudiag.report.building.build import build_report
@@ -57,13 +57,6 @@ def parser() -> argparse.ArgumentParser:
         "chrome://tracing. The original events stay as they are, without credentials.",
         epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
     )
-    made.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
-    made.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        required=True,
-        help="the copy, compressed if its name ends in .gz; never the trace itself",
-    )
+    add_copy(made)
     made.add_argument("--quiet", action="store_true", help="do not show progress")
     return made

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from tb_gpudiag.cli.formats import add_options, write
-from tb_gpudiag.cli.inputs import add_engine_options, read_sides
+from tb_gpudiag.cli.inputs import add_engine_options, add_sides, read_sides
 from tb_gpudiag.cli.output import DEFECT, tell
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
@@ -148,9 +148,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or a side cannot be "
         "read, 3 a bug in gpudiag.",
     )
-    side = "a trace, a digest, or a directory with one trace or with one per rank of a job"
-    made.add_argument("base", metavar="BASE", help=side)
-    made.add_argument("candidate", metavar="CANDIDATE", help="the same, after the change")
+    add_sides(made, "base", "candidate", "change")
     add_options(made, ("junit",))
     made.add_argument(
         "--fail-on",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.output import errors_data, tell_errors
 from tb_gpudiag.report.building.hang_report import diagnose_hang
-from tb_gpudiag.report.views.hang_view import hang_document
+from tb_gpudiag.report.views.rank_views import hang_document
 from tb_gpudiag.report.wire import to_dict
 
 

@@ -104,6 +104,13 @@ def read_sides(paths: Sequence[str], options: argparse.Namespace) -> tuple[list[
     return sides, False
 
 
+def add_sides(parser: argparse.ArgumentParser, base: str, candidate: str, change: str) -> None:
+    """Add the two sides to compare: the second is after `change`."""
+    side = "a trace, a digest, or a directory with one trace or with one per rank of a job"
+    parser.add_argument(base, metavar=base.upper(), help=side)
+    parser.add_argument(candidate, metavar=candidate.upper(), help=f"the same, after the {change}")
+
+
 def _digest_files(
     paths: Sequence[str], keep: Callable[[Digest], Digest]
 ) -> tuple[list[Digest], list[GpudiagError], list[str]]:

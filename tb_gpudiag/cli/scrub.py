@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tb_gpudiag.cli.limited import limited
+from tb_gpudiag.cli.copying import add_copy, limited
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.trace.credentials.scrubbed_copy import scrub
 from tb_gpudiag.wording.credential_words import credential_words
@@ -39,12 +39,5 @@ def parser() -> argparse.ArgumentParser:
         "environment, command lines, annotations and URLs. Every other byte stays the same.",
         epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
     )
-    made.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
-    made.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        required=True,
-        help="the copy, compressed if its name ends in .gz; never the trace itself",
-    )
+    add_copy(made)
     return made

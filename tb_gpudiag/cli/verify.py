@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tb_gpudiag.cli.formats import add_options, write
-from tb_gpudiag.cli.inputs import add_engine_options, read_sides
+from tb_gpudiag.cli.inputs import add_engine_options, add_sides, read_sides
 from tb_gpudiag.cli.output import DEFECT
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.verification import verify
@@ -41,9 +41,7 @@ def parser() -> argparse.ArgumentParser:
         "range right?",
         epilog="Exit status: 0 success, 2 invalid usage or a side cannot be read, 3 a bug in gpudiag.",
     )
-    side = "a trace, a digest, or a directory with one trace or with one per rank of a job"
-    made.add_argument("before", metavar="BEFORE", help=side)
-    made.add_argument("after", metavar="AFTER", help="the same, after the fix")
+    add_sides(made, "before", "after", "fix")
     made.add_argument(
         "--finding",
         metavar="RULE",

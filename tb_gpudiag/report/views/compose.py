@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.clock_view import clock_sections
 from tb_gpudiag.report.views.document import Document, ReportView, Section
-from tb_gpudiag.report.views.hang_view import hang_sections
+from tb_gpudiag.report.views.rank_views import clock_sections, hang_sections
 from tb_gpudiag.report.views.sections.compile_sections import (
     compilations,
     compile_log,

@@ -1,13 +1,25 @@
-"""The limits on memory and time of a command that reads one file."""
+"""Commands that copy one trace: their arguments, and their limits on memory and time."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import Iterator
 
 from tb_gpudiag.errors import is_out_of_memory
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
+
+
+def add_copy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=True,
+        help="the copy, compressed if its name ends in .gz; never the trace itself",
+    )
 
 
 @contextlib.contextmanager
