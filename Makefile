@@ -243,7 +243,7 @@ wire: .make/protoc-$(PROTOC_VERSION) .make/ts-proto-$(TS_PROTO_VERSION) .make/ve
 	@# mypy strict rejects a bare Mapping. Nobody uses numbers of fields, and slots tell a type checker nothing.
 	@sed 's/_Mapping\]/_Mapping[str, object]]/g; /_FIELD_NUMBER: _ClassVar\[int\]$$/d; /^ *__slots__ = /d' \
 		$(PROTO:.proto=_pb2.pyi) >.make/pyi && mv .make/pyi $(PROTO:.proto=_pb2.pyi)
-	$(BIN)/python -m tb_gpudiag.wording.generate
+	$(BIN)/python -m tools.words
 	cd frontend && PROTOC='$(CURDIR)/.make/protoc-venv/bin/protoc' npm run --silent wire
 	@# A type for each value of an enum: nobody uses them, and none can be called "new".
 	@sed '/^export namespace/,/^}/d' $(WIRE_TS) | cat -s >.make/ts && mv .make/ts $(WIRE_TS)

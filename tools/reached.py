@@ -23,7 +23,6 @@ ENTRY_POINTS = (
     "tb_gpudiag.training.lightning_callback",  # users import these two
     "tb_gpudiag.training.transformers_callback",
     *(f"{rule.package}.{rule.name}" for rule in JOB_RULES),  # imported by name
-    "tb_gpudiag.wording.generate",  # make wire
 )
 
 

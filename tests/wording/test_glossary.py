@@ -9,6 +9,7 @@ import pytest
 from tb_gpudiag.wording import glossary
 from tb_gpudiag.wording.column_titles import COLUMNS
 from tests.conftest import REPOSITORY
+from tools.words import first_sentence, glossary_page
 
 # A tooltip of more characters is a paragraph.
 LONGEST_TOOLTIP = 160
@@ -17,9 +18,10 @@ LONGEST_TOOLTIP = 160
 def test_a_concept_has_a_paragraph_and_a_tooltip() -> None:
     for entry in glossary.concepts():
         assert re.fullmatch(r"[A-Z].*[.]", entry.text), entry.name
-        assert re.fullmatch(r"[A-Z].*[.]", entry.short), entry.name
-        assert entry.text.startswith(entry.short), entry.name
-        assert len(entry.short) <= LONGEST_TOOLTIP, entry.name
+        tooltip = first_sentence(entry.text)
+        assert re.fullmatch(r"[A-Z].*[.]", tooltip), entry.name
+        assert entry.text.startswith(tooltip), entry.name
+        assert len(tooltip) <= LONGEST_TOOLTIP, entry.name
 
 
 def test_what_to_see_also_is_in_the_glossary() -> None:
@@ -44,7 +46,7 @@ def test_the_page_about_a_term() -> None:
 
 
 def test_every_link_of_the_generated_page_has_a_target() -> None:
-    page = glossary.page()
+    page = glossary_page()
     titles = re.findall(r"^## (.+)$", page, re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") for title in titles}
     links = re.findall(r"\]\(#([^)]+)\)", page)

@@ -23,10 +23,10 @@ from tb_gpudiag.vocabulary.clock_phases import PHASES as CLOCK_PHASES
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.recorded import Category, FileKind
 from tb_gpudiag.wording import kinds, vocabulary
-from tb_gpudiag.wording.generate import GENERATED, TABLES
 from tb_gpudiag.wording.kinds import collective
 from tb_gpudiag.wording.term import Terms, term
 from tests.conftest import REPOSITORY
+from tools.words import GENERATED, TABLES
 
 PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
 
