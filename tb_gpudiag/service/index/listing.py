@@ -34,11 +34,11 @@ class Listing:
     """The number of the last change of each id. Not thread-safe: the caller locks."""
 
     def __init__(self) -> None:
-        # Random, so that no number of a page from before a restart is one of ours.
-        self._first = self.number = secrets.randbelow(2**31)
+        # Before all changes. Random, so that no number of a page from before a restart is one of ours.
+        self.first = self.number = secrets.randbelow(2**31)
         self._of_id: dict[str, int] = {}
         self._removed: OrderedDict[str, int] = OrderedDict()
-        self._forgotten = self._first  # removals up to this number may be forgotten
+        self._forgotten = self.first  # removals up to this number may be forgotten
         # All changes in the order of their numbers, including those that a later one of the same id replaced.
         self._numbers: list[int] = []
         self._ids: list[str] = []
@@ -67,11 +67,6 @@ class Listing:
         """Return whether this id was removed, and not too long ago."""
         return id_ in self._removed
 
-    @property
-    def first(self) -> int:
-        """The number before all changes."""
-        return self._first
-
     def touch(self) -> None:
         """Note that something other than ids has changed."""
         self.number += 1
@@ -82,7 +77,7 @@ class Listing:
         If `known` is None or no number of this listing, return the changes since the beginning.
         """
         whole = known is None or not self._forgotten <= known <= self.number
-        after = self._first if whole or known is None else known
+        after = self.first if whole or known is None else known
         removed = [] if whole else [id_ for id_, number in self._removed.items() if number > after]
         changed: list[str] = []
         for at in range(bisect_right(self._numbers, after), len(self._numbers)):
