@@ -117,7 +117,8 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
     if facts.device is not None:
         parts = _parts(facts, facts.device, lost)
-        return _gpu(facts, parts, _Unseen(unseen_ns, own_range(lost, facts.host, hidden)), ranked)
+        between_ns = lost.total_ns(hidden & lost.in_short_dry_gaps)
+        return _gpu(facts, parts, _Unseen(unseen_ns, between_ns, own_range(lost, facts.host, hidden)), ranked)
     return _without_gpu(facts, lost, unseen_ns)
 
 
@@ -143,9 +144,11 @@ def _without_gpu(facts: Facts, lost: Lost, unseen_ns: int) -> Verdict:
 
 
 class _Unseen(NamedTuple):
-    """What the host did and the trace does not show: how long, and in which range of the user's own."""
+    """What the host did and the trace does not show: how long, how much of it between launches that follow
+    one another quickly, and in which range of the user's own."""
 
     time_ns: int
+    between_launches_ns: int
     in_range: str
 
 
@@ -208,6 +211,9 @@ def _unseen_limiter(facts: Facts, parts: WindowParts, unseen_host: _Unseen) -> t
         return "compute", f"Computing takes most of the time. {said}"
     if unseen_host.in_range and facts.recorded.operators:
         return "python", _UNSEEN_IN_RANGE.format(unseen_share, in_quotes(unseen_host.in_range, 80))
+    # A host that does nothing else launches every few tens of microseconds, of which the call takes a part.
+    if not facts.recorded.operators and 2 * unseen_host.between_launches_ns >= unseen_host.time_ns:
+        return "launch", _BETWEEN_LAUNCHES.format(unseen_share, how)
     return "unknown", said
 
 
@@ -339,6 +345,11 @@ _THINNED = (
     "The figures below are of what is left: they do not show how busy the GPU was, or what limits the job."
 )
 
+_BETWEEN_LAUNCHES = (
+    "It waited {} of the time while the host did something that this trace does not show, mostly between "
+    "launches that soon follow one another: launching many small kernels probably limits this job. Record "
+    "with {} to be sure."
+)
 _UNSEEN_SENTENCE = (
     "It waited {} of the time while the host did something that this trace does not show. Record with "
     "{} to see what."
