@@ -26,6 +26,8 @@ from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.training.noting_tensors import KEY
 from tests.truth import (  # noqa: F401
     bounded,
+    kept_by_research,
+    kept_by_services,
     kept_by_trainers,
     kept_in_jobs,
     kept_or_not,
