@@ -13,15 +13,23 @@ import logging
 import operator
 import sys
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+from tb_gpudiag.training.tensor_holders import holders, limited_containers
 
 KEY: Final = "gpudiag_tensors"
 """Top-level key of the trace."""
 
 MOST_SIZES: Final = 256
 """Sizes that are noted one by one: those with most bytes."""
+
+LEAST_BYTES: Final = 4 * 2**10
+"""What holds tensors is looked for where those of one size became more by as much per step, or more."""
+
+FIRST_SUM: Final = 4
+"""Step before which memory is not summed up: until then a job makes its optimizer's state, and more."""
 
 logger = logging.getLogger("tb_gpudiag.training")
 
@@ -31,12 +39,16 @@ class NotingTensors:
 
     They are looked for just before the recording and just after its last step, among all objects that
     Python's garbage collector knows: 0.1 s for 300,000 objects, in no recorded step. It first collects what
-    is garbage, unless the job has turned it off: the trace shows that this is freed then.
+    is garbage, unless the job has turned it off: the trace shows that this is freed then. Where tensors
+    became more, it also looks for what holds them, which takes as long again. Before the recording, it sums
+    them up at step 4, 8, 16 and so on: what grew from the job's beginning on is no buffer.
     """
 
     def __init__(self, schedule: Callable[[int], Any]) -> None:
         self._schedule = schedule
         self._before: dict[int, tuple[int, Any]] | None = None
+        self._limited, self._history = dict[int, Any](), dict[int, int]()
+        self._since = 0
         self._ends = False
 
     def __call__(self, step: int) -> Any:
@@ -52,14 +64,26 @@ class NotingTensors:
     def _note(self, action: str, step: int) -> None:
         if self._ends and self._before is not None:
             add = sys.modules["torch"].autograd._add_metadata_json
-            add(KEY, json.dumps({"steps": step, **_changes(self._before, _held())}))
+            after, steps = _held(), step - self._since
+            self._history[step] = _bytes(after)
+            noted = {
+                "steps": step,
+                **_changes(self._before, after),
+                "holders": holders(_grown(self._before, after, steps), self._limited),
+                "history": list(self._history.items()),
+                "optimizers": _has_optimizers(),
+            }
+            add(KEY, json.dumps(noted))
             self._before = None
         self._ends = action == "RECORD_AND_SAVE"
         if action in ("RECORD", "RECORD_AND_SAVE"):
             if self._before is None:
-                self._before = _held()
+                self._before, self._since, self._limited = _held(), step, limited_containers()
+                self._history[step] = _bytes(self._before)
         elif not self._ends:
             self._before = None  # a recording that was given up
+            if step >= FIRST_SUM and not step & step - 1:
+                self._history[step] = _bytes(_held())
 
 
 def note_from_now_on(profiler: Any) -> None:
@@ -94,7 +118,7 @@ def _changes(
 
     A tensor that took the place of one that went has its address: that one has no object any more.
     """
-    gone = {address for address, (_, tensor) in before.items() if tensor() is None or address not in after}
+    gone = _gone(before, after)
     came = Counter(size for address, (size, _) in after.items() if address in gone or address not in before)
     went = Counter(before[address][0] for address in gone)
     held = Counter(size for size, _ in after.values())
@@ -108,6 +132,33 @@ def _changes(
         "came_bytes": sum(size * count for size, count in came.items()),
         "went_bytes": sum(size * count for size, count in went.items()),
     }
+
+
+def _bytes(held: Mapping[int, tuple[int, Any]]) -> int:
+    return sum(size for size, _ in held.values())
+
+
+def _has_optimizers() -> bool:
+    base = sys.modules["torch"].optim.Optimizer
+    return any(issubclass(kind, base) for kind in set(map(type, gc.get_objects())))
+
+
+def _gone(before: Mapping[int, tuple[int, Any]], after: Mapping[int, tuple[int, Any]]) -> set[int]:
+    return {address for address, (_, tensor) in before.items() if tensor() is None or address not in after}
+
+
+def _grown(
+    before: Mapping[int, tuple[int, Any]], after: Mapping[int, tuple[int, Any]], steps: int
+) -> dict[int, list[Any]]:
+    """Return weak references to the tensors that came, of the sizes of which there are more and more."""
+    gone, weights, came = _gone(before, after), _of_weights(after), defaultdict[int, list[Any]](list)
+    for address, (size, tensor) in after.items():
+        if (address in gone or address not in before) and address not in weights:
+            came[size].append(tensor)
+    went = Counter(before[address][0] for address in gone)
+    more = {size: size * (len(tensors) - went[size]) for size, tensors in came.items()}
+    chosen = [size for size in came if more[size] >= LEAST_BYTES * steps]
+    return {size: came[size] for size in sorted(chosen, key=lambda size: -more[size])}
 
 
 def _of_weights(held: Mapping[int, tuple[int, Any]]) -> set[int]:

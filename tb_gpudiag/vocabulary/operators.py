@@ -179,11 +179,13 @@ JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*"
 OWN_COPY = any_of(r"aten::(clone|detach_copy|_?cat|_?stack)")
 # Operators that make samples.
 RANDOM = any_of(r"aten::(rand|randn|randint|randperm|normal|bernoulli)(_like|_)?")
-# Operators whose result has a number for each of what they are given: samples and masks, no metrics.
-ELEMENT_BY_ELEMENT = any_of(
-    r"aten::(mul|add|sub|div|pow|square|sqrt|neg|abs|exp|log|sin|cos|tanh|sigmoid|clamp|round|where|flip|roll)",
-    r"aten::(_to_copy|copy_)",
-    r"aten::(gt|ge|lt|le|eq|ne|isnan|isfinite|logical_\w+|bitwise_\w+)",
+# Operators that count or sum up what they are given, and copies: their results are metrics.
+# Those of others, such as samples, masks and maps of attention, are none.
+SUMS_UP = any_of(
+    r"aten::(b?mm|matmul|einsum|clone)",
+    r"aten::(nan|log|cum)?(sum\w*|mean|prod|std|std_mean|var|var_mean|median|quantile|norm)",
+    r"aten::(linalg_)?(vector_|matrix_)?norm|aten::(a?max|a?min|aminmax|argmax|argmin|topk|kthvalue|mode)",
+    r"aten::(bincount|histc|histogram\w*|count_nonzero|all|any|trace|corrcoef|cov)",
 )
 # Operators that a loss ends with.
 LOSS = any_of(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", flags=re.S)

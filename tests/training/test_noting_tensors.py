@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,37 @@ def test_it_notes_what_came_went_and_is_there(tmp_path: Path, torch: Any) -> Non
         assert found["came"]["2048"] == found["went"]["2048"]
         assert found["held"]["2048"] == 3
         assert found["came_bytes"] - found["went_bytes"] == 4 * 4096
+
+
+def test_it_notes_memory_from_the_jobs_beginning_on(tmp_path: Path, torch: Any) -> None:
+    kept = list[Any]()
+    first, second = notes(torch, tmp_path, lambda: kept.append(torch.zeros(KIB)), active=5)
+    assert [step for step, _ in first["history"]] == [2, 7]  # 4 is in the recording
+    assert [step for step, _ in second["history"]] == [2, 7, 8, 9, 14]
+    sizes = dict(second["history"])
+    assert sizes[14] - sizes[8] == 6 * 4 * KIB
+
+
+@pytest.mark.parametrize("optimizers", [True, False])
+def test_it_notes_whether_the_job_has_an_optimizer(optimizers: bool, tmp_path: Path, torch: Any) -> None:
+    gc.collect()
+    gc.freeze()  # those of other tests
+    weight = torch.nn.Parameter(torch.zeros(1))
+    _optimizer = torch.optim.SGD([weight], lr=0.1) if optimizers else None
+    assert notes(torch, tmp_path, lambda: weight * 2)[0]["optimizers"] == optimizers
+
+
+def test_it_notes_what_holds_the_tensors_of_which_there_are_more(tmp_path: Path, torch: Any) -> None:
+    kept, ring = [], [torch.zeros(2 * KIB) for _ in range(3)]
+
+    def step() -> None:
+        kept.append(torch.zeros(KIB))
+        ring.append(torch.zeros(2 * KIB))
+        del ring[0]
+
+    (found,) = notes(torch, tmp_path, step)[0]["holders"]
+    assert found["bytes"] == 4 * KIB
+    assert f"{__file__}({step.__code__.co_firstlineno}): step" in found["functions"][0]
 
 
 def test_it_notes_how_many_are_about_as_large_beside_weights(tmp_path: Path, torch: Any) -> None:

@@ -21,6 +21,7 @@ from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
+from tb_gpudiag.facts.memory.noted_history import steady_rate
 from tb_gpudiag.facts.memory.noted_tensors import (
     NotedTensors,
     Unrecorded,
@@ -32,7 +33,13 @@ from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
-from tb_gpudiag.facts.memory.sites import GrowingSite, Survivors, growing_sites, largest_survivors
+from tb_gpudiag.facts.memory.sites import (
+    GrowingSite,
+    Survivors,
+    growing_sites,
+    largest_survivors,
+    sites_of_sizes,
+)
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
@@ -208,10 +215,31 @@ class DeviceMemory:
     @cached_property
     def sites(self) -> list[GrowingSite]:
         found = growing_sites(self.allocations, self.floors)
+        return self._with_notes(found)
+
+    def _with_notes(self, found: list[GrowingSite]) -> list[GrowingSite]:
         if self._noted is None:
             return found
         growths = noted_growths(self._noted, [site.sizes for site in found], self._recorded_steps)
         return [replace(site, noted=growth) for site, growth in zip(found, growths, strict=True)]
+
+    @cached_property
+    def steady_per_step(self) -> float:
+        """Bytes per step by which memory was noted to grow since the job began; 0 if that is not known."""
+        return steady_rate(self._noted.history) if self._noted is not None else 0.0
+
+    @cached_property
+    def steady_sites(self) -> list[GrowingSite]:
+        """Sites that made what was noted to stay, however noisy floors are; empty without steady growth."""
+        if self._noted is None or not self.steady_per_step:
+            return []
+        sizes, rate = self._noted.became_more, self.steady_per_step
+        return self._with_notes(sites_of_sizes(self.allocations, self.floors, sizes, rate))
+
+    @property
+    def has_optimizers(self) -> bool | None:
+        """None where nothing was noted."""
+        return self._noted.has_optimizers if self._noted is not None else None
 
     @property
     def unrecorded(self) -> list[Unrecorded]:

@@ -6,22 +6,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from tb_gpudiag.arrays import Int64
+from tb_gpudiag.facts.memory.noted_history import History, kept_since
+from tb_gpudiag.facts.memory.noted_holders import MOST, NotedHolder, noted_holders, noted_number
 
 _FEWEST_LONE = 3
 """Sizes of which one tensor each was kept vary if there are so many."""
-
-_MOST = 2**50
-"""No job has so many tensors, or so much memory."""
 
 
 @dataclass(frozen=True)
 class NotedTensors:
     """came, went: how many of each size in bytes. held: how many of the sizes that came are there at the end,
     older ones included. near: the same of about these sizes, by int.bit_length(); empty in older traces.
-    more_bytes: by how much all are more than before. steps: of the job, until then.
+    more_bytes: by how much all are more than before. steps: of the job, until then. holders: of tensors of a
+    size. history: bytes at some of its steps; empty if unknown. has_optimizers: None if unknown.
     """
 
     came: Mapping[int, int]
@@ -30,6 +32,14 @@ class NotedTensors:
     near: Mapping[int, int]
     more_bytes: int
     steps: int
+    holders: Mapping[int, NotedHolder]
+    history: History
+    has_optimizers: bool | None
+
+    @cached_property
+    def became_more(self) -> frozenset[int]:
+        """Sizes of which more tensors came than went."""
+        return frozenset(size for size, count in self.came.items() if count > self.went.get(size, 0))
 
 
 @dataclass(frozen=True)
@@ -42,28 +52,48 @@ class NotedGrowth:
     low: at least by so much. Of a size that was kept only once, the tensors that went may have had others.
     since_start: Python holds so much in tensors of these sizes, as a share of what all of the job's steps so
         far would keep at this rate. Where that is not known, 1.
+    holder: what holds most of them, if that was noted.
     """
 
     held: float
     low: float
     high: float
     since_start: float
+    holder: NotedHolder | None
 
 
 def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
     """Parse what NotingTensors wrote; None if there is nothing, or anything else."""
     came, went, held = (_counts(metadata.get(key)) for key in ("came", "went", "held"))
     near = _counts(metadata.get("near", {}))
-    more, fewer, steps = (_number(metadata.get(key)) for key in ("came_bytes", "went_bytes", "steps"))
+    more, fewer, steps = (noted_number(metadata.get(key)) for key in ("came_bytes", "went_bytes", "steps"))
     if came is None or went is None or held is None or near is None:
         return None
     if more is None or fewer is None or steps is None:
         return None
-    return NotedTensors(came, went, held, near, more - fewer, steps)
+    optimizers = metadata.get("optimizers")
+    return NotedTensors(
+        came,
+        went,
+        held,
+        near,
+        more - fewer,
+        steps,
+        noted_holders(metadata.get("holders")),
+        _history(metadata.get("history")),
+        optimizers if isinstance(optimizers, bool) else None,
+    )
 
 
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < _MOST else None
+def _history(values: Any) -> History:
+    """Parse steps and bytes; empty if they are anything else, or not in order."""
+    points = [
+        (value[0], value[1])
+        for value in (values if isinstance(values, list) else ())
+        if isinstance(value, list) and len(value) == 2 and None not in map(noted_number, value)
+    ]
+    in_order = all(first[0] < second[0] for first, second in pairwise(points))
+    return points if in_order and isinstance(values, list) and len(points) == len(values) else []
 
 
 def _counts(values: Any) -> dict[int, int] | None:
@@ -72,7 +102,10 @@ def _counts(values: Any) -> dict[int, int] | None:
     found = {
         int(size): count
         for size, count in values.items()
-        if size.isascii() and size.isdigit() and len(size) < len(str(_MOST)) and _number(count) is not None
+        if size.isascii()
+        and size.isdigit()
+        and len(size) < len(str(MOST))
+        and noted_number(count) is not None
     }
     return found if len(found) == len(values) else None
 
@@ -89,6 +122,7 @@ def noted_growths(noted: NotedTensors, kept: Iterable[Int64], recorded: int) -> 
     more = {size: max(0, came[size] - noted.went.get(size, 0)) for size in every}
     expected = sum(size * count for size, count in more.items())
     in_all = max(0.0, noted.more_bytes / expected) if expected else 0.0
+    since = kept_since(noted.history)
     held, low, high, start = (dict[int, float]() for _ in range(4))
     for size, count in every.items():
         held[size] = min(1.0, came[size] / count)
@@ -101,7 +135,8 @@ def noted_growths(noted: NotedTensors, kept: Iterable[Int64], recorded: int) -> 
             _mean(one, held),
             _mean(one, low),
             _mean(one, high),
-            _varied(noted, one, recorded, _mean(one, start)),
+            min(since, _varied(noted, one, recorded, _mean(one, start))),
+            noted.holders.get(max(one, key=lambda size: size * one[size], default=0)),
         )
         for one in sizes
     ]

@@ -8,6 +8,7 @@ larger one replaces the last one (a cache that is concatenated), so that nothing
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +52,7 @@ class GrowingSite:
     """Allocations of one operator at one place, more of which are alive at the floor from step to step."""
 
     operator: str
+    within: str  # the operator that calls it, or itself: bincount calls zeros
     module: str  # `Linear_3`; of several modules, the class with most bytes: `Linear`; "" unknown
     frame: Frame | None  # the user's own line
     stack: str  # of one allocation: Python frames, outermost first, one per line
@@ -163,6 +165,32 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
     return sorted(sites, key=lambda site: -site.per_unit)
 
 
+LEAST_SHARE = 0.1
+"""What holds less of what stays is not worth a place."""
+
+
+def sites_of_sizes(
+    allocations: Allocations, found: Floors, sizes: Collection[int], rate: float
+) -> list[GrowingSite]:
+    """Return the sites of the allocations of these sizes that are alive at the last floor, largest first.
+    rate: bytes per unit that they grow by together."""
+    if not allocations.paired or (~found.excused).sum() < 2:
+        return []
+    table = floor_table(allocations, found)
+    last = allocations.alive(int(found.position[table.column[-1]]))
+    chosen = np.isin(allocations.bytes, list(sizes)) & np.isin(np.arange(len(allocations)), last)
+    chosen &= allocations.phase != Phase.PARAMETER
+    own = chosen[table.alive]
+    held = np.bincount(table.site[own], weights=allocations.bytes[table.alive[own]], minlength=len(table.one))
+    containers, x = Containers(allocations.host), found.periods.at[table.column]
+    numbers = [int(i) for i in np.argsort(-held) if held[i] >= max(1, LEAST_SHARE * held.sum())]
+    parts = [rate * float(held[i]) / float(held[numbers].sum()) for i in numbers]
+    return [
+        _site(allocations, found, table, containers, number, x, (part, part, part))
+        for number, part in zip(numbers, parts, strict=True)
+    ]
+
+
 def _site(
     allocations: Allocations,
     found: Floors,
@@ -189,6 +217,7 @@ def _site(
     phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
     return GrowingSite(
         operator=host.name(operator),
+        within=_outermost_operator(host, operator),
         module=_module(allocations.module[held], size, host),
         frame=allocations.frame(one) or innermost_place(text),
         stack=text,
@@ -258,6 +287,16 @@ def _usual_size(size: Int64) -> int:
     ordered = np.sort(size)
     held = np.cumsum(ordered)
     return int(ordered[np.searchsorted(2 * held, held[-1])])
+
+
+def _outermost_operator(host: Host, event: int) -> str:
+    """Return the outermost of the operators that call each other around an event; "" if it is none."""
+    found = ""
+    for i in reversed(host.tree.ancestors(event)):
+        if host.events.category[i] != Category.CPU_OP:
+            break
+        found = host.name(i)
+    return found
 
 
 def _grad_mode(host: Host, operator: int, stack: str) -> bool | None:

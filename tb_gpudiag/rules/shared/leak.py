@@ -16,7 +16,9 @@ from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     SURE_STEPS,
     causes,
+    fills,
     growth_per_unit,
+    is_steady,
     keepers,
     state_of,
     until_full,
@@ -91,11 +93,12 @@ def is_sure(memory: DeviceMemory) -> bool:
     assignments are no calls, so no recording shows them. Which tensors came and went does, if it was noted.
     Graphs may be those of inner steps, whatever else is known.
     """
-    if may_end_with_update(memory):
+    if may_end_with_update(memory) or (fills(memory) and not memory.ran_out):
         return False
     rate, trend = growth_per_unit(memory), memory.trend
     long = trend is not None and trend.unit == "step" and trend.steps >= SURE_STEPS
-    return memory.ran_out or long or not memory.misses_old_frees or 2 * _boundless(memory) > rate
+    known = memory.ran_out or long or not memory.misses_old_frees or is_steady(memory)
+    return known or 2 * _boundless(memory) > rate
 
 
 def _boundless(memory: DeviceMemory) -> float:

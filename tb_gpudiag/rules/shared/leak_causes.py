@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.vocabulary.operators import ELEMENT_BY_ELEMENT, JOINS, LOSS, OWN_COPY, RANDOM
+from tb_gpudiag.vocabulary.frames import LineKind
+from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY, RANDOM, SUMS_UP
 from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME
 
 _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
@@ -20,8 +21,8 @@ CAUSE_SHARE = 0.5
 # are no larger than this. Batches, predictions and states are.
 METRIC_BYTES = 32 * 2**10
 
-# Above this size, which a number for each of 512 classes has, what an operator makes of something element by
-# element is a mask or a sample, and no metric.
+# Above this size, which a number for each of 512 classes has, only what sums up or counts makes a metric:
+# others make masks, samples, maps of attention, or states.
 SUMMED_UP_BYTES = 4 * 2**10
 
 # A loss is one number. The GPU's allocator takes a block of 512 bytes for it, the CPU's a few bytes.
@@ -214,9 +215,15 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
         for site in sites
         if site.size_bytes <= SCALAR_BYTES
         and site.phase is not Phase.BACKWARD
-        and (LOSS.fullmatch(site.operator) if site.operator else not _is_in_module(site))
+        and (LOSS.fullmatch(site.operator) if site.operator else _may_be_loss(site))
     ]
     return min(losses, key=lambda s: (s.size_bytes, "loss" not in s.operator, s.module), default=None)
+
+
+def _may_be_loss(site: GrowingSite) -> bool:
+    """Whether it may be one without an operator. A trace has that of a loss: others are Python's numbers."""
+    in_trace = site.frame is not None and site.frame.line_kind is LineKind.DEFINITION
+    return not in_trace and not _is_in_module(site)
 
 
 def makes_loss(site: GrowingSite) -> bool:
@@ -291,7 +298,7 @@ def _may_be_metric(site: GrowingSite) -> bool:
     copies = _is_own_copy(site) and site.count_per_unit >= WEIGHTS_COPIED
     if site.size_bytes > SCALAR_BYTES and (copies or RANDOM.fullmatch(site.operator)):
         return False
-    if site.operator and site.size_bytes > SUMMED_UP_BYTES and ELEMENT_BY_ELEMENT.fullmatch(site.operator):
+    if site.operator and site.size_bytes > SUMMED_UP_BYTES and not SUMS_UP.fullmatch(site.within):
         return False
     return site.size_bytes <= METRIC_BYTES and not _is_in_module(site) and not has_purpose
 

@@ -59,6 +59,11 @@ def net_share(site: GrowingSite) -> float:
     return noted.high / noted.held if noted is not None and known else 1.0
 
 
+def is_filling(site: GrowingSite) -> bool:
+    """Whether its container has a limit, and is not full."""
+    return site.noted is not None and site.noted.holder is not None and site.noted.holder.limit > 0
+
+
 def may_replace(site: GrowingSite) -> bool:
     """Whether the container may drop its oldest entry for each new one."""
     if is_kept(site) or is_replaced(site):
@@ -92,14 +97,29 @@ def holders_of(sites: Iterable[GrowingSite]) -> list[Holder]:
 
 
 def keeping_frame(part: Explained) -> Frame | None:
-    """Return what keeps a leak, if the recording shows that: the function that fills a container, the line of
-    the loss that holds a graph, or what calls all that allocates."""
+    """Return what keeps a leak, if the recording shows that: the function that fills a container or reaches
+    what was noted to be held, the line of the loss that holds a graph, or what calls all that allocates."""
     held, loss = holders_of(part.sites)[:1], retained_loss(part)
+    if held and held[0].direct:
+        return held[0].frame
+    if reaches := _noted_frame(part.sites):
+        return reaches
     if held:
         return held[0].frame
     if loss is not None and loss.frame is not None:
         return loss.frame
     return _shared_place(part.sites)
+
+
+def _noted_frame(sites: Iterable[GrowingSite]) -> Frame | None:
+    """Return the innermost function around most of the allocations that reaches what holds them. The one that
+    allocates may only return them."""
+    held = dict[Frame, float]()
+    for site in sites:
+        holder = site.noted.holder if site.noted is not None else None
+        if holder is not None and (frame := holder.innermost(site.stack)):
+            held[frame] = held.get(frame, 0.0) + site.per_unit
+    return max(held, key=lambda frame: held[frame], default=None)
 
 
 def retained_loss(part: Explained) -> GrowingSite | None:

@@ -10,8 +10,8 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.shared.leak_causes import Explained, causes_of
-from tb_gpudiag.rules.shared.leak_holder import may_replace, net_share
+from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, Explained, causes_of
+from tb_gpudiag.rules.shared.leak_holder import is_filling, may_replace, net_share
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
@@ -65,6 +65,8 @@ def state_of(memory: DeviceMemory) -> FloorState | None:
     None if there are too few steps to tell.
     """
     state = floor_state(memory)
+    if state is not None and is_steady(memory):
+        return "rising"
     if not repeats(memory):
         return "unclear" if state == "rising" else state
     trend = memory.trend
@@ -72,6 +74,16 @@ def state_of(memory: DeviceMemory) -> FloorState | None:
         return state
     # Windows of time that keep more and more while the floor falls are phases of one pass.
     return "rising" if trend.unit == "step" or trend.per_unit > 0 else state
+
+
+def is_steady(memory: DeviceMemory) -> bool:
+    """Whether memory was noted to grow since the job began, still does in the recording, and most of it is
+    neither an optimizer's history nor garbage."""
+    trend, rate = memory.trend, memory.steady_per_step
+    if trend is None or trend.unit != "step" or rate < LEAST_BYTES_PER_STEP:
+        return False
+    bounded = sum(site.per_unit for site in memory.sites if site.in_optimizer or is_collected(site))
+    return trend.later >= LATER_SHARE * rate and bounded <= CAUSE_SHARE * rate
 
 
 def repeats(memory: DeviceMemory) -> bool:
@@ -118,6 +130,8 @@ def growth_per_unit(memory: DeviceMemory) -> float:
     trend = memory.trend
     if trend is None:
         return 0.0
+    if not _growing_keepers(memory) and is_steady(memory):
+        return memory.steady_per_step
     kept, net = kept_per_unit(memory), sum(site.per_unit * net_share(site) for site in keepers(memory))
     if net < kept:
         return net
@@ -161,8 +175,13 @@ def keepers(memory: DeviceMemory) -> list[GrowingSite]:
     """Sites that raise the floor, fastest first.
 
     They hold more and more, some of it for two steps or longer, or what they hold is replaced evenly by
-    larger allocations. An optimizer's own state is bounded: L-BFGS fills its history.
+    larger allocations. An optimizer's own state is bounded: L-BFGS fills its history. Without such sites,
+    those that made what was noted to stay.
     """
+    return _growing_keepers(memory) or (memory.steady_sites if is_steady(memory) else [])
+
+
+def _growing_keepers(memory: DeviceMemory) -> list[GrowingSite]:
     replacing = replacers(memory)
     return [
         site
@@ -175,6 +194,13 @@ def is_collected(site: GrowingSite) -> bool:
     """Whether the collector that NotingTensors runs after the last step freed what the site keeps: it is in
     reference cycles."""
     return site.noted is not None and site.freed_later >= COLLECTED_SHARE
+
+
+def fills(memory: DeviceMemory) -> bool:
+    """Whether most of what grows is in containers with a limit that are not full."""
+    own = keepers(memory)
+    filling = sum(site.per_unit for site in own if is_filling(site))
+    return filling > CAUSE_SHARE * sum(site.per_unit for site in own)
 
 
 def causes(memory: DeviceMemory) -> list[Explained]:

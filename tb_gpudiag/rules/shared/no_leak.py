@@ -14,6 +14,7 @@ from tb_gpudiag.rules.shared.leak_holder import (
     KEPT_SINCE_START,
     NOTED_KEPT,
     call_of_holder,
+    is_filling,
     is_replaced,
     places_of,
 )
@@ -22,6 +23,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     LEAST_BYTES_PER_STEP,
     FloorState,
     causes,
+    fills,
     floor_allows,
     growth_per_unit,
     is_collected,
@@ -181,6 +183,8 @@ def _hint(memory: DeviceMemory) -> str:
     grows = f"{memory.name} memory grows by {growth}{where}"
     if may_end_with_update(memory):
         return f"{grows}, or the optimizer's next step frees it: three of them in the recording tell."
+    if fills(memory):
+        return f"{grows}, {_into_what(memory)}: a recording when it is full tells."
     return f"{grows}, or a full buffer drops its oldest there: {how} tells."
 
 
@@ -203,6 +207,8 @@ def _grows_or_turns(memory: DeviceMemory) -> str:
     grows = f"what is allocated{kept} raises {memory.name} memory by {growth} over {steps_text(trend)}"
     if may_end_with_update(memory):
         return f"{grows}, {outer_step_reason(memory)}"
+    if fills(memory):
+        return f"{grows}, {_into_what(memory)}"
     if any(site.noted and site.noted.low >= NOTED_KEPT for site in keepers(memory)):
         return (
             f"{grows}, but had it done so in all steps of this job, much more would be held: it is dropped "
@@ -216,9 +222,18 @@ def _grows_or_turns(memory: DeviceMemory) -> str:
     )
 
 
+def _into_what(memory: DeviceMemory) -> str:
+    noted = next(site for site in keepers(memory) if is_filling(site)).noted
+    holder = noted.holder if noted is not None else None
+    assert holder is not None  # a site that fills has one
+    return f"into {in_quotes(holder.type)} that takes {holder.limit} entries and has {holder.entries}"
+
+
 def _how_to_be_sure(memories: Sequence[DeviceMemory]) -> str:
     if any(map(may_end_with_update, memories)):
         return RECORD_UPDATES
+    if any(map(fills, memories)):
+        return "Record again when it is full."
     if any(map(_is_noted, memories)):
         return "Record more steps: a leak goes on, and what is dropped now and then is dropped."
     if all(memory.is_cpu for memory in memories):

@@ -35,8 +35,10 @@ def may_end_with_update(memory: DeviceMemory) -> bool:
     updated = _updated(memory, memory.updates_ns)
     if not len(updated):
         # Without an optimizer's step, it may be an evaluation, which trains nothing. Gradients with a graph
-        # of their own are for a loss of which the recording does not show the backward pass.
-        return memory.shows_updates and any(site.phase is Phase.BACKWARD for site in graph)
+        # of their own are for a loss of which the recording does not show the backward pass. A job without
+        # an optimizer has no such step.
+        backward = any(site.phase is Phase.BACKWARD for site in graph)
+        return memory.shows_updates and backward and memory.has_optimizers is not False
     if len(updated) >= RARE_SHARE * len(memory.floors.periods):
         return False
     return outlived(memory, graph) < FEWEST_OUTLIVED

@@ -118,6 +118,101 @@ def test_a_leak_from_the_start_holds_what_all_steps_kept(tmp_path: Path) -> None
     assert "now and then" in late.reason
 
 
+def held_by(*functions: Sequence[str], **limit: object) -> list[dict[str, Any]]:
+    return [{"bytes": MIB, "functions": list(functions), **limit}]
+
+
+@pytest.mark.parametrize(
+    ("functions", "place"),
+    [
+        ([["/home/me/train.py(3): train"]], "train"),  # it gets what keep() returns
+        ([["/home/me/train.py(3): train", "/home/me/train.py(7): keep"]], "keep"),
+        ([["/home/me/train.py(0): train"], ["/home/me/train.py(7): keep"]], "train"),  # it is nearer
+        ([["/home/me/train.py(30): train"], ["/home/me/other.py(3): train"]], "keep"),  # other functions
+        ([[None, "text"], "text"], "keep"),
+    ],
+)
+def test_the_place_is_the_innermost_function_that_reaches_what_is_held(
+    functions: list[Any], place: str, tmp_path: Path
+) -> None:
+    notes = {**noted({MIB: 6}, {}), "holders": held_by(*functions)}
+    assert only(check_noted([MIB] * 6, notes, tmp_path)).places[0].function == place
+
+
+def test_a_container_that_is_not_full_is_no_leak_yet(tmp_path: Path) -> None:
+    holders = held_by([], type="deque", entries=6, limit=40)
+    answer = unsure(check_noted([MIB] * 6, {**noted({MIB: 6}, {}), "holders": holders}, tmp_path))
+    assert "“deque”" in answer.reason
+    assert "40" in answer.reason
+    assert "full" in answer.how_to_record
+
+
+@pytest.mark.parametrize(
+    "holders",
+    [
+        "text",
+        [None],
+        [{"bytes": "x", "functions": []}],
+        [{"bytes": MIB, "functions": "text"}],
+        held_by([], type=1, entries=1, limit=40),
+        held_by([], type="deque", entries=-1, limit=40),
+        held_by([], type="deque", entries=1, limit=10**30),
+    ],
+)
+def test_holders_that_are_none_are_left_out(holders: object, tmp_path: Path) -> None:
+    assert only(check_noted([MIB] * 6, {**noted({MIB: 6}, {}), "holders": holders}, tmp_path))
+
+
+CHUNKS = [0, 0, 0, 0, 8, 0, 0, 0, 16, 0, 0, 0]
+"""What a store takes that grows by eight at a time, in MiB."""
+
+
+STEADY = [[step, 2 * MIB * step] for step in (4, 8, 16, 32, 40, 52)]
+
+
+@pytest.mark.parametrize(
+    ("history", "found"),
+    [
+        (STEADY, True),
+        ([[step, 2 * MIB * min(step, 16)] for step in (1, 2, 4, 8, 16, 32, 40, 52)], False),
+        ([[52, 4], [40, 3], [8, 2], [1, 1]], False),
+        ([[1, "2"]], False),
+        ("text", False),
+    ],
+)
+def test_steady_growth_since_the_start_is_a_leak_however_uneven_the_floor(
+    history: object, found: bool, tmp_path: Path
+) -> None:
+    kept = [size * MIB for size in CHUNKS]
+    notes = {**noted({8 * MIB: 1, 16 * MIB: 1}, {}, steps=52), "history": history}
+    answer = check_noted(kept, notes, tmp_path)
+    assert isinstance(answer, list) == found
+    if found:
+        one = only(answer)
+        assert one.cost_bytes_per_step == pytest.approx(2 * MIB, rel=0.5)
+        assert one.places[0].function == "keep"
+
+
+def test_an_optimizer_that_fills_its_history_from_the_start_is_no_leak(tmp_path: Path) -> None:
+    trace = TraceBuilder(top_level={KEY: {**noted({2 * MIB: 8}, {}, steps=52), "history": STEADY}})
+    main = trace.thread()
+    for step in range(8):
+        at = step * 100.0
+        main.step(step, at=at, us=98)
+        main.frame("/opt/python3.11/site-packages/torch/optim/lbfgs.py(331): step", at=at + 1, us=90)
+        main.op("aten::clone", at=at + 5, us=10)
+        main.alloc(2 * MIB, at=at + 6, device=None)
+    assert "L-BFGS" in unsure(RULE.check(facts_of(trace, tmp_path))).reason
+
+
+def test_what_was_dropped_before_the_recording_is_not_a_leak(tmp_path: Path) -> None:
+    notes, steps = noted({MIB: 6}, {}, steps=38), (1, 2, 4, 8, 16, 32, 38)
+    history = [[step, MIB * (step % 30)] for step in steps]
+    assert "now and then" in unsure(check_noted([MIB] * 6, notes | {"history": history}, tmp_path)).reason
+    history = [[step, MIB * step] for step in steps]
+    assert only(check_noted([MIB] * 6, notes | {"history": history}, tmp_path))
+
+
 @pytest.mark.parametrize("more", [True, False])
 def test_what_changes_its_size_is_judged_by_all_tensors(more: bool, tmp_path: Path) -> None:
     """Those that went had other sizes."""

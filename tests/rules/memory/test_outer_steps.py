@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,23 @@ def test_the_optimizer_is_what_would_tell(done: int, tmp_path: Path, torch: Any)
     found = unsure(RULE.check(recorded(torch, learner(40, done=done), tmp_path, noting=True)))
     assert "the optimizer ran in" in found.reason
     assert "prof.step()" in found.how_to_record
+
+
+def test_without_an_optimizer_no_graph_waits_for_its_step(tmp_path: Path, torch: Any) -> None:
+    """Test-time training with create_graph=True."""
+    weights = list[Any]()
+
+    def step(job: Job) -> None:
+        job.optimizer = None
+        weights[:] = weights or [job.torch.rand(64, 64, requires_grad=True) for _ in range(2)]
+        loss = ((job.batch @ weights[0]).tanh() @ weights[1]).square().mean()
+        gradients = job.torch.autograd.grad(loss, weights, create_graph=True)
+        weights[:] = [one - 0.1 * gradient for one, gradient in zip(weights, gradients, strict=True)]
+
+    gc.collect()
+    gc.freeze()  # optimizers of other tests
+    found = only(RULE.check(recorded(torch, step, tmp_path, noting=True)))
+    assert found.title.endswith("retained autograd graph")
 
 
 def test_graphs_that_outlive_the_optimizer_are_a_leak(tmp_path: Path, torch: Any) -> None:

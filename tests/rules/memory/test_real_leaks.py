@@ -71,6 +71,18 @@ def keeps_metrics(job: Job) -> None:
         job.kept.append(job.torch.mm(job.batch.T, job.batch))
 
 
+def keeps_maps(job: Job) -> None:
+    job.train()
+    with job.torch.no_grad():
+        job.kept.append(job.torch.mm(job.batch.T, job.batch).softmax(-1))
+
+
+def keeps_counts(job: Job) -> None:
+    job.train()
+    numbers = job.torch.randint(WIDTH, (512,))
+    job.kept.append(job.torch.bincount(numbers, minlength=WIDTH * WIDTH))
+
+
 def remembers(job: Job) -> None:
     """Keep a tensor that no module allocated and that is too large for a metric."""
     job.train()
@@ -226,6 +238,8 @@ def recorded(
         (keeps_gradients, "retained gradients", 2 * (WIDTH + 1) * WIDTH * FLOAT),
         (grows_cache, "growing cache", OUTPUT_BYTES),
         (keeps_metrics, "retained small tensors", WIDTH * WIDTH * FLOAT),
+        (keeps_maps, "", WIDTH * WIDTH * FLOAT),
+        (keeps_counts, "retained small tensors", WIDTH * WIDTH * 8),
         (takes_larger_batches, "growing tensors", OUTPUT_BYTES),
         (remembers, "", 256 * 256 * FLOAT),
         (keeps_penalties, "retained autograd graph", 5 * OUTPUT_BYTES),

@@ -1,0 +1,54 @@
+"""How much memory Python's tensors held as the job went on, where NotingTensors has noted that: a recording
+shows a few steps, and a full buffer, a list that is dropped now and then and a leak differ in the steps
+before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+_FEWEST_STEPS = 3
+"""Over fewer steps, the batch at hand hides what is kept."""
+
+_FEWEST_STRETCHES = 3
+"""Two stretches may be alike by chance."""
+
+_ALIKE = 2.0
+"""Stretches of one rate differ by up to this factor: an episode ends in one of them and not in the next."""
+
+_STEADY_PART, _LATE_PART = 1 / 16, 1 / 4
+"""Parts of the job's steps that are left out at its beginning: it loads and warms up then."""
+
+History = Sequence[tuple[int, int]]
+"""Steps in order, and the bytes then. The last two are the recording's beginning and end."""
+
+
+def steady_rate(history: History) -> float:
+    """Return by how many bytes per step memory has grown all along; 0 if it has not."""
+    points = list[tuple[int, int]]()
+    for step, size in _later(history, _STEADY_PART):
+        if not points or step - points[-1][0] >= _FEWEST_STEPS:
+            points.append((step, size))
+    if len(points) <= _FEWEST_STRETCHES:
+        return 0.0
+    rate = _rate(points[0], points[-1])
+    alike = all(rate <= _ALIKE * _rate(*pair) <= _ALIKE**2 * rate for pair in pairwise(points))
+    return rate if rate > 0 and alike else 0.0
+
+
+def kept_since(history: History) -> float:
+    """Return the least share of what the steps up to the end would have kept at the recording's rate: little
+    where something was dropped meanwhile. 1 where that is not known."""
+    if len(history) < 2 or history[-1][1] <= history[-2][1]:
+        return 1.0
+    rate = _rate(history[-2], history[-1])
+    shares = [_rate(point, history[-1]) / rate for point in _later(history, _LATE_PART)[:-1]]
+    return max(0.0, min(shares, default=1.0))
+
+
+def _later(history: History, part: float) -> list[tuple[int, int]]:
+    return [point for point in history if point[0] >= max(1, part * history[-1][0])]
+
+
+def _rate(first: tuple[int, int], last: tuple[int, int]) -> float:
+    return (last[1] - first[1]) / (last[0] - first[0])

@@ -1,0 +1,290 @@
+"""What holds the tensors that became more: the functions that reach them, and containers with a limit.
+
+A trace shows calls, such as a list's append. Assignments, closures, suspended coroutines and the results that
+a helper returns are none, so the function that allocates is not always the one that keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import itertools
+import logging
+import math
+import os
+import re
+import sys
+import weakref
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from types import (
+    AsyncGeneratorType,
+    CodeType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    ModuleType,
+)
+from typing import Any, Final
+
+MOST_SIZES: Final = 4
+"""Sizes that are looked at, those with most bytes."""
+
+SAMPLES: Final = 3
+"""Tensors of each size that are looked at: the first that came, one in the middle, and the last."""
+
+MOST_LEVELS: Final = 8
+"""Steps from a tensor to what holds what holds it, ...: each looks through all objects once."""
+
+MOST_OBJECTS: Final = 64
+"""At more objects in one step, such as all functions of a program, the way is lost."""
+
+MOST_FUNCTIONS: Final = 32
+
+LEAST_ENTRIES: Final = 0.75
+"""A container with a limit is why memory grows if it holds this share of the tensors that came."""
+
+_LIMIT = re.compile(
+    r"_*(capacity|window|(max|buffer|cache|queue|memory|window)_?(len|length|size|entries|items))"
+)
+"""Attributes of an object that say how much its container takes."""
+
+logger = logging.getLogger("tb_gpudiag.training")
+
+_CONTAINERS = (list, dict, set, deque, functools._lru_cache_wrapper)
+_SUSPENDED = {GeneratorType: "gi_code", CoroutineType: "cr_code", AsyncGeneratorType: "ag_code"}
+_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_MAKES = ("__init__", "__new__", "__post_init__", "__setstate__")
+_STANDARD, _OWN = os.path.dirname(os.__file__), os.path.dirname(__file__)
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\](?!torch[/\\])")
+
+
+def limited_containers() -> dict[int, Any]:
+    """Return those that there are: id -> weak reference."""
+    kinds, objects = {deque, functools._lru_cache_wrapper}, gc.get_objects()
+    found = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
+    return {id(one): weakref.ref(one) for one in found if _limit_of(one) is not None}
+
+
+def holders(came: Mapping[int, Sequence[Any]], older: Mapping[int, Any]) -> list[dict[str, Any]]:
+    """Describe what holds tensors. came: size in bytes -> weak references to the tensors that came. older:
+    containers with a limit that were there before.
+
+    Returns per size: `functions`, as a trace spells them: lists, what is nearest to the tensors first. If
+    older containers with a limit hold them, or one that is not full, also their `type`, `entries`, `limit`.
+    """
+    searches = [_Search(size, references, older) for size, references in list(came.items())[:MOST_SIZES]]
+    try:
+        _climb(searches)
+        return [search.found() for search in searches]
+    except Exception as error:  # objects of the job may do anything when they are looked at
+        logger.warning("gpudiag: the recording does not say what holds tensors: %s", error)
+        return []
+
+
+class _Search:
+    """What was found of the tensors of one size."""
+
+    def __init__(self, size: int, references: Sequence[Any], older: Mapping[int, Any]) -> None:
+        chosen = {0, len(references) // 2, len(references) - 1}
+        self.samples = [reference for i, reference in enumerate(references) if i in chosen]
+        self._open = set(range(len(self.samples)))
+        self._found, self._found_before = set[int](), set[int]()
+        self._size, self._count, self._older = size, len(references), older
+        self._codes = [dict[CodeType, None]()]  # of each level
+        self._in_older = dict[int, set[int]]()  # ids of containers, and the samples in them
+        self._shared: Any = None  # the container that all samples are in
+        self._limit = dict[str, Any]()
+        self._contained = False
+
+    def see(self, holder: Any, of: set[int], below: Container[int]) -> bool:
+        """Note an object that leads to these samples, over objects of these ids. Return whether to go on to
+        what holds it.
+
+        A closure's functions are one level above the generator that shares its variables.
+        """
+        closing = of <= self._found_before
+        if not of & self._open or (closing and not isinstance(holder, FunctionType)):
+            return False
+        self._contained = True
+        if id(holder) in self._older and self._older[id(holder)]() is holder:
+            self._in_older[id(holder)] = of
+        if len(of) == len(self.samples):
+            self._measure(holder)
+        codes = list(filter(_is_users, _reaching(holder, below)))
+        self._codes[-2 if closing else -1].update(dict.fromkeys(codes))
+        if not isinstance(holder, (type, FunctionType)) and (not codes or hasattr(holder, "__dict__")):
+            return True  # what holds an object may be what keeps it; all objects of a class hold the class
+        self._found |= of
+        return False
+
+    def end_level(self) -> None:
+        self._codes.append({})
+        self._open -= self._found_before
+        self._found_before = set(self._found)
+
+    def _measure(self, holder: Any) -> None:
+        if self._shared is None and isinstance(holder, _CONTAINERS):
+            self._shared = holder
+            self._note_limit(holder, _entries(holder), _limit_of(holder))
+        elif self._shared is not None and any(v is self._shared for v in _attributes(holder).values()):
+            for name, value in _attributes(holder).items():
+                if _LIMIT.fullmatch(name):
+                    self._note_limit(holder, _entries(self._shared), value)
+
+    def _note_limit(self, holder: Any, entries: int, limit: Any) -> None:
+        if not isinstance(limit, int) or limit * self._size > _memory_bytes():
+            return  # it never gets there
+        if LEAST_ENTRIES * self._count <= entries < limit:
+            self._limit = {"type": type(holder).__name__, "entries": entries, "limit": limit}
+
+    def found(self) -> dict[str, Any]:
+        levels = [list(codes)[:MOST_FUNCTIONS] for codes in self._codes if codes]
+        if not levels and self._contained:
+            levels = [list(_running())]  # Python's collector does not know their variables
+        names = [list(map(_name_of, codes)) for codes in levels]
+        return {"bytes": self._size, "functions": names, **(self._limit or self._older_limit())}
+
+    def _older_limit(self) -> dict[str, Any]:
+        found = [self._older[number]() for number in self._in_older]
+        if len(set[int]().union(*self._in_older.values())) < len(self.samples):
+            return {}
+        entries, limit = sum(map(_entries, found)), sum(map(_limit_of, found))
+        return {"type": type(found[0]).__name__, "entries": entries, "limit": limit}
+
+
+def _climb(searches: Sequence[_Search]) -> None:
+    """Go from the tensors to what holds them, level by level."""
+    level, leads = list[Any](), dict[int, set[tuple[int, int]]]()
+    for number, search in enumerate(searches):
+        for sample, reference in enumerate(search.samples):
+            if (tensor := reference()) is not None:
+                level.append(tensor)
+                leads.setdefault(id(tensor), set()).add((number, sample))
+    known = list(level)
+    for _ in range(MOST_LEVELS):
+        if not level or len(level) > MOST_OBJECTS:
+            return
+        level = _next_level(searches, level, leads, known)
+        known += level
+
+
+def _next_level(
+    searches: Sequence[_Search], level: list[Any], leads: dict[int, set[tuple[int, int]]], known: list[Any]
+) -> list[Any]:
+    """Return what holds these objects and is to be gone on from. leads: id of an object -> the samples that
+    it leads to, with the number of their search; completed. known: keeps those objects."""
+    ours, here = {id(level), id(known), *map(id, known)}, set(map(id, level))
+    ours.update(map(id, [*searches, *map(vars, searches)]))
+    following = list[Any]()
+    for holder in gc.get_referrers(*level):
+        if id(holder) in ours or isinstance(holder, ModuleType) or _is_our_frame(holder):
+            continue
+        below = here.intersection(map(id, gc.get_referents(holder)))
+        of = set[tuple[int, int]]().union(*map(leads.__getitem__, below))
+        goes_on = [search.see(holder, _of_search(of, i), leads) for i, search in enumerate(searches)]
+        if any(goes_on):
+            leads[id(holder)] = of
+            following.append(holder)
+    for search in searches:
+        search.end_level()
+    return following
+
+
+def _of_search(samples: set[tuple[int, int]], number: int) -> set[int]:
+    return {sample for one, sample in samples if one == number}
+
+
+def _reaching(holder: Any, below: Container[int]) -> Iterable[CodeType]:
+    """Return the functions that reach objects of these ids through this one."""
+    kind = type(holder)
+    if kind is FrameType:
+        return [holder.f_code]
+    if kind is FunctionType or kind is functools._lru_cache_wrapper:
+        return _code_of(holder)
+    if kind in _SUSPENDED:
+        return [getattr(holder, _SUSPENDED[kind])]
+    if kind is dict:
+        is_module = "__builtins__" in holder and "__name__" in holder
+        return _naming(holder.values(), _names(holder, below)) if is_module else []
+    attributes, classes = _attributes(holder), [holder] if isinstance(holder, type) else kind.__mro__
+    names = _names(attributes, below)
+    return [code for one in classes for code in _naming(vars(one).values(), names)] if names else []
+
+
+def _limit_of(container: Any) -> Any:
+    if isinstance(container, functools._lru_cache_wrapper):
+        return container.cache_parameters()["maxsize"]
+    return getattr(container, "maxlen", None)
+
+
+def _entries(container: Any) -> int:
+    return container.cache_info().currsize if hasattr(container, "cache_info") else len(container)
+
+
+def _attributes(holder: Any) -> Mapping[str, Any]:
+    found = getattr(holder, "__dict__", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _names(space: Mapping[Any, Any], below: Container[int]) -> frozenset[str]:
+    return frozenset(name for name, value in space.items() if isinstance(name, str) and id(value) in below)
+
+
+def _naming(values: Iterable[Any], names: frozenset[str]) -> Iterator[CodeType]:
+    """Yield the functions among these values, and those of the classes among them, that use such a name."""
+    for value in values:
+        inner = vars(value).values() if isinstance(value, type) else [value]
+        for code in (code for one in inner for code in _code_of(one)):
+            own = [code, *(one for one in code.co_consts if isinstance(one, CodeType))]
+            yield from (one for one in own if names.intersection(one.co_names))
+
+
+def _code_of(function: Any) -> list[CodeType]:
+    """Return the code of a function, a method, a property or a wrapper of one; else nothing."""
+    if isinstance(function, property):
+        function = function.fget
+    if isinstance(function, (staticmethod, classmethod)):
+        function = function.__func__
+    while isinstance(function, (FunctionType, functools._lru_cache_wrapper)) and hasattr(
+        function, "__wrapped__"
+    ):
+        function = function.__wrapped__
+    return [function.__code__] if isinstance(function, FunctionType) else []
+
+
+def _name_of(code: CodeType) -> str:
+    """`train.py(7): collect`. Of a function that is resumed, a trace has any line: 0."""
+    line = 0 if code.co_flags & _RESUMED else code.co_firstlineno
+    return f"{code.co_filename}({line}): {code.co_name}"
+
+
+def _running() -> Iterator[CodeType]:
+    """Yield the user's functions that run, the innermost one first."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if _is_users(frame.f_code):
+            yield frame.f_code
+        frame = frame.f_back
+
+
+def _memory_bytes() -> float:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def _is_our_frame(holder: Any) -> bool:
+    return isinstance(holder, FrameType) and holder.f_code.co_filename.startswith(_OWN)
+
+
+def _is_users(code: CodeType) -> bool:
+    file = code.co_filename
+    if code.co_name in _MAKES:
+        return False  # the object that holds them is kept in turn
+    if file.startswith(("<", _OWN)):
+        return False
+    return _INSTALLED.search(file) is not None or not ("-packages" in file or file.startswith(_STANDARD))

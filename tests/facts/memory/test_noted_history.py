@@ -1,0 +1,56 @@
+"""Memory of Python's tensors as a job went on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tb_gpudiag.facts.memory.noted_history import kept_since, steady_rate
+
+STEPS = (0, 1, 2, 4, 8, 16, 32, 40, 52)
+
+
+def history(held: Callable[[int], int], steps: tuple[int, ...] = STEPS) -> list[tuple[int, int]]:
+    return [(step, held(step)) for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("held", "rate"),
+    [
+        (lambda step: 1000 + 10 * step, 10),
+        (lambda step: 1000 + 60 * (step // 6), 10),  # an episode ends every six steps
+        (lambda step: 80 * (step // 8 + 1), 10),  # room for eight steps at a time
+        (lambda step: 1000 + 10 * step + 5 * (step % 2), 10),  # batches of two sizes
+        (lambda _: 1000, 0),
+        (lambda step: 1000 - 10 * step, 0),
+        (lambda step: 10 * min(step, 30), 0),  # it is full
+        (lambda step: 10 * (step % 30), 0),  # it is cleared
+        (lambda step: 10 * max(0, step - 30), 0),  # it has begun late
+        (lambda step: 1000 * (1 + step) ** 2, 0),
+    ],
+)
+def test_steady_growth_goes_on_from_the_beginning(held: Callable[[int], int], rate: float) -> None:
+    assert steady_rate(history(held)) == pytest.approx(rate, rel=0.3)
+
+
+@pytest.mark.parametrize("steps", [(), (0,), (1, 2, 3, 4), (1, 40, 52)])
+def test_few_points_are_no_history(steps: tuple[int, ...]) -> None:
+    assert steady_rate(history(lambda step: 10 * step, steps)) == 0
+    assert kept_since(history(lambda step: 10 * step, steps)) == 1
+
+
+@pytest.mark.parametrize(
+    ("held", "least", "most"),
+    [
+        (lambda step: 10 * step, 1, 1),
+        (lambda step: 10 * min(step, 20), 1, 1),  # nothing came in the recording
+        (lambda step: 10 * (step % 36), 0, 0),  # it was cleared at step 36
+        (lambda step: 10 * max(0, step - 36), 0.3, 0.5),  # it began there
+        (lambda step: 9_000 * (step < 4) + 10 * step, 1, 1),  # what it needed to load is not there any more
+    ],
+)
+def test_what_is_dropped_or_has_begun_late_holds_less(
+    held: Callable[[int], int], least: float, most: float
+) -> None:
+    assert least <= kept_since(history(held)) <= most
