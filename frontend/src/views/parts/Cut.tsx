@@ -18,7 +18,7 @@ export function Cut({ text, className = "", isPath = false }: Props) {
   const cut = (isPath || file > 0) && text.length - file <= FILE ? file : text.length - END;
   return (
     <span className={`gd-cut ${className}`}>
-      <span>{text.slice(0, cut)}</span>
+      {cut > 0 && <span>{text.slice(0, cut)}</span>}
       <span>{text.slice(cut)}</span>
     </span>
   );
