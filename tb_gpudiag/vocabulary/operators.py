@@ -177,8 +177,8 @@ RANDOM = any_of(r"aten::(randn|rand|randint|randperm|normal|uniform|random)(_lik
 JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
 # Operators with which a job makes a copy of its own to keep. A graph keeps batches: copies to a device.
 OWN_COPY = any_of(r"aten::(clone|detach_copy|_?cat|_?stack)")
-# Operators that make samples.
-RANDOM = any_of(r"aten::(rand|randn|randint|randperm|normal|bernoulli)(_like|_)?")
+# Operators that make samples. Dropout's masks are some, too.
+SAMPLES = any_of(r"aten::(rand|randn|randint|randperm|normal|bernoulli)(_like|_)?")
 # Operators that count or sum up what they are given, and copies: their results are metrics.
 # Those of others, such as samples, masks and maps of attention, are none.
 SUMS_UP = any_of(

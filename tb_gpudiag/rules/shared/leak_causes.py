@@ -9,7 +9,7 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.frames import LineKind
-from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY, RANDOM, SUMS_UP
+from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY, SAMPLES, SUMS_UP
 from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME
 
 _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
@@ -296,7 +296,7 @@ def _has_several_operators(sites: list[GrowingSite]) -> bool:
 def _may_be_metric(site: GrowingSite) -> bool:
     has_purpose = site.phase in {Phase.INPUT, Phase.PARAMETER, Phase.OPTIMIZER}
     copies = _is_own_copy(site) and site.count_per_unit >= WEIGHTS_COPIED
-    if site.size_bytes > SCALAR_BYTES and (copies or RANDOM.fullmatch(site.operator)):
+    if site.size_bytes > SCALAR_BYTES and (copies or SAMPLES.fullmatch(site.operator)):
         return False
     if site.operator and site.size_bytes > SUMMED_UP_BYTES and not SUMS_UP.fullmatch(site.within):
         return False

@@ -80,8 +80,11 @@ def test_random_tensors_of_the_host_are_a_task_of_a_job_with_a_gpu() -> None:
     main.op("aten::normal_", at=65, us=20)
     main.launch("normal", at=70, us=5, runs_at=80, runs_us=5)
     main.op("aten::randint_like", at=100, us=30)
+    main.op("aten::uniform_", at=140, us=30)
+    main.op("aten::bernoulli_", at=180, us=30)  # dropout
     kinds = [int(kind) for kind in _kinds(trace, "aten::")]
-    assert kinds == [HostTask.RANDOM, HostTask.RANDOM, NONE, NONE, HostTask.RANDOM]
+    random = HostTask.RANDOM
+    assert kinds == [random, random, NONE, NONE, random, random, NONE]
 
 
 def test_a_random_tensor_of_the_gpu_whose_kernel_was_lost_is_not_the_hosts() -> None:
