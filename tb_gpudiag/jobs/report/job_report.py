@@ -69,7 +69,9 @@ def build_job_report(
     facts: JobFacts, notes: Sequence[str] = (), errors: Sequence[GpudiagError] = ()
 ) -> pb.JobReport:
     """Build the JobReport of one set. notes: on files that are in no set."""
-    outcome, shared = run_job_rules(facts), shared_findings(facts)
+    outcome = run_job_rules(facts)
+    late_are_told = any(one.rule.id in ("GD602", "GD603") for one in outcome.findings)
+    shared = shared_findings(facts, late_are_told=late_are_told)
     verdict = find_job_verdict(facts, outcome.findings, shared)
     found = facts.set
     residual = facts.clocks.residual_ns

@@ -11,7 +11,6 @@ import numpy as np
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import place_of
-from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.vocabulary.frames import LineKind
@@ -52,9 +51,9 @@ class SharedFinding:
     high_us: float
 
 
-def shared_findings(facts: JobFacts) -> list[SharedFinding]:
+def shared_findings(facts: JobFacts, *, late_are_told: bool) -> list[SharedFinding]:
     """Return what most ranks, or those that the others wait for, lose by themselves: most time first, and
-    hints last."""
+    hints last. late_are_told: GD602 or GD603 tells who is late, and why."""
     members = facts.set.members
     least_us = LEAST_SHARE_OF_HINT * facts.job_ns / 1e3
     by_rule: dict[str, dict[int, pb.Finding]] = defaultdict(dict)
@@ -67,7 +66,7 @@ def shared_findings(facts: JobFacts) -> list[SharedFinding]:
     found = [
         _shared(facts, list(some.values()))
         for some in by_rule.values()
-        if len(some) > most or _hold_up(facts, some)
+        if len(some) > most or (not late_are_told and _hold_up(facts, some))
     ]
     return sorted(
         found,
@@ -76,11 +75,11 @@ def shared_findings(facts: JobFacts) -> list[SharedFinding]:
 
 
 def _hold_up(facts: JobFacts, found: dict[int, pb.Finding]) -> bool:
-    """Whether the other ranks mostly wait for those with these findings, whose cost explains it, and no rank
-    is late by the step: GD602 and GD603 tell of that. found: by member."""
+    """Whether the other ranks mostly wait for those with these findings, whose cost explains it. found: by
+    member."""
     waits = facts.waits
     loud = [index for index, finding in found.items() if finding.severity > pb.Finding.INFO]
-    if not loud or not len(waits) or find_uneven(facts).found:
+    if not loud or not len(waits):
         return False
     for_each = waits.waiting_for_each(len(facts.set.members))
     for_these = for_each[loud].sum()
@@ -147,7 +146,7 @@ def is_shared(facts: JobFacts, lost_ns: int) -> bool:
     return any(
         one.finding.severity > pb.Finding.INFO
         and _in_long_stretches_us(one.finding) * 1e3 * one.ranks >= EXPLAINED * lost_ns
-        for one in shared_findings(facts)
+        for one in shared_findings(facts, late_are_told=True)
     )
 
 
