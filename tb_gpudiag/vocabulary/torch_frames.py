@@ -49,9 +49,9 @@ _ENGINE_WAIT = (
 ENGINE_WAIT = any_of(*_ENGINE_WAIT)
 
 # The thread is here while a collective or a message is on its way. Python's own events have a `wait`, too, so
-# only a wait during a collective counts.
+# only a wait during a collective counts. What broadcasts DDP's buffers waits inside of C++.
 MESSAGE_WAIT = any_of(
-    r"<built-in method (wait|synchronize|(monitored_)?barrier|i?(send|recv)\w*) of .*",
+    r"<built-in method (wait|synchronize|(monitored_)?barrier|i?(send|recv)\w*|_broadcast_coalesced) of .*",
     PATH + r"torch/(distributed|nn/parallel)/.*",
     flags=re.S,
 )

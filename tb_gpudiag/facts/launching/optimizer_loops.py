@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.arrays import Int64
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match
@@ -16,7 +16,8 @@ from tb_gpudiag.vocabulary.recorded import Category
 
 @dataclass(frozen=True, eq=False)
 class OptimizerLoop:
-    """Steps of an optimizer in the window.
+    """Steps of an optimizer in the window, without those that run a backward pass themselves, as L-BFGS does
+    to search along a line: these train, and hardly update.
 
     mark: of the first one; "" without any. steps, steps_ns: event indices of the marks, and their durations.
     operators: that they run, those inside other operators not counted. grouped: whether one of them is for
@@ -38,6 +39,7 @@ def optimizer_loop(host: Host, window: Window) -> OptimizerLoop:
     """Count the operators of the optimizer's steps that begin in the window."""
     events, tree = host.events, host.tree
     steps = match(events, marks.OPTIMIZER_STEP) & window.contains(events.start_ns) & (tree.depth >= 0)
+    steps &= ~_trains(host, steps)
     inside = tree.under(steps) & (events.category == Category.CPU_OP) & ~steps
     own = np.flatnonzero(tree.outermost_of(steps))
     return OptimizerLoop(
@@ -47,3 +49,13 @@ def optimizer_loop(host: Host, window: Window) -> OptimizerLoop:
         int(tree.outermost_of(inside).sum()),
         bool((inside & match(events, operators.FOR_MANY_TENSORS)).any()),
     )
+
+
+def _trains(host: Host, steps: Bool) -> Bool:
+    """Mask of the steps during which autograd runs backward, on any thread; shape (n,) as `steps`."""
+    events = host.events
+    began = np.sort(events.start_ns[match(events, operators.AUTOGRAD_NODE)])
+    first, last = (
+        np.searchsorted(began, ns) for ns in (events.start_ns, events.start_ns + events.duration_ns)
+    )
+    return np.asarray(steps & (last > first), np.bool_)

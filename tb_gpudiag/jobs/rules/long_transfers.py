@@ -14,6 +14,8 @@ from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_ma
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.exposure_advice import REDUCE_ONCE
+from tb_gpudiag.vocabulary import marks
+from tb_gpudiag.vocabulary.collective_kinds import OPTIMIZER
 from tb_gpudiag.wording.format import share, size_bytes
 from tb_gpudiag.wording.quantity import duration, mean, number, size
 
@@ -25,6 +27,9 @@ LEAST_SHARE = 0.40
 # Ranks that reduce their gradients have equal weights: whatever sends these again can go. So can gradients of
 # a micro-batch if those of the last one are reduced anyway.
 LEAST_SHARE_AGAIN = 0.05
+
+# DDP's broadcasts of buffers are named instead of all transfers if they are this much of them.
+MOST_TRANSFER = 0.5
 
 _REDUCED_AGAIN: Final = "reduced_again"
 """The reason of gradients that are reduced in a micro-batch that is not the last."""
@@ -45,6 +50,9 @@ def check(facts: JobFacts) -> RuleAnswer:
     micro_ns = _mean_ns(facts, facts.operations.exposed_ns, _of_micro_batches(facts))
     if micro_ns >= LEAST_SHARE_AGAIN * window_ns:
         return _gradients_again(facts, micro_ns)
+    buffers_ns = _buffers_ns(facts)
+    if buffers_ns >= max(LEAST_SHARE_AGAIN * window_ns, MOST_TRANSFER * transfer_ns):
+        return _buffers(facts, buffers_ns)
     if transfer_ns < LEAST_SHARE * window_ns:
         return Clear(f"transfers that nothing hides take {share(transfer_ns, window_ns)} of the step window")
     most = facts.sizes[0]
@@ -66,9 +74,11 @@ def check(facts: JobFacts) -> RuleAnswer:
 
 def _weights_again_ns(facts: JobFacts) -> int:
     """How long broadcasts take that carry as many bytes in each step as the gradients that are reduced, mean
-    over the ranks: the weights. 0 if broadcasts carry anything else."""
+    over the ranks: the weights. 0 if broadcasts carry anything else. An optimizer that shares its state out
+    among the ranks has to send what each of them updated."""
     operations, steps = facts.operations, len(facts.operations.step.texts)
-    broadcast, reduced = operations.of_kinds({"broadcast"}), operations.of_kinds({"all_reduce"})
+    own = np.array([text == OPTIMIZER for text in operations.caller.texts], np.bool_)[operations.caller.code]
+    broadcast, reduced = operations.of_kinds({"broadcast"}) & ~own, operations.of_kinds({"all_reduce"})
     key = operations.member.astype(np.int64) * steps + operations.step.code
     sent, gradients = (
         np.bincount(key[some], operations.bytes[some], len(facts.set.members) * steps)
@@ -133,6 +143,40 @@ def _weights_again(facts: JobFacts, again_ns: int) -> Finding:
     )
 
 
+def _of_buffers(facts: JobFacts) -> Bool:
+    """Mask of the broadcasts in a forward pass of DistributedDataParallel, shape (n,): its buffers."""
+    operations = facts.operations
+    forward = [bool(marks.DDP_FORWARD.fullmatch(text)) for text in operations.annotation.texts]
+    return operations.of_kinds({"broadcast"}) & np.array(forward, np.bool_)[operations.annotation.code]
+
+
+def _buffers_ns(facts: JobFacts) -> int:
+    """How long buffers travel while nothing computes, mean over the ranks."""
+    waits = facts.waits
+    return int(waits.exposed_transfer_ns[_of_buffers(facts)[waits.row]].sum()) // len(facts.set.members)
+
+
+def _buffers(facts: JobFacts, buffers_ns: int) -> Finding:
+    operations, chosen = facts.operations, _of_buffers(facts)
+    length_ns = _mean_ns(facts, operations.end_ns - operations.start_ns, chosen)
+    largest = int(operations.bytes[chosen].max())
+    of = f" of {size_bytes(largest)}" if largest > 0 else ""
+    return Finding(
+        title="Buffers of the model are broadcast before each forward pass: "
+        f"{share(buffers_ns, facts.job_ns)} of the time",
+        summary=f"DistributedDataParallel sends the buffers of rank 0 to all ranks, in messages{of}, and the "
+        "forward pass waits for them. Whether they have to be equal, the traces cannot show.",
+        fix=_OWN_BUFFERS,
+        cost_ns=buffers_ns,
+        saving=Saving(0, min(max(buffers_ns, length_ns) + facts.slowed_ns, facts.job_ns), "at most"),
+        evidence=[
+            Evidence.of_window("Broadcasts of buffers", length_ns, facts.job_ns),
+            Evidence.of_window("Exposed transfer", buffers_ns, facts.job_ns),
+            Evidence("Messages", number(int(chosen.sum()) // len(facts.set.members))),
+        ],
+    )
+
+
 def _exposed_transfer_ns(facts: JobFacts) -> int:
     """Communication that nothing hides, without waiting for later ranks, mean over the ranks."""
     waits, members = facts.waits, len(facts.set.members)
@@ -163,6 +207,12 @@ _ONCE = Fix(
     "Broadcast weights once, before the training: DistributedDataParallel does so by itself.",
     CODE["once"],
     "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+)
+
+_OWN_BUFFERS = Fix(
+    "Let each rank keep its own buffers, if they do not have to be equal.",
+    CODE["buffers"],
+    "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
 )
 
 # A small message takes as long as its latency: fewer bytes change nothing.

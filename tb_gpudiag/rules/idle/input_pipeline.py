@@ -24,8 +24,9 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
+from tb_gpudiag.rules.shared.slowed_recording import least_unrecorded_share, with_recording_overhead
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
+from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
@@ -101,7 +102,22 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     later_ns = subtract(lost.stretches(chosen), first).total
     if not _fresh_batches(fetched) and lost.share(later_ns) < ERROR_SHARE:
         found = replace(found, severity=Severity.WARNING)
-    return with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
+    found = with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
+    return _unless_recorded(found, facts, lost, chosen)
+
+
+def _unless_recorded(found: Finding, facts: Facts, lost: Lost, chosen: Bool) -> Finding:
+    """The finding, as a hint if on a CPU recording may be why it is worth saying: each row of a batch is an
+    operator or two, and recording one takes as long as it does."""
+    least = _least_share(facts, lost)
+    if lost.device != NO_DEVICE or least_unrecorded_share(found.cost_ns, facts, lost, chosen) >= least:
+        return found
+    return replace(
+        found,
+        summary=f"{found.summary} What recording adds may be why this is more than {share(least)}: compare "
+        "with the step time without a profiler.",
+        severity=Severity.INFO,
+    )
 
 
 def _least_share(facts: Facts, lost: Lost) -> float:

@@ -186,6 +186,13 @@ def with_recording_overhead(
     )
 
 
+def least_unrecorded_share(cost_ns: int, facts: Facts, lost: Lost, chosen: Bool) -> float:
+    """Share of the step window that the main thread's own time would have without the recorder, if that cost
+    as much as it may. chosen: mask of this time."""
+    most_ns = facts.host_work.recorder_cost.spent_ns(lost.stretches(chosen), MOST)
+    return _corrected(cost_ns, most_ns, lost)
+
+
 def _events(frames: int, operators: int) -> str:
     counted = ((frames, "Python frame"), (operators, "operator"))
     return " and ".join(count(events, kind) for events, kind in counted if events or kind == "Python frame")

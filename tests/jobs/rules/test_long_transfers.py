@@ -105,3 +105,39 @@ def test_a_size_that_was_not_recorded_is_not_said() -> None:
 
 def test_of_some_ranks_of_a_group_nothing_can_be_told() -> None:
     assert isinstance(check(facts_of(job(3, 5, transfer_ms=8)[:2])), CannotTell)
+
+
+def test_an_optimizer_that_is_shared_out_has_to_send_its_weights() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        if number % 3:
+            row["kind"], row["bytes"], row["caller"] = "broadcast", 1 << 19, "optimizer"
+
+    assert isinstance(check(facts_of(job(2, 5, collectives=3, transfer_ms=0.5, change=change))), Clear)
+
+
+def in_forward(transfer_ms: float, mark: str = "DistributedDataParallel.forward") -> list[Digest]:
+    """Each step broadcasts 32 MiB first, then reduces, which computing hides."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        if number % 2:
+            row["exposed_ns"] = 0
+        else:
+            row["kind"], row["bytes"], row["annotation"] = "broadcast", 32 << 20, mark
+
+    return job(2, 5, transfer_ms=transfer_ms, change=change)
+
+
+def test_buffers_that_are_broadcast_before_each_forward_pass_are_found() -> None:
+    answer = check(facts_of(in_forward(2)))
+    assert isinstance(answer, Finding)
+    assert answer.title.startswith("Buffers of the model are broadcast before each forward pass")
+    assert answer.cost_ns == 5 * 2 * MS
+    assert answer.saving is not None
+    assert answer.saving.high_ns == 5 * 2 * MS
+    assert "32 MiB" in plain(answer.summary)
+    assert "broadcast_buffers=False" in answer.fix.code
+
+
+def test_small_buffers_and_other_broadcasts_are_not_named() -> None:
+    assert isinstance(check(facts_of(in_forward(0.5))), Clear)
+    assert isinstance(check(facts_of(in_forward(2, mark="evaluate"))), Clear)

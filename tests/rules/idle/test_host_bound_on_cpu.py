@@ -211,3 +211,22 @@ def test_one_short_call_on_a_cpu_is_not_judged(us: float, *, judged: bool, tmp_p
     main.op("aten::last", at=us - 1, us=1)
     answer = RULE.check(facts_of(trace, tmp_path))
     assert isinstance(answer, CannotTell) is not judged
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_ddp_waits_inside_of_cpp_for_its_buffers(tmp_path: Path, *, waits: bool) -> None:
+    name = "_broadcast_coalesced" if waits else "count_words"
+
+    def act(main: HostThread, at: float) -> None:
+        main.frame(f"<built-in method {name} of PyCapsule object at 0x7f>", at=at, us=900)
+        main.op("c10d::broadcast_", at=at + 5, us=10)
+
+    trace = _on_cpu(act)
+    other = trace.thread("gloo")
+    for step in range(4):
+        other.op("gloo:broadcast", at=step * 1_000 + 110, us=880, shapes=[[8_388_608]])
+    answer = RULE.check(facts_of(trace, tmp_path))
+    if waits:
+        assert is_clear(answer)
+    else:
+        assert finding(answer).title.startswith("Python between operators")

@@ -242,3 +242,10 @@ def test_an_optimizer_on_the_cpu_is_a_hint_if_it_takes_a_quarter(
 @pytest.mark.parametrize("trace", [_apple(parameters=9), _apple(us=99), _apple(grouped=True)])
 def test_few_operators_little_time_and_foreach_are_clear(trace: TraceBuilder, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_an_optimizer_that_runs_the_backward_pass_itself_does_more_than_update(tmp_path: Path) -> None:
+    trace = _apple(us=260, backward="convolution_backward")
+    main = HostThread(trace, trace.recording.host[0].thread)
+    main.op("autograd::engine::evaluate_function: AddmmBackward0", at=755, us=2)
+    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))

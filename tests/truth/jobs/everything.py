@@ -3,6 +3,7 @@
 from tests.truth.jobs import (  # noqa: F401
     collectives,
     compilation,
+    fifth_round,
     fourth_ranks,
     healthy,
     host,
