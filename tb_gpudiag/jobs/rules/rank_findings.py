@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import Int64
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import place_of
 from tb_gpudiag.report import report_pb2 as pb
@@ -32,6 +32,10 @@ _OF_THE_JOB: Final = ("GD6", "GD106", "GD9")
 
 # A hint that most ranks have is worth a line of the job's report if its fix would be noticed.
 LEAST_SHARE_OF_HINT = 0.10
+
+# Anomaly mode is on or off, whatever the machine does beside the job. It slows each operator, which the time
+# that is surely its own does not show.
+A_MODE: Final = "GD107"
 
 _MOST_PLACES: Final = 5
 
@@ -127,8 +131,10 @@ def shared_message(shared: SharedFinding, facts: JobFacts, step_ns: float) -> pb
 
 def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding | None:
     """Return what the report of the first of these ranks finds, and the reports of most others do not, if it
-    explains why the rank takes this much longer over the steps."""
+    explains why the rank takes this much longer over the steps. A mode does."""
     members = facts.set.members
+    if in_another_mode(facts)[late[0]]:
+        return next(one for one in members[int(late[0])].findings if one.rule == A_MODE)
     among = set(late.tolist())
     others = [members[i].findings for i in range(len(members)) if i not in among]
     found = None
@@ -138,6 +144,13 @@ def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding 
         if explains and _is_own(finding) and usual <= MOST_RANKS * len(others):
             found = finding if found is None or finding.cost_us > found.cost_us else found
     return found
+
+
+def in_another_mode(facts: JobFacts) -> Bool:
+    """Mask of the ranks that are in a mode which slows them, and most others are not, shape (members,)."""
+    members = facts.set.members
+    found = np.array([any(one.rule == A_MODE for one in each.findings) for each in members], np.bool_)
+    return found & (found.sum() <= MOST_RANKS * len(found))
 
 
 def is_shared(facts: JobFacts, lost_ns: int) -> bool:

@@ -17,6 +17,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.rank_findings import (
+    A_MODE,
     finding_of_late,
     fix_of,
     is_shared,
@@ -207,6 +208,8 @@ _TOGETHER = Fix(
 
 
 def _fix(uneven: Uneven, device: str, said: pb.Finding | None) -> Fix:
+    if said is not None and said.rule == A_MODE:
+        return fix_of(said) or _READ_ITS_REPORT
     known = None if (device, uneven.part) == ("CPU", "computing") else _FIXES.get(uneven.part)
     return known or fix_of(said) or _READ_ITS_REPORT
 

@@ -16,6 +16,7 @@ from tb_gpudiag.arrays import Bool, Float64, Int64, mask_of
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
+from tb_gpudiag.jobs.rules.rank_findings import in_another_mode
 
 # Below this, a fix is hardly noticed. Over several steps, ranks of healthy jobs, simulated and real, differ
 # by up to 1%.
@@ -26,8 +27,8 @@ LEAST_SHARE = 0.02
 # peers, and once 5.5.
 CERTAIN = 5.0
 
-# If the sizes of its inputs show that a rank has more work, its times only have to agree. Five times the rows
-# beside busy processes: 3.2.
+# If the sizes of its inputs show that a rank has more work, or its own report that it alone is in a mode that
+# slows it, its times only have to agree. Five times the rows beside busy processes: 3.2; anomaly mode: 2.6.
 CERTAIN_OF_MORE = 2.0
 
 # Now and then a rank is slow by this many times what a usual rank varies by from step to step.
@@ -173,7 +174,8 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
         return replace(even, pattern="too few steps")
     chance_ns = np.maximum(UNUSUAL * _noise_ns(own), _waits_for_a_core_ns(facts))
     every = np.ones(steps, np.bool_)
-    certain = (own.certainty >= CERTAIN) | (_shows_more_work(facts) & (own.certainty >= CERTAIN_OF_MORE))
+    shown = _shows_more_work(facts) | in_another_mode(facts)
+    certain = (own.certainty >= CERTAIN) | (shown & (own.certainty >= CERTAIN_OF_MORE))
     slow = (total >= least_ns) & certain & (total >= COMPARABLE * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
@@ -228,7 +230,9 @@ def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
     """Whether a CPU computes the same work longer, as it does when ranks or other processes use its cores."""
     same = uneven.part == "computing" and uneven.work != "more"
     always = uneven.pattern == "persistent" and (
-        uneven.slower >= SHARED_CORES or _by_few_operators(facts, uneven)
+        uneven.slower >= SHARED_CORES
+        or _by_few_operators(facts, uneven)
+        or bool(in_another_mode(facts)[uneven.members].all())
     )
     return not facts.on_gpu and same and not always
 

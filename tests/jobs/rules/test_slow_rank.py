@@ -89,6 +89,25 @@ def test_a_synchronization_that_the_rank_itself_reports_is_the_cause() -> None:
     assert "synchronization" in found(digests).summary
 
 
+@pytest.mark.parametrize(("on", "named"), [((1,), True), ((), False), ((0, 1, 2), False)])
+def test_anomaly_mode_on_one_rank_is_no_shared_core(on: tuple[int, ...], *, named: bool) -> None:
+    """On a CPU, the same operators that take longer may lack a core. Its certainty is 3.0."""
+
+    def own_ms(rank: int, step: int) -> float:
+        return (11.0, 18.0, 12.0, 18.0, 11.0, 14.0)[step] if rank == 1 else 10.0
+
+    digests = job(3, 6, own_ms=own_ms, about=lambda rank: {"devices": 0})
+    mode = pb.Finding(rule="GD107", title="Anomaly mode is on", cost_us=400, severity=pb.Finding.WARNING)
+    mode.fix.text = "Turn it off."
+    digests = [replace(one, findings=[mode] if rank in on else []) for rank, one in enumerate(digests)]
+    answer = check(facts_of(digests))
+    assert isinstance(answer, Finding) == named
+    if isinstance(answer, Finding):
+        assert "GD107" in answer.summary
+        assert answer.fix.text == "Turn it off."
+        assert answer.severity is None
+
+
 def test_a_smaller_excess_is_clear() -> None:
     # 2% of a step of 11.6 ms.
     assert isinstance(check(facts_of(job(4, 5, own_ms=lambda r, s: 10.2 if r == 2 else 10.0))), Clear)
