@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -132,18 +133,23 @@ def shared_message(shared: SharedFinding, facts: JobFacts, step_ns: float) -> pb
 def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding | None:
     """Return what the report of the first of these ranks finds, and the reports of most others do not, if it
     explains why the rank takes this much longer over the steps. A mode does."""
-    members = facts.set.members
-    if in_another_mode(facts)[late[0]]:
-        return next(one for one in members[int(late[0])].findings if one.rule == A_MODE)
+    members, first = facts.set.members, int(late[0])
+    if in_another_mode(facts)[first]:
+        return next(one for one in members[first].findings if one.rule == A_MODE)
     among = set(late.tolist())
     others = [members[i].findings for i in range(len(members)) if i not in among]
-    found = None
-    for finding in members[int(late[0])].findings:
-        usual = sum(any(one.rule == finding.rule for one in some) for some in others)
-        explains = finding.cost_us * 1e3 >= EXPLAINED * longer_ns
-        if explains and _is_own(finding) and usual <= MOST_RANKS * len(others):
-            found = finding if found is None or finding.cost_us > found.cost_us else found
-    return found
+    own = [
+        one
+        for one in members[first].findings
+        if one.cost_us * 1e3 >= EXPLAINED * longer_ns and _is_own(one) and _is_unusual(one.rule, others)
+    ]
+    return max(own, key=lambda one: one.cost_us, default=None)
+
+
+def _is_unusual(rule: str, others: Sequence[Sequence[pb.Finding]]) -> bool:
+    """Whether most others do not have a finding of this rule."""
+    usual = sum(any(one.rule == rule for one in some) for some in others)
+    return usual <= MOST_RANKS * len(others)
 
 
 def in_another_mode(facts: JobFacts) -> Bool:
