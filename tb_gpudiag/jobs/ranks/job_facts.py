@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import Float64, Int64
+from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.digest.digest import WORK, time_parts
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, size_classes
@@ -33,6 +33,10 @@ from tb_gpudiag.vocabulary.recorded import Recorder
 # For simulated jobs, a replay with nothing changed gives the recorded steps within 1%. If it misses them by
 # more than this, it does not model the job.
 TRUSTED_ERROR: Final = 0.05
+
+# Anomaly mode is on or off, whatever the machine does beside the job. It slows each operator, which the time
+# that is surely its own does not show.
+A_MODE: Final = "GD107"
 
 # If collectives end this soon after the last recorded rank arrived, as a share of the time for which the
 # first one waited, no rank without a trace was later. In a public job that lacks one of four ranks it is 3%.
@@ -149,6 +153,13 @@ class JobFacts:
     def _over_the_steps(self, saved_ns: float) -> int:
         most_ns = self.replay.most_saved_ns if self.replay is not None else 0.0
         return int(max(0.0, min(saved_ns, most_ns)) * len(self.own_time.steps))
+
+    @cached_property
+    def in_another_mode(self) -> Bool:
+        """Mask of the members that are in a mode which slows them, and most others are not."""
+        members = self.set.members
+        found = np.array([any(one.rule == A_MODE for one in each.findings) for each in members], np.bool_)
+        return found & (2 * found.sum() <= len(found))
 
     @cached_property
     def slowed_ns(self) -> int:

@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import place_of
+from tb_gpudiag.arrays import Int64
+from tb_gpudiag.jobs.ranks.job_facts import A_MODE, JobFacts
+from tb_gpudiag.jobs.rules.job_words import culprits_text, place_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.vocabulary.frames import LineKind
@@ -34,10 +34,6 @@ _OF_THE_JOB: Final = ("GD6", "GD106", "GD9")
 # A hint that most ranks have is worth a line of the job's report if its fix would be noticed.
 LEAST_SHARE_OF_HINT = 0.10
 
-# Anomaly mode is on or off, whatever the machine does beside the job. It slows each operator, which the time
-# that is surely its own does not show.
-A_MODE: Final = "GD107"
-
 _MOST_PLACES: Final = 5
 
 TITLE_LIMIT: Final = 300
@@ -47,11 +43,11 @@ SUMMARY_LIMIT: Final = 2_000
 @dataclass(frozen=True, eq=False)
 class SharedFinding:
     """A finding of most ranks' own reports, or of those that the others wait for: that of the rank with the
-    middle cost, and how many ranks have it. low_us, high_us: what a fix on all of them saves the job, at
+    middle cost, and the members that have it. low_us, high_us: what a fix on all of them saves the job, at
     least and at most; 0 without a saving."""
 
     finding: pb.Finding
-    ranks: int
+    members: Int64
     low_us: float
     high_us: float
 
@@ -69,7 +65,7 @@ def shared_findings(facts: JobFacts, *, late_are_told: bool) -> list[SharedFindi
                 by_rule[rule][index] = finding
     most = max(1, int(MOST_RANKS * len(members)))
     found = [
-        _shared(facts, list(some.values()))
+        _shared(facts, some)
         for some in by_rule.values()
         if len(some) > most or (not late_are_told and _hold_up(facts, some))
     ]
@@ -96,18 +92,23 @@ def _hold_up(facts: JobFacts, found: dict[int, pb.Finding]) -> bool:
     )
 
 
-def _shared(facts: JobFacts, findings: list[pb.Finding]) -> SharedFinding:
-    """Take the rank in the middle for all."""
+def _shared(facts: JobFacts, found: dict[int, pb.Finding]) -> SharedFinding:
+    """Take the rank in the middle for all. found: by member."""
+    findings = list(found.values())
     by_cost = sorted(findings, key=lambda one: one.cost_us)
     highs = [one.saving.high_us for one in findings]
     # Ranks that are there one after the other wait for one another, and that ends, too.
     waiting_us = float(facts.waits.waiting_ns.sum()) / len(facts.set.members) / 1e3
     high_us = min(sum(highs), max(highs) + waiting_us, facts.job_ns / 1e3)
     low_us = min(one.saving.low_us for one in findings)
-    return SharedFinding(by_cost[(len(findings) - 1) // 2], len(findings), low_us, high_us)
+    members = np.array(list(found), np.int64)
+    return SharedFinding(by_cost[(len(findings) - 1) // 2], members, low_us, high_us)
 
 
-def _who(ranks: int, of: int) -> str:
+def _who(facts: JobFacts, members: Int64) -> str:
+    ranks, of = len(members), len(facts.set.members)
+    if ranks <= max(1, MOST_RANKS * of):
+        return f"{culprits_text(facts, members)}, which the others wait for"
     if ranks < of:
         return f"{ranks:,} of {of:,} ranks"
     return "both ranks" if of == 2 else f"all {of:,} ranks"
@@ -117,7 +118,7 @@ def shared_message(shared: SharedFinding, facts: JobFacts, step_ns: float) -> pb
     """The finding as one of the job."""
     message = pb.Finding()
     message.CopyFrom(shared.finding)
-    message.title = one_line(f"On {_who(shared.ranks, len(facts.set.members))}: {message.title}", TITLE_LIMIT)
+    message.title = one_line(f"On {_who(facts, shared.members)}: {message.title}", TITLE_LIMIT)
     message.summary = one_line(f"{message.summary} Figures are of the rank in the middle.", SUMMARY_LIMIT)
     del message.ranges[:]  # of one rank's time
     if message.HasField("saving"):
@@ -134,7 +135,7 @@ def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding 
     """Return what the report of the first of these ranks finds, and the reports of most others do not, if it
     explains why the rank takes this much longer over the steps. A mode does."""
     members, first = facts.set.members, int(late[0])
-    if in_another_mode(facts)[first]:
+    if facts.in_another_mode[first]:
         return next(one for one in members[first].findings if one.rule == A_MODE)
     among = set(late.tolist())
     others = [members[i].findings for i in range(len(members)) if i not in among]
@@ -152,19 +153,12 @@ def _is_unusual(rule: str, others: Sequence[Sequence[pb.Finding]]) -> bool:
     return usual <= MOST_RANKS * len(others)
 
 
-def in_another_mode(facts: JobFacts) -> Bool:
-    """Mask of the ranks that are in a mode which slows them, and most others are not, shape (members,)."""
-    members = facts.set.members
-    found = np.array([any(one.rule == A_MODE for one in each.findings) for each in members], np.bool_)
-    return found & (found.sum() <= MOST_RANKS * len(found))
-
-
 def is_shared(facts: JobFacts, lost_ns: int) -> bool:
     """Whether a problem that most ranks have explains what they lose in turn: what its longest stretches cost
     all of them. Many short ones, as of small operators, make no rank late now and then."""
     return any(
         one.finding.severity > pb.Finding.INFO
-        and _in_long_stretches_us(one.finding) * 1e3 * one.ranks >= EXPLAINED * lost_ns
+        and _in_long_stretches_us(one.finding) * 1e3 * len(one.members) >= EXPLAINED * lost_ns
         for one in shared_findings(facts, late_are_told=True)
     )
 

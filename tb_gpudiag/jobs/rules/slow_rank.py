@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.job_facts import A_MODE, JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
     RECORD_STEPS,
     capitalized,
@@ -17,7 +17,6 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.rank_findings import (
-    A_MODE,
     finding_of_late,
     fix_of,
     is_shared,

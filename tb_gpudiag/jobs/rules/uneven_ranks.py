@@ -16,7 +16,6 @@ from tb_gpudiag.arrays import Bool, Float64, Int64, mask_of
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
-from tb_gpudiag.jobs.rules.rank_findings import in_another_mode
 
 # Below this, a fix is hardly noticed. Over several steps, ranks of healthy jobs, simulated and real, differ
 # by up to 1%.
@@ -174,7 +173,7 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
         return replace(even, pattern="too few steps")
     chance_ns = np.maximum(UNUSUAL * _noise_ns(own), _waits_for_a_core_ns(facts))
     every = np.ones(steps, np.bool_)
-    shown = _shows_more_work(facts) | in_another_mode(facts)
+    shown = _shows_more_work(facts) | facts.in_another_mode
     certain = (own.certainty >= CERTAIN) | (shown & (own.certainty >= CERTAIN_OF_MORE))
     slow = (total >= least_ns) & certain & (total >= COMPARABLE * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
@@ -232,7 +231,7 @@ def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
     always = uneven.pattern == "persistent" and (
         uneven.slower >= SHARED_CORES
         or _by_few_operators(facts, uneven)
-        or bool(in_another_mode(facts)[uneven.members].all())
+        or bool(facts.in_another_mode[uneven.members].all())
     )
     return not facts.on_gpu and same and not always
 

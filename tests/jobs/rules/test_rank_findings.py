@@ -289,7 +289,7 @@ def one_step(found: Mapping[int, list[pb.Finding]], late_ms: float = 30.0) -> li
 
 def test_what_the_rank_finds_that_all_wait_for_is_the_job_s_if_no_step_tells() -> None:
     (finding,) = reported(one_step({2: [own(cost_us=18_000)]})).findings
-    assert plain(finding.title).startswith("On 1 of 4 ranks: ")
+    assert plain(finding.title).startswith("On rank 2, which the others wait for: ")
 
 
 @pytest.mark.parametrize(
