@@ -18,6 +18,8 @@ from tests.builder import TraceBuilder
 from tests.builder.snapshot import SnapshotBuilder
 from tests.report.reports import slow_loader
 
+pytestmark = pytest.mark.slow  # each test runs the command, which diagnoses twice
+
 TOKEN = "hf_" + "a1B2" * 8
 STEPS = 40
 
