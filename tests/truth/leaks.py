@@ -35,6 +35,8 @@ from tests.truth import (  # noqa: F401
     kept_until_later,
     leaking,
     leaking_too,
+    let_go_by_research,
+    let_go_by_services,
     not_leaking,
 )
 from tests.truth.leak_loop import LOOPS, LeakLoop
