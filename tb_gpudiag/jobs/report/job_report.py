@@ -26,6 +26,7 @@ from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
 from tb_gpudiag.jobs.rules.rank_findings import (
+    ABOUT_LATE_RANKS,
     SharedFinding,
     finding_of_late,
     shared_findings,
@@ -70,7 +71,7 @@ def build_job_report(
 ) -> pb.JobReport:
     """Build the JobReport of one set. notes: on files that are in no set."""
     outcome = run_job_rules(facts)
-    late_are_told = any(one.rule.id in ("GD602", "GD603") for one in outcome.findings)
+    late_are_told = any(one.rule.id in ABOUT_LATE_RANKS for one in outcome.findings)
     shared = shared_findings(facts, late_are_told=late_are_told)
     verdict = find_job_verdict(facts, outcome.findings, shared)
     found = facts.set

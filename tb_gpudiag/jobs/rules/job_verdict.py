@@ -12,7 +12,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized
-from tb_gpudiag.jobs.rules.rank_findings import SharedFinding
+from tb_gpudiag.jobs.rules.rank_findings import ABOUT_LATE_RANKS, SharedFinding
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_shown
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
@@ -100,7 +100,7 @@ def _nothing_matched(facts: JobFacts) -> str:
 
 
 def _limiter_of(facts: JobFacts, rule: str) -> str:
-    if rule in ("GD602", "GD603"):
+    if rule in ABOUT_LATE_RANKS:
         uneven = find_uneven(facts)
         return _PART_LIMITERS.get(uneven.part, "unknown") if uneven.found else "compute"
     return "communication"

@@ -17,7 +17,10 @@ from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.wording.format import one_line
 
-# What fewer ranks have is the job's only if they hold up the others. GD602 and GD603 are about such ranks.
+ABOUT_LATE_RANKS: Final = ("GD602", "GD603")
+"""Rules that tell which ranks the others wait for."""
+
+# What fewer ranks have is the job's only if they hold up the others, and no rule tells of them.
 MOST_RANKS = 0.5
 
 # Ranks hold up the others if more than half of the waiting is for them, and it takes this share of the time.
@@ -54,7 +57,7 @@ class SharedFinding:
 
 def shared_findings(facts: JobFacts, *, late_are_told: bool) -> list[SharedFinding]:
     """Return what most ranks, or those that the others wait for, lose by themselves: most time first, and
-    hints last. late_are_told: GD602 or GD603 tells who is late, and why."""
+    hints last. late_are_told: a rule tells who is late, and why."""
     members = facts.set.members
     least_us = LEAST_SHARE_OF_HINT * facts.job_ns / 1e3
     by_rule: dict[str, dict[int, pb.Finding]] = defaultdict(dict)
