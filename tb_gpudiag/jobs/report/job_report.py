@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 
@@ -47,8 +46,6 @@ SCHEMA_VERSION = 1
 MISSING_LIMIT = 1_000
 NOTES_LIMIT = 50
 SENTENCE_LIMIT = 1_000
-
-_ABOUT_RANKS: Final = ("GD602", "GD603")
 
 
 @dataclass
@@ -151,7 +148,7 @@ def _ask(rule: JobRule, facts: JobFacts) -> RuleAnswer:
 def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> Finding:
     """Return the finding with the saving of the whole job, where the replay can be trusted: if its ranks did
     as their peers do, or if all ranks shared the uneven work."""
-    if rule.id not in _ABOUT_RANKS or finding.saving is None:
+    if rule.id not in ABOUT_LATE_RANKS or finding.saving is None:
         return finding
     uneven = find_uneven(facts)
     if not uneven.found or uneven.once:  # the replay begins after the first step, which may be that one
