@@ -34,6 +34,8 @@ EXPLAINED = 0.5
 # on all ranks if one of them is late now and then. And what is wrong with a recording slows no job.
 _OF_THE_JOB: Final = ("GD6", "GD106", "GD9")
 
+_OF_IDLE_TIME: Final = "GD1"
+
 # A hint that most ranks have is worth a line of the job's report if its fix would be noticed.
 LEAST_SHARE_OF_HINT = 0.10
 
@@ -102,10 +104,19 @@ def _shared(facts: JobFacts, found: dict[int, pb.Finding]) -> SharedFinding:
     highs = [one.saving.high_us for one in findings]
     # Ranks that are there one after the other wait for one another, and that ends, too.
     waiting_us = float(facts.waits.waiting_ns.sum()) / len(facts.set.members) / 1e3
-    high_us = min(sum(highs), max(highs) + waiting_us, facts.job_ns / 1e3)
     low_us = min(one.saving.low_us for one in findings)
+    high_us = max(
+        low_us, min(sum(highs), max(highs) + waiting_us, facts.job_ns / 1e3 - _kept_us(facts, findings))
+    )
     members = np.array(list(found), np.int64)
     return SharedFinding(by_cost[(len(findings) - 1) // 2], members, low_us, high_us)
+
+
+def _kept_us(facts: JobFacts, findings: list[pb.Finding]) -> float:
+    """What no fix of these findings removes: who is told of an idle GPU still computes as long."""
+    if not facts.on_gpu or not findings[0].rule.startswith(_OF_IDLE_TIME):
+        return 0.0
+    return max(parts["computing"] for parts in facts.steady_parts) / 1e3
 
 
 def _who(facts: JobFacts, members: Int64) -> str:

@@ -64,10 +64,19 @@ def test_what_all_ranks_find_is_a_finding_of_the_job() -> None:
 
 def test_ranks_that_do_it_at_once_save_as_much_as_the_one_with_most() -> None:
     costs = [20_000, 24_000, 30_000, 40_000]
-    report = reported(with_findings({rank: [own(cost_us=cost)] for rank, cost in enumerate(costs)}))
+    digests = job(4, 5, own_ms=lambda rank, step: 18.0, cause="python", transfer_ms=0.05)  # 10 ms compute
+    report = reported(
+        [replace(one, findings=[own(cost_us=cost)]) for one, cost in zip(digests, costs, strict=True)]
+    )
     saving = report.findings[0].saving
     assert (saving.low_us, saving.high_us) == (0, 40_000)
-    assert saving.high_share == pytest.approx(40_000 / WHOLE_US, rel=0.1)
+    assert saving.high_share == pytest.approx(40_000 / (WHOLE_US + 40_000), rel=0.1)
+
+
+def test_a_gpu_still_computes_as_long_when_it_is_no_longer_idle() -> None:
+    digests = job(4, 5, own_ms=lambda rank, step: 8.0, transfer_ms=0.05)
+    report = reported([replace(digest, findings=[own(cost_us=40_000)]) for digest in digests])
+    assert report.findings[0].saving.high_share < 0.5  # of steps of 9.1 ms, 8 compute
 
 
 def test_ranks_that_do_it_in_turn_also_save_the_time_that_they_wait() -> None:
