@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from tb_gpudiag.cli.digest_inputs import read_sides
 from tb_gpudiag.cli.formats import add_options, write
-from tb_gpudiag.cli.inputs import add_engine_options, add_sides, read_sides
+from tb_gpudiag.cli.inputs import add_engine_options, add_sides
 from tb_gpudiag.cli.output import DEFECT, tell
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.jobs.compare.comparison import compare

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.formats import add_options, write
-from tb_gpudiag.cli.inputs import add_engine_options, read_digests
+from tb_gpudiag.cli.inputs import add_engine_options, find_files
 from tb_gpudiag.cli.output import DEFECT, errors_data, tell, tell_errors
-from tb_gpudiag.errors import GpudiagError, ProcessFailed, UsageError
-from tb_gpudiag.jobs.ranks.members import slim
-from tb_gpudiag.jobs.report.job_report import JobReports, build_jobs
-from tb_gpudiag.jobs.report.job_view import job_document
+from tb_gpudiag.digest.find_digests import find_digests
+from tb_gpudiag.errors import GpudiagError, NothingToRead, ProcessFailed, UsageError
+from tb_gpudiag.jobs.report.job_view import JobReports, job_document
 from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.service.caches.kept_jobs import JobMarks, find_job, job_marks, keep_job
+from tb_gpudiag.service.caches.shared_cache import SharedCache
+from tb_gpudiag.service.settings import settings_from
+from tb_gpudiag.trace.files.source import is_remote
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -26,8 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     conditions, paths = sort_out(parsed.fail_on, parsed.paths)
     if not paths:
         raise UsageError("PATH is missing", remedy="name the traces or digests of a job, or their directory")
-    digests, errors = read_digests(paths, parsed, parsed.run, keep=slim)
-    jobs = build_jobs(digests, errors)
+    jobs, errors = _read_jobs(paths, parsed)
     met_a_bug = tell_errors(errors) or any(rule.defect for job in jobs.reports for rule in job.unchecked)
     if not jobs.reports:
         for note in jobs.notes:
@@ -40,6 +42,36 @@ def run(arguments: Sequence[str]) -> int:
     if not jobs.reports:
         return 2
     return 1 if is_met((f for report in jobs.reports for f in report.findings), conditions) else 0
+
+
+def _read_jobs(paths: Sequence[str], parsed: argparse.Namespace) -> tuple[JobReports, list[GpudiagError]]:
+    """Return the jobs below the paths, as they are kept or judged now, and what went wrong."""
+    cache = SharedCache.of_commands(settings_from())
+    marks = _marks(paths, parsed) if cache is not None else None
+    kept = find_job(marks, cache) if marks is not None and cache is not None else None
+    if kept is not None:
+        return kept, []
+    from tb_gpudiag.cli.digest_inputs import read_digests
+    from tb_gpudiag.jobs.ranks.members import slim
+    from tb_gpudiag.jobs.report.job_report import build_jobs
+
+    digests, errors = read_digests(paths, parsed, parsed.run, keep=slim)
+    jobs = build_jobs(digests, errors)
+    is_final = not errors and all(digest.about.status != "WRITING" for digest in digests)
+    if marks is not None and cache is not None and is_final and _marks(paths, parsed) == marks:
+        keep_job(marks, jobs, cache)
+    return jobs, errors
+
+
+def _marks(paths: Sequence[str], parsed: argparse.Namespace) -> JobMarks | None:
+    """Return what tells these jobs from others; None if not all of their ranks are traces on a local disk."""
+    if parsed.dask is not None or any(is_remote(path) or find_digests(path) for path in paths):
+        return None
+    try:
+        files, errors = find_files(paths, parsed.run)
+    except NothingToRead:
+        return None
+    return None if errors else job_marks(files)
 
 
 def _data(jobs: JobReports, errors: Sequence[GpudiagError]) -> dict[str, object]:

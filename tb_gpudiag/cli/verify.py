@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from tb_gpudiag.cli.digest_inputs import read_sides
 from tb_gpudiag.cli.formats import add_options, write
-from tb_gpudiag.cli.inputs import add_engine_options, add_sides, read_sides
+from tb_gpudiag.cli.inputs import add_engine_options, add_sides
 from tb_gpudiag.cli.output import DEFECT
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.verification import verify

@@ -21,17 +21,12 @@ from tb_gpudiag.digest.digest import TABLES, VERSION, About, Digest, MemoryPeaks
 from tb_gpudiag.errors import NotATrace, TooLarge, Unreadable
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import refuse_not_finite
-from tb_gpudiag.trace.files.opening import follows_links, is_below
-from tb_gpudiag.trace.files.remote import RemoteFile, listed
+from tb_gpudiag.trace.files.remote import RemoteFile
 from tb_gpudiag.trace.files.source import Readable, is_remote, unreadable
 from tb_gpudiag.vocabulary.collective_kinds import OPERATIONS
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import one_line
 
-SUFFIX: Final = ".gpudiag-digest"
-
-# A directory of digests has one file per rank, or per rank and recording.
-MOST_FILES: Final = 1 << 20
 # Digests of public traces unpack to 0.1 to 3 MB. The tables are bounded, so no digest needs more than this.
 MOST_BYTES: Final = 64 << 20
 # A file's path has up to 4,096 characters, a sentence has fewer.
@@ -70,34 +65,6 @@ _DAMAGED: Final = (
     StopIteration,
     DecodeError,
 )
-
-
-def find_digests(root: str) -> list[str]:
-    """Return the paths of the digest files below a directory, sorted; of a digest file, its own path.
-
-    Links that lead outside are left out, as by find_traces.
-    Raises Unreadable: a remote store cannot be listed.
-    """
-    if root.endswith(SUFFIX):
-        return [root]
-    if is_remote(root):
-        try:
-            files = listed(root)
-        except Exception as error:  # back ends raise anything
-            raise unreadable(error, root) from error
-        return sorted(file.url for file in files if file.url.endswith(SUFFIX))
-    return sorted(_local_digests(root))
-
-
-def _local_digests(root: str) -> list[str]:
-    found: list[str] = []
-    inside = "" if follows_links() else os.path.realpath(root)
-    for folder, _, names in os.walk(root):
-        paths = [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
-        found += [path for path in paths if not inside or is_below(os.path.realpath(path), inside)]
-        if len(found) > MOST_FILES:
-            break
-    return found
 
 
 def read_digest(path: str) -> Digest:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, read_digest
+from tb_gpudiag.digest.digest_files import read_digest
+from tb_gpudiag.digest.find_digests import SUFFIX, find_digests
 from tb_gpudiag.errors import LinksNotFollowed
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report

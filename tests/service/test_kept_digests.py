@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.service.analyses.digests import Digested, digest_all, kept_digests
+from tb_gpudiag.service.analyses.digests import Digested, digest_all
+from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.trace.files.find import find_traces
 from tests.report.reports import slow_loader
@@ -49,11 +50,11 @@ def test_a_changed_trace_is_read_again(trace: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cache_that_others_can_write_to_is_not_used(trace: Path) -> None:
-    assert kept_digests(settings_from()) is not None
+    assert SharedCache.of_commands(settings_from()) is not None
     settings = settings_from()
     assert settings.cache_directory is not None
     settings.cache_directory.chmod(0o777)
-    assert kept_digests(settings) is None
+    assert SharedCache.of_commands(settings) is None
     assert digested(trace).digest is not None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tb_gpudiag.jobs.report.job_messages import (
     step_messages,
     unit_messages,
 )
+from tb_gpudiag.jobs.report.job_view import JobReports
 from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
@@ -46,14 +47,6 @@ SCHEMA_VERSION = 1
 MISSING_LIMIT = 1_000
 NOTES_LIMIT = 50
 SENTENCE_LIMIT = 1_000
-
-
-@dataclass
-class JobReports:
-    """Reports of the sets of ranks that were found, and notes on digests that are in none."""
-
-    reports: list[pb.JobReport] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 def build_jobs(digests: Iterable[Digest], errors: Sequence[GpudiagError] = ()) -> JobReports:

@@ -48,6 +48,13 @@ SIZES_SHOWN: Final = 10
 STEPS_SHOWN: Final = 12
 
 
+class JobReports(NamedTuple):
+    """Reports of the sets of ranks that were found, and notes on digests that are in none."""
+
+    reports: Sequence[pb.JobReport]
+    notes: Sequence[str]
+
+
 def job_document(reports: Sequence[pb.JobReport]) -> Document:
     overview = _overview(reports)
     return Document(

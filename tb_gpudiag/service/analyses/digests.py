@@ -21,13 +21,12 @@ from tb_gpudiag.errors import Defect, GpudiagError, ProcessFailed, is_out_of_mem
 from tb_gpudiag.service.analyses.apart import databases_apart
 from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST, AnalyzedTrace, ResultKind
 from tb_gpudiag.service.analyses.obtain import known, obtain
-from tb_gpudiag.service.caches.private import why_not_private
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit, out_of_time
 from tb_gpudiag.service.processes.serving import Reply
-from tb_gpudiag.service.settings import MIB, Settings, command_memory_limit_bytes, settings_from
+from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Each process gets at least this much memory. Reading a trace takes some 300 MB for libraries and chunks, and
@@ -39,9 +38,6 @@ PACKED_BYTES_EACH: Final = 3 << 20
 BYTES_EACH: Final = 30 << 20
 
 MODULE = "tb_gpudiag.service.analyses.digests"
-
-KEPT_BYTES: Final = 256 * MIB
-"""Digests of this user's commands that are kept: thousands, of 5 to 250 KB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +54,7 @@ def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iter
 
     processes: None means as many as the files are worth, and the machine has cores and memory for.
     """
-    kept, todo = kept_digests(settings_from()), []
+    kept, todo = SharedCache.of_commands(settings_from()), []
     for file in files:
         found = known(file, ONLY_DIGEST, kept)
         if found is None:
@@ -66,20 +62,6 @@ def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iter
         else:
             yield Digested(file, found.digest)
     yield from _digest_others(todo, processes)
-
-
-def kept_digests(settings: Settings) -> SharedCache | None:
-    """Return where digests are kept: the team's cache, else this user's own; None if there is neither."""
-    shared = SharedCache.of(settings)
-    if shared is not None or settings.cache_directory is None:
-        return shared
-    directory = settings.cache_directory / "digests"
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        trusted = not why_not_private(settings.cache_directory) and not why_not_private(directory)
-    except OSError:  # no home directory, or nothing can be written there
-        return None
-    return SharedCache(directory, KEPT_BYTES) if trusted else None
 
 
 def _digest_others(files: Sequence[TraceFile], processes: int | None) -> Iterator[Digested]:
@@ -173,7 +155,7 @@ def _command_limit() -> AnalysisLimit:
 
 
 def _digest_content(file: TraceFile, kind: ResultKind[AnalyzedTrace]) -> bytes:
-    return obtain(file, kind, kept_digests(settings_from())).entry.content
+    return obtain(file, kind, SharedCache.of_commands(settings_from())).entry.content
 
 
 def _killed(file: TraceFile) -> ProcessFailed:

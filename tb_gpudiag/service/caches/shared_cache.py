@@ -25,8 +25,8 @@ from typing import IO, Final
 
 from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.service.caches.cache_entry import Unpacked, unpack
-from tb_gpudiag.service.caches.private import create_private, open_file
-from tb_gpudiag.service.settings import Settings
+from tb_gpudiag.service.caches.private import create_private, open_file, why_not_private
+from tb_gpudiag.service.settings import MIB, Settings
 
 SUFFIX: Final = ".gpudiag"
 _ENTRY: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(SUFFIX)}")
@@ -38,6 +38,8 @@ _MOST_PERMISSIONS: Final = 0o664
 _DRAFT_ABANDONED_S: Final = 24 * 3600.0
 # The time of last use decides what is deleted first.
 _USED_EVERY_S: Final = 3600.0
+# Results of this user's commands: thousands of digests, of 5 to 250 KB each.
+_KEPT_BYTES: Final = 256 * MIB
 
 logger = logging.getLogger("tensorboard")
 
@@ -59,6 +61,21 @@ class SharedCache:
         if settings.shared_directory is None:
             return None
         return cls(settings.shared_directory, settings.shared_bytes)
+
+    @classmethod
+    def of_commands(cls, settings: Settings) -> SharedCache | None:
+        """Return where commands keep results: the team's cache, else this user's own; None if there is
+        neither."""
+        shared = cls.of(settings)
+        if shared is not None or settings.cache_directory is None:
+            return shared
+        directory = settings.cache_directory / "digests"
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            trusted = not why_not_private(settings.cache_directory) and not why_not_private(directory)
+        except OSError:  # no home directory, or nothing can be written there
+            return None
+        return cls(directory, _KEPT_BYTES) if trusted else None
 
     def keys(self) -> set[str]:
         try:
