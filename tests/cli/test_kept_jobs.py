@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.cli.main import main
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.trace.files.find import find_traces
 from tests.simulator.jobs import DistributedJob, simulate_job
 
@@ -28,7 +29,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     build = job_report.build_job_report
 
-    def counted(facts: job_report.JobFacts, *rest: object) -> object:
+    def counted(facts: JobFacts, *rest: object) -> object:
         counts.append(len(facts.set.members))
         return build(facts, *rest)  # type: ignore[arg-type]
 

@@ -36,6 +36,7 @@ from tb_gpudiag.report.building.trace_message import counter_messages, recording
 from tb_gpudiag.report.wire import GENERATOR, SCHEMA_VERSION
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.better_recording import BetterRecording, better_recording
+from tb_gpudiag.rules.outcome import Outcome
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import Verdict, find_verdict
 from tb_gpudiag.trace.files.find import TraceFile
@@ -46,7 +47,38 @@ SENTENCE_LIMIT = 2_000
 
 def build_report(facts: Facts, file: TraceFile) -> pb.Report:
     outcome = run_rules(facts, RULES)
+    report = _essentials(facts, file, outcome)
     steps, window = facts.steps, facts.window
+    report.MergeFrom(
+        pb.Report(
+            plan=plan_message(outcome, window, facts.replay) if outcome.plan else None,
+            inferred_steps=_inferred(facts, facts.device),
+            launch_hotspots=hotspot_messages(facts.launches.hotspots.values(), len(steps)),
+            launch_queues=queue_messages(facts.launches.queues, facts.launches.costs, window),
+            kernel_families=family_messages(facts.devices, window),
+            collectives=exposure_messages(facts.exposure, facts.host, facts.device),
+            sync_sites=_sync_sites(facts, facts.device),
+            host=host_messages(facts.host, facts.main_thread_spans),
+            clear=clear_messages(outcome),
+            recording_cost=recording_cost_message(facts.host_work.recorder_cost, window),
+            counters=counter_messages(facts.trace.counters),
+            better_recording=_better_recording(better_recording(outcome, facts)),
+            compile_log=_compile_log(facts),
+            serving=_serving(facts),
+            captured_graphs=_captured(facts),
+            step_time=step_time_message(facts.step_time, len(steps), marked=facts.recorded.steps),
+        )
+    )
+    return report
+
+
+def build_essentials(facts: Facts, file: TraceFile) -> pb.Report:
+    """Build the part of a Report that a digest is made of."""
+    return _essentials(facts, file, run_rules(facts, RULES))
+
+
+def _essentials(facts: Facts, file: TraceFile, outcome: Outcome) -> pb.Report:
+    window = facts.window
     return pb.Report(
         schema_version=SCHEMA_VERSION,
         generator=GENERATOR,
@@ -57,25 +89,9 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         steps=step_messages(facts.recorded_steps),
         verdict=_verdict(find_verdict(facts, outcome.findings)),
         findings=[finding_message(f, window, facts.step_time.median) for f in outcome.findings],
-        plan=plan_message(outcome, window, facts.replay) if outcome.plan else None,
-        inferred_steps=_inferred(facts, facts.device),
-        launch_hotspots=hotspot_messages(facts.launches.hotspots.values(), len(steps)),
-        launch_queues=queue_messages(facts.launches.queues, facts.launches.costs, window),
-        kernel_families=family_messages(facts.devices, window),
-        collectives=exposure_messages(facts.exposure, facts.host, facts.device),
-        sync_sites=_sync_sites(facts, facts.device),
         memory=memory_messages(facts.memory, facts.events),
-        host=host_messages(facts.host, facts.main_thread_spans),
         unchecked=unchecked_messages(outcome),
-        clear=clear_messages(outcome),
-        recording_cost=recording_cost_message(facts.host_work.recorder_cost, window),
-        counters=counter_messages(facts.trace.counters),
-        better_recording=_better_recording(better_recording(outcome, facts)),
-        mfu=mfu_message(facts.gpu.mfu, facts.gpu.roofline, len(steps)) if facts.devices else None,
-        compile_log=_compile_log(facts),
-        serving=_serving(facts),
-        captured_graphs=_captured(facts),
-        step_time=step_time_message(facts.step_time, len(steps), marked=facts.recorded.steps),
+        mfu=mfu_message(facts.gpu.mfu, facts.gpu.roofline, len(facts.steps)) if facts.devices else None,
     )
 
 

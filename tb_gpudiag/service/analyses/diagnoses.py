@@ -144,9 +144,23 @@ def _diagnose_clocks(file: TraceFile) -> Diagnosis:
 
 
 def _digest_trace(file: TraceFile, progress: Progress) -> AnalyzedTrace:
-    found = diagnose_trace(file, progress)
-    digest = found.digest
-    return AnalyzedTrace(make_digest=lambda: digest, is_final=found.is_final)
+    if file.kind in ("hang", "clock"):
+        digest, is_final = diagnose_trace(file, progress).digest, True
+    else:
+        digest, is_final = _only_digest(file, progress)
+    return AnalyzedTrace(make_digest=lambda: digest, is_final=is_final)
+
+
+def _only_digest(file: TraceFile, progress: Progress) -> tuple[Digest, bool]:
+    """Return the digest of a trace, without the parts of its report that no digest has, and whether it is
+    final."""
+    from tb_gpudiag.digest.building.build_digest import build_digest
+    from tb_gpudiag.report.building.build import build_essentials
+    from tb_gpudiag.report.diagnosis import read_facts
+
+    facts = read_facts(file, progress)
+    report = build_essentials(facts, file)
+    return build_digest(facts, report, file), report.trace.status != pb.TraceInfo.WRITING
 
 
 def _prepared(facts: Facts) -> Mapping[str, Any]:
