@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
@@ -229,3 +230,20 @@ def test_hundreds_of_open_files_are_no_hindrance(acting: Callable[..., Child]) -
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+def test_one_thread_watches_a_process_that_has_had_several_limits() -> None:
+    """A program may run many commands: threads that wake up 20 times a second must not add up."""
+    script = """
+        import sys, threading
+        from tb_gpudiag.service.processes.memory_limit import limit_memory
+        told = threading.Event()
+        for _ in range(5):
+            limit_memory(1 << 60, lambda: sys.exit("not this limit"))
+        limit_memory(1, told.set)
+        assert told.wait(60)
+        print(threading.active_count())
+    """
+    run = [sys.executable, "-c", textwrap.dedent(script)]
+    ended = subprocess.run(run, check=True, capture_output=True, text=True, env=worker_environment())
+    assert ended.stdout.split() == ["2"]

@@ -90,19 +90,29 @@ class AnalysisLimit:
 def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
     """From now on, call `exceeded` on a separate thread, repeatedly, while this process takes more memory.
 
-    Allocations far beyond the limit fail with MemoryError. Return False if this process has a lower limit
-    already (ulimit).
+    It replaces the limit before it. Allocations far beyond the limit fail with MemoryError. Return False if
+    this process has a lower limit already (ulimit).
     """
     lowest = _refuse_beyond(limit_bytes * REFUSED_AT + RESERVED_BYTES)
-
-    def watch() -> None:
-        while True:
-            time.sleep(WATCH_EVERY_S)
-            if memory_bytes() > limit_bytes:
-                exceeded()
-
-    threading.Thread(target=watch, name="gpudiag-memory", daemon=True).start()
+    with _starting:
+        is_first = not _watched
+        _watched[:] = [(limit_bytes, exceeded)]
+        if is_first:  # a program may run many commands in one process
+            threading.Thread(target=_watch, name="gpudiag-memory", daemon=True).start()
     return lowest
+
+
+_starting = threading.Lock()
+_watched: list[tuple[int, Callable[[], None]]] = []
+"""The limit of this process, once it has one."""
+
+
+def _watch() -> None:
+    while True:
+        time.sleep(WATCH_EVERY_S)
+        ((limit_bytes, exceeded),) = _watched
+        if memory_bytes() > limit_bytes:
+            exceeded()
 
 
 def out_of_memory(limit_bytes: int, where: str) -> LimitReached:
