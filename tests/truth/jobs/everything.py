@@ -12,6 +12,7 @@ from tests.truth.jobs import (  # noqa: F401
     operators,
     ranks,
     sharded,
+    sixth_round,
     small_changes,
     third_round,
     unseen,
