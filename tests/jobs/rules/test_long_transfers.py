@@ -69,6 +69,24 @@ def test_other_broadcasts_are_needed() -> None:
     assert isinstance(check(facts_of(broadcasts(1 << 16))), Clear)
 
 
+def reductions(by_the_loop: int) -> list[Digest]:
+    """Each step reduces 1 MiB by hooks on gradients, and `by_the_loop` in two other messages."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["caller"], row["bytes"] = ("", by_the_loop // 2) if number % 3 else ("gradients", 1 << 20)
+
+    return job(2, 5, collectives=3, transfer_ms=0.5, change=change)
+
+
+def test_gradients_that_are_reduced_twice_are_found() -> None:
+    answer = check(facts_of(reductions((1 << 20) + 8)))  # and a loss
+    assert isinstance(answer, Finding)
+    assert answer.title.startswith("Gradients are reduced twice in each step")
+    assert answer.cost_ns == 5 * 2 * MS // 2
+    assert "average_gradients" in answer.fix.code
+    assert isinstance(check(facts_of(reductions(1 << 19))), Clear)
+
+
 def micro_batches(why: str, **about: int) -> list[Digest]:
     """Each step reduces in two micro-batches."""
 
