@@ -7,9 +7,10 @@ Ranks with the same role do the same work, so they can be compared; in a pipelin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
+
+FEW_STEPS: Final = 5
+"""In fewer steps, a rank may be the slowest one of each by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,15 +87,31 @@ class OwnTime:
         Compared is with the other members only: of two, the slower one is always above the lower median.
         """
         found = np.zeros(len(self.role))
+        for own, total, others in self._compared():
+            more = total - others
+            error = np.maximum(more.std(axis=1, ddof=1) / math.sqrt(more.shape[1]), 1.0)
+            found[own] = np.maximum(0, more.mean(axis=1) / error)
+        return found
+
+    @cached_property
+    def times_in_each_step(self) -> Float64:
+        """At least how many times as long as its peers a member takes, in each of FEW_STEPS or more, shape
+        (members,). 0 without peers or with fewer steps."""
+        found = np.zeros(len(self.role))
+        for own, total, others in self._compared():
+            if total.shape[1] >= FEW_STEPS:
+                found[own] = (total / np.maximum(1, others)).min(axis=1)
+        return found
+
+    def _compared(self) -> Iterator[tuple[Int64, Int64, Int64]]:
+        """Yield the members of each role, their own times in the steps that all of them have, and those of
+        their peers: shape (own,), then (own, steps). At least two members, and two steps."""
         for role in np.unique(self.role).tolist():
             own = np.flatnonzero(self.role == role)
             steps = np.flatnonzero(self.present[own].all(axis=0))
-            if len(own) < 2 or len(steps) < 2:
-                continue
-            more = self.total_ns[np.ix_(own, steps)] - _of_the_others(self.total_ns[np.ix_(own, steps)])
-            error = np.maximum(more.std(axis=1, ddof=1) / math.sqrt(len(steps)), 1.0)
-            found[own] = np.maximum(0, more.mean(axis=1) / error)
-        return found
+            if len(own) >= 2 and len(steps) >= 2:
+                total = self.total_ns[np.ix_(own, steps)]
+                yield own, total, _of_the_others(total)
 
     def _usual(self, values: Int64) -> Int64:
         found = np.zeros_like(values)

@@ -24,7 +24,7 @@ from tb_gpudiag.jobs.rules.rank_findings import (
     own_report_text,
     places_of,
 )
-from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_STEPS, Uneven, find_uneven
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_STEPS, SLOWER, Uneven, find_uneven
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
@@ -134,7 +134,10 @@ def _why(uneven: Uneven, several: bool, device: str) -> str:
             f"same shapes on the other ranks: the {device} is slower."
         )
     if uneven.part == "computing" and math.isfinite(uneven.slower):
-        return f"A few of {its.lower()} {kernels} take the time: most take as long as on the other ranks."
+        times = "" if uneven.slower < SLOWER else f"{figures(uneven.slower)} times "
+        return (
+            f"A few of {its.lower()} {kernels} take the time: most take {times}as long as on the other ranks."
+        )
     if uneven.part == "computing":
         return (
             f"{its} {device} computes longer. The traces do not show whether it computes more: shapes were "
