@@ -48,8 +48,21 @@ class Channels:
     @property
     def is_pipeline(self) -> bool:
         """Whether ranks send to one later rank each, as stages do. A server sends to many, or only gets."""
-        pairs = {one.pair for one in self.channels if one.pair is not None and one.pair[0] < one.pair[1]}
-        return bool(pairs) and max(Counter(sender for sender, _ in pairs).values()) == 1
+        later = [sender for sender, receiver in self._pairs if sender < receiver]
+        return bool(later) and max(Counter(later).values()) == 1 and not self.is_ring
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether ranks send to one other each, the last one to the first, and nothing goes back, as keys go
+        in ring attention. A pipeline with a backward pass sends in both directions."""
+        pairs = self._pairs
+        once = len({sender for sender, _ in pairs}) == len({receiver for _, receiver in pairs}) == len(pairs)
+        around = any(sender > receiver for sender, receiver in pairs)
+        return around and once and not any((receiver, sender) in pairs for sender, receiver in pairs)
+
+    @property
+    def _pairs(self) -> set[tuple[int, int]]:
+        return {one.pair for one in self.channels if one.pair is not None}
 
 
 def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channels:

@@ -20,6 +20,9 @@ SHARDED: Final = "sharded"
 
 _SAID_BY_CALLERS: Final = (collective_kinds.OPTIMIZER, collective_kinds.FUNCTIONAL)
 
+RING: Final = "ring"
+"""Keys and values of long sequences go round the ranks."""
+
 # Most calls of one kind decide: a norm or a metric may be reduced elsewhere.
 _MOST: Final = 0.5
 # Tensor-parallel layers wait for each all-reduce. DDP overlaps its all-reduces with the backward pass.
@@ -46,7 +49,9 @@ def parallelisms(operations: RankOperations, channels: Channels, waits: Waits) -
         found.append(DDP)
     if tensor or sharded == TENSOR:
         found.append(TENSOR)
-    if channels.is_pipeline or "send_recv" in has:
+    if channels.is_ring:
+        found.append(RING)
+    elif channels.is_pipeline or "send_recv" in has:
         found.append(PIPELINE)
     if "all_to_all" in has:
         found.append(EXPERT)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from tb_gpudiag.jobs.ranks.channels import Channel, Channels
 from tests.jobs.ranks.pipelines import BACKWARD_MS, FORWARD_MS, Order, gpipe, one_f_one_b, pipeline
 from tests.jobs.ranks.stage import MS, facts_of, job
 
@@ -51,3 +53,14 @@ def test_one_micro_batch_shows_no_schedule() -> None:
 
 def test_a_job_without_messages_has_no_pipeline() -> None:
     assert facts_of(job(4, 5)).pipeline is None
+
+
+def ring(back: bool) -> Channels:
+    """Three ranks send to the next one, the last one to the first, and, if `back`, to the one before."""
+    pairs = [(0, 1), (1, 2), (2, 0), *([(1, 0)] if back else [])]
+    return Channels(np.zeros(0, np.int32), [Channel("", pair, 2, pair) for pair in pairs])
+
+
+def test_keys_that_go_round_the_ranks_are_no_pipeline() -> None:
+    assert (ring(back=False).is_ring, ring(back=False).is_pipeline) == (True, False)
+    assert (ring(back=True).is_ring, ring(back=True).is_pipeline) == (False, True)
