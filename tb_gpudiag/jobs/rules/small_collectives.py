@@ -13,6 +13,7 @@ from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary.collective_kinds import FSDP
 from tb_gpudiag.wording.format import count, share, size_bytes
 from tb_gpudiag.wording.quantity import duration, number, size
 
@@ -26,6 +27,12 @@ LEAST_IN_A_ROW = 8
 
 # Collectives follow one another directly if computing takes less of the time from one to the next than this.
 BETWEEN_SHARE = 0.10
+
+# FSDP gathers a unit twice in a step and reduces it once. Norms and heads are a few small units of a model.
+LEAST_OF_UNITS = 3 * LEAST_IN_A_ROW
+
+# Units are small if most messages of FSDP are.
+MOST_OF_UNITS = 0.5
 
 # Their kinds: the messages of one tensor, and the same kinds are sent for many tensors together.
 _JOINABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
@@ -57,7 +64,9 @@ def check(facts: JobFacts) -> RuleAnswer:
         return not_matched(facts)
     if facts.waits_for_absent:
         return ranks_absent()
-    rows, window_ns = rows_of(facts), facts.job_ns
+    rows, units, window_ns = rows_of(facts), units_of(facts), facts.job_ns
+    if units.lost_ns >= max(rows.lost_ns, LEAST_SHARE * window_ns):
+        return _of_units(facts, units)
     if not rows.count:
         return Clear(f"no {LEAST_IN_A_ROW} small collectives follow one another directly")
     if rows.lost_ns < LEAST_SHARE * window_ns:
@@ -111,6 +120,51 @@ def rows_of(facts: JobFacts) -> SmallCollectives:
     )
 
 
+def units_of(facts: JobFacts) -> SmallCollectives:
+    """Add up FSDP's messages if most of them are small. They are no row: their units compute in between.
+    count: in a step of a rank."""
+    operations, waits, members = facts.operations, facts.waits, len(facts.set.members)
+    caller = operations.caller
+    whole = operations.of_kinds(_JOINABLE) & np.array([text == FSDP for text in caller.texts])[caller.code]
+    small = whole & (operations.bytes > 0) & (operations.bytes <= SMALL_BYTES)
+    several = int(small.sum()) // members
+    count = several // max(1, len(facts.own_time.steps))
+    if count < LEAST_OF_UNITS or small.sum() < MOST_OF_UNITS * whole.sum():
+        return SmallCollectives()
+    time = int(waits.exposed_transfer_ns[small[waits.row]].sum()) // members
+    calls = operations.own_parts.copy()
+    calls[COMPUTING] = False
+    freed = int(operations.exposed_ns[small].sum() + operations.parts[small][:, calls].sum()) // members
+    share_saved = 1 - 1 / count
+    return SmallCollectives(
+        kind="all_gather",
+        count=count,
+        bytes=int(np.median(operations.bytes[small])),
+        several=several,
+        time_ns=time,
+        lost_ns=int(time * share_saved),
+        saved_ns=int((time if facts.on_gpu else freed) * share_saved),
+    )
+
+
+def _of_units(facts: JobFacts, units: SmallCollectives) -> Finding:
+    window_ns = facts.job_ns
+    return Finding(
+        title=f"FSDP gathers and reduces small units by themselves, {units.count:,} times a step: "
+        f"{share(units.time_ns, window_ns)} of the time",
+        summary=f"A message of {size_bytes(units.bytes)} takes as long as its latency, and each unit has "
+        "hooks in Python. The weights of several layers can travel together.",
+        fix=_LARGER_UNITS,
+        cost_ns=units.lost_ns,
+        saving=Saving(0, min(units.saved_ns + facts.slowed_ns, window_ns), "at most", beyond=_CALLS),
+        evidence=[
+            Evidence("In a step", number(units.count, "collective")),
+            Evidence("Message size", size(units.bytes)),
+            Evidence.of_window("Their transfers that nothing hides, per rank", units.time_ns, window_ns),
+        ],
+    )
+
+
 def _rows(facts: JobFacts) -> tuple[Int64, Int64]:
     """Return the row of each operation, or NONE, shape (n,), and the first operation of each row."""
     operations = facts.operations
@@ -130,6 +184,12 @@ def _rows(facts: JobFacts) -> tuple[Int64, Int64]:
 
 
 _CALLS = "the calls between the collectives go, too"
+
+_LARGER_UNITS = Fix(
+    "Make whole blocks the units of FSDP, not single layers.",
+    CODE["units"],
+    "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+)
 
 _FIX = Fix(
     "Send many tensors in one collective: flatten them, or leave the reduction to DistributedDataParallel.",

@@ -157,3 +157,16 @@ def test_on_a_cpu_a_rank_that_is_late_by_less_than_others_differ_waits_for_a_cor
     )
     assert uneven.may_be_chance is chance
     assert not replace(uneven, on_cpu=False).may_be_chance
+
+
+@pytest.mark.parametrize(("usual_ms", "named"), [(25.0, True), (12.0, False)])
+def test_a_rank_that_is_slow_in_each_step_is_found_beside_one_step_that_is_far_slower(
+    usual_ms: float, *, named: bool
+) -> None:
+    digests = job(
+        4,
+        6,
+        own_ms=lambda rank, step: 10.0 if rank != 2 else 4_000.0 if step == 3 else usual_ms,
+        cause="python",
+    )
+    assert ("in every step" in plain(found(digests).title)) is named

@@ -69,3 +69,27 @@ def test_large_or_few_ones_are_clear() -> None:
 
 def test_of_some_ranks_of_a_group_nothing_can_be_told() -> None:
     assert isinstance(check(facts_of(job(3, 5, collectives=20)[:2])), CannotTell)
+
+
+def units(bytes_: int, caller: str = "fsdp") -> list[Digest]:
+    """In each step, 30 messages of FSDP, with computing between them."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row.update(kind="all_gather", bytes=bytes_, caller=caller)
+
+    return job(2, 5, collectives=30, change=change)
+
+
+def test_small_units_of_fsdp_are_found_although_they_compute_in_between() -> None:
+    answer = check(facts_of(units(8 << 10)))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title).startswith(
+        "FSDP gathers and reduces small units by themselves, 30 times a step"
+    )
+    assert answer.cost_ns == 5 * 29 * MS
+    assert "fully_shard(block)" in answer.fix.code
+
+
+def test_large_units_and_others_than_fsdp_are_not_named() -> None:
+    assert isinstance(check(facts_of(units(1 << 20))), Clear)
+    assert isinstance(check(facts_of(units(8 << 10, caller=""))), Clear)
