@@ -38,7 +38,7 @@ def _comparison(comparison: pb.Comparison) -> Document:
 
 
 def _verification(found: pb.Verification) -> Document:
-    from tb_gpudiag.jobs.compare.verification_view import verification_document
+    from tb_gpudiag.jobs.compare.comparison_view import verification_document
 
     return verification_document(found)
 

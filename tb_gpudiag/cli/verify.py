@@ -10,8 +10,8 @@ from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, add_sides
 from tb_gpudiag.cli.output import DEFECT
 from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.jobs.compare.comparison_view import verification_document
 from tb_gpudiag.jobs.compare.verification import verify
-from tb_gpudiag.jobs.compare.verification_view import verification_document
 from tb_gpudiag.jobs.ledger.ledger_file import append, entries_of, read_ledger
 from tb_gpudiag.jobs.ledger.past_gains import with_past
 from tb_gpudiag.report.wire import to_dict

@@ -14,9 +14,14 @@ from tb_gpudiag.facts.kernels.little_work import computes_little
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
-from tb_gpudiag.facts.waiting.nan_checks import AnomalyMode, anomaly_mode
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, in_small_operators, recorder_cost
-from tb_gpudiag.facts.waiting.training_mode import TrainingMode, training_mode, without_gradients
+from tb_gpudiag.facts.waiting.training_mode import (
+    AnomalyMode,
+    TrainingMode,
+    anomaly_mode,
+    training_mode,
+    without_gradients,
+)
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
 from tb_gpudiag.vocabulary.operators import TABLE_GRADIENT

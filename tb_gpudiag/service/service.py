@@ -23,9 +23,8 @@ from tb_gpudiag.service.exports import Export, Exports, Order
 from tb_gpudiag.service.index.log_index import LogIndex, Snapshot, TraceEntry
 from tb_gpudiag.service.index.overview import Overview
 from tb_gpudiag.service.index.records import RecordReader
-from tb_gpudiag.service.index.related import ranks_of, recordings_of
 from tb_gpudiag.service.index.roots import Root
-from tb_gpudiag.service.index.runs import newest_of_runs
+from tb_gpudiag.service.index.runs import newest_of_runs, ranks_of, recordings_of
 from tb_gpudiag.service.queries.queries import Queries
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.slices.slices import Question, Slices, SlicesBusy

@@ -25,9 +25,8 @@ from tb_gpudiag.report.views.document import (
     table,
     table_of,
 )
-from tb_gpudiag.report.views.sections.finding_sections import findings
+from tb_gpudiag.report.views.sections.finding_sections import clear, findings, unchecked
 from tb_gpudiag.report.views.sections.place_text import full_place
-from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
 from tb_gpudiag.report.views.sections.trace_header import heading as trace_name
 from tb_gpudiag.report.views.sections.trace_header import limiter as trace_limiter
 from tb_gpudiag.report.wire import GENERATOR

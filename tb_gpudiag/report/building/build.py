@@ -11,7 +11,6 @@ from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.captured_message import captured_message
 from tb_gpudiag.report.building.compile_messages import compile_log_message
-from tb_gpudiag.report.building.exposure_messages import exposure_messages
 from tb_gpudiag.report.building.finding_messages import (
     clear_messages,
     finding_message,
@@ -23,6 +22,7 @@ from tb_gpudiag.report.building.mfu_message import mfu_message
 from tb_gpudiag.report.building.serving_message import serving_message
 from tb_gpudiag.report.building.time_messages import (
     device_message,
+    exposure_messages,
     family_messages,
     host_messages,
     hotspot_messages,

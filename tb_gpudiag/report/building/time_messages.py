@@ -1,5 +1,5 @@
-"""Where time went: on each device by cause and step, on the host, by kernel family, in launches and in
-synchronizations.
+"""Where time went: on each device by cause and step, on the host, by kernel family, in launches, in
+synchronizations and in collectives.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.queue_depth import Queue
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, UnitExposure
 from tb_gpudiag.facts.launching.launch_costs import Hotspot, LaunchCosts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite
@@ -26,6 +27,7 @@ from tb_gpudiag.rules.shared.lost_time import places
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.kinds import unit_text
 
 STEPS_LIMIT = 5_000
 
@@ -260,3 +262,36 @@ def _site(site: SyncSite, host: Host) -> pb.SyncSite:
     where = place_at(host.frame(site.place), operator=site.operator, time_ns=site.refill_ns)
     ranges = time_ranges(site.ranges)
     return message_of(pb.SyncSite, site, kind=site.kind.label, place=place(where), ranges=ranges)
+
+
+EXPOSED_LIMIT = 200
+"""Rows. A model of a hundred layers has some hundred, and the page sorts them."""
+
+
+def exposure_messages(
+    exposure: CollectiveExposure, host: Host, device: DeviceFacts | None
+) -> list[pb.ExposedCollectives]:
+    """Collectives by kind, unit and reason, the most exposed first."""
+    return [_message(one, exposure, host, device) for one in exposure.by_unit[:EXPOSED_LIMIT]]
+
+
+def _message(
+    one: UnitExposure, exposure: CollectiveExposure, host: Host, device: DeviceFacts | None
+) -> pb.ExposedCollectives:
+    at = exposure.calls.event == one.event
+    ranges = longest(
+        exposure.calls.start_ns[at], exposure.calls.end_ns[at], NONE if device is None else device.id
+    )
+    place = host.frame(int(host.place[one.late_in])) if one.late_in != NONE else None
+    return pb.ExposedCollectives(
+        kind=one.kind,
+        parallelism=one.parallelism,
+        unit=one_line(unit_text(one.parallelism, one.unit, one.number, one.of)),
+        why=one.why.name.lower(),
+        calls=min(one.calls, UINT32_MAX),
+        bytes=max(0, one.bytes),
+        us=us(one.time_ns),
+        exposed_us=us(one.exposed_ns),
+        late_in=one_line(str(place) if place is not None else host.name(one.late_in)),
+        ranges=time_ranges(ranges),
+    )

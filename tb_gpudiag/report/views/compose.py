@@ -13,15 +13,20 @@ from tb_gpudiag.report.views.sections.compile_sections import (
     graph_breaks,
     without_graphs,
 )
-from tb_gpudiag.report.views.sections.finding_sections import findings, plan
+from tb_gpudiag.report.views.sections.finding_sections import (
+    better_recording,
+    clear,
+    defects,
+    findings,
+    notes,
+    plan,
+)
 from tb_gpudiag.report.views.sections.memory_sections import (
     growing_sites,
     memory_summary,
     partly_free_segments,
     peak_owners,
 )
-from tb_gpudiag.report.views.sections.mfu_sections import mfu_sections
-from tb_gpudiag.report.views.sections.rule_sections import better_recording, clear, defects, notes
 from tb_gpudiag.report.views.sections.serving_sections import engine_functions, engine_steps, graph_kernels
 from tb_gpudiag.report.views.sections.time_sections import (
     accounts,
@@ -31,6 +36,7 @@ from tb_gpudiag.report.views.sections.time_sections import (
     kernel_families,
     launch_hotspots,
     launch_queues,
+    mfu_sections,
     synchronizations,
 )
 from tb_gpudiag.report.views.sections.trace_header import about, heading, limiter

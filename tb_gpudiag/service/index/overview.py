@@ -18,7 +18,6 @@ from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.sharing import Sharing
 from tb_gpudiag.service.index.listing import Listing
 from tb_gpudiag.service.index.log_index import Snapshot, TraceEntry
-from tb_gpudiag.service.index.related import ranks_of
 from tb_gpudiag.service.index.runs import (
     Runs,
     by_run,
@@ -26,6 +25,7 @@ from tb_gpudiag.service.index.runs import (
     newest_analyzed,
     of_several_ranks,
     place_of,
+    ranks_of,
     table_of,
 )
 

@@ -8,8 +8,8 @@ import pytest
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.jobs.compare.comparison_view import verification_document
 from tb_gpudiag.jobs.compare.verification import verify
-from tb_gpudiag.jobs.compare.verification_view import verification_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.text import document_text
 from tests.jobs.compare.sides import finding, trace

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.errors import NotATrace, Unreadable
-from tb_gpudiag.trace.compile_log import log_lines, read_log
+from tb_gpudiag.trace.compile_log import read_log
 from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, NoGraph
 from tb_gpudiag.trace.compile_log.read_log import read_compile_log
 from tests.builder import EPOCH_NS, CompileLogBuilder
@@ -218,7 +218,7 @@ def test_entries_across_blocks_are_read_whole(tmp_path: Path, monkeypatch: pytes
         log.artifact("recompile_reasons", f"{number}/1", [f"{number}/0: k == {number}"] * 3)
         log.metrics(f"{number}/1", f"f{number}", "train.py", 1)
     whole = read(log, tmp_path)
-    monkeypatch.setattr(log_lines, "BLOCK_BYTES", 97)
+    monkeypatch.setattr(read_log, "BLOCK_BYTES", 97)
     assert read(log, tmp_path) == whole
     assert [len(c.guards) for c in whole.compilations] == [3] * 20
 
@@ -233,7 +233,7 @@ def test_the_rest_of_a_long_log_is_said_to_be_left_out(
     found = read(log, tmp_path)
     assert len(found.compilations) == 5
     assert len(found.notes) == 1
-    monkeypatch.setattr(log_lines, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(read_log, "MOST_BYTES", 1_000)
     assert len(read(log, tmp_path).notes) == 1
 
 
@@ -245,8 +245,8 @@ def test_reading_stops_where_no_log_goes_on(
     for number in range(50):
         log.metrics(f"{number}/0", "f", "train.py", 1)
         log.lines.append("not an entry")
-    monkeypatch.setattr(log_lines, limit, 9)
-    monkeypatch.setattr(log_lines, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(read_log, limit, 9)
+    monkeypatch.setattr(read_log, "BLOCK_BYTES", 500)
     found = read(log, tmp_path)
     assert 5 < len(found.compilations) < 20
     assert len(found.notes) == 1
@@ -267,8 +267,8 @@ def test_the_payload_of_an_entry_that_is_not_read_may_be_of_any_length(
     log.artifact("fx_graph_runnable", "0/0", "line\n" * 1_000)
     log.metrics("0/0", "f", "train.py", 1)
     log.artifact("dynamo_graph_break_reason", "0/0", "line\n" * 1_000)
-    monkeypatch.setattr(log_lines, "MOST_ENTRY_BYTES", 2_000)
-    monkeypatch.setattr(log_lines, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(read_log, "MOST_ENTRY_BYTES", 2_000)
+    monkeypatch.setattr(read_log, "BLOCK_BYTES", 500)
     found = read(log, tmp_path)
     assert (found.malformed, len(found.compilations), found.breaks) == (1, 1, [])
 
