@@ -58,8 +58,6 @@ def slice_clock(
     bins = -(-(stop - begin) // each)
     at = (step - begin) // each
     found = pb.ClockSlice(
-        state="ready",
-        progress=1.0,
         rank=ranks[index],
         first_step=first,
         last_step=last,

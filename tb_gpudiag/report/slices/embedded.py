@@ -21,7 +21,7 @@ from tb_gpudiag.report.slices.clock_slice import slice_clock
 from tb_gpudiag.report.slices.embedded_events import Content, Embedded, embedded_events, packed_text
 from tb_gpudiag.report.slices.memory_slice import slice_memory, slice_memory_bands
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
-from tb_gpudiag.report.slices.slice_table import SLICES
+from tb_gpudiag.report.slices.slice_table import SLICES, slice_json
 from tb_gpudiag.report.slices.timeline import slice_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.report.wire import to_json
@@ -72,7 +72,7 @@ def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns
         shown.trace.notes.append(_LESS_DETAIL)
     return {
         "traces": json.loads(to_json(_list_of(report, size_bytes, modified_ns))),
-        "report": _packed(pb.ReportState(state="ready", progress=1.0, report=shown)),
+        "report": _packed(pb.ReportState(report=shown)),
         "rules": packed_text(json.dumps(_rules(report))),
         "timeline": slices,
         "events": events and events.content,
@@ -166,7 +166,7 @@ def _gaps(prepared: Prepared) -> Iterator[tuple[str, Content]]:
         place = next(p for p in places if p["first_gap"] <= row < p["first_gap"] + p["gaps"])
         gap = row - place["first_gap"]
         chain = gap_chain(prepared, place["device"], gap)
-        yield f"{place['device']}:{gap}", json.loads(to_json(chain))
+        yield f"{place['device']}:{gap}", json.loads(slice_json(chain))
 
 
 def _tables(prepared: Prepared) -> Content:
@@ -195,4 +195,4 @@ def _clocks(prepared: Prepared) -> Content:
 
 
 def _packed(message: Message) -> str:
-    return packed_text(to_json(message))
+    return packed_text(slice_json(message))

@@ -52,8 +52,6 @@ def slice_memory(
         for curve in (2 * index, 2 * index + 1)
     )
     found = pb.MemorySlice(
-        state="ready",
-        progress=1.0,
         device=meta["devices"][index],
         start_us=span.start_ns / NS_PER_US,
         end_us=span.end_ns / NS_PER_US,
@@ -143,8 +141,6 @@ def slice_memory_bands(
         unpack(prepared, "memory_curve", 2 * index), span.start_ns, span.end_ns, width
     )
     found = pb.MemoryBands(
-        state="ready",
-        progress=1.0,
         device=meta["devices"][index],
         start_us=span.start_ns / NS_PER_US,
         end_us=span.end_ns / NS_PER_US,
@@ -224,8 +220,6 @@ def slice_memory_state(prepared: Prepared, device: int | None, at_us: float | No
     curve = slice_curve(unpack(prepared, "memory_curve", 2 * index), at_ns, at_ns + 1, 1)
     allocated = int(curve.high[-1]) if len(curve.high) else total
     found = pb.MemoryState(
-        state="ready",
-        progress=1.0,
         device=meta["devices"][index],
         live_bytes=total,
         allocations=len(live),

@@ -131,8 +131,6 @@ def slice_segments(prepared: Prepared, device: int | None, at_us: float | None) 
     blocks, owner = blocks.take(inside), owner[inside]
     used = summed(owner, blocks.requested, len(rows.address))
     found = pb.SegmentMap(
-        state="ready",
-        progress=1.0,
         device=meta["devices"][index],
         segments=len(rows.address),
         bytes=int(rows.bytes.sum()),

@@ -25,6 +25,7 @@ from tb_gpudiag.report.slices.parameters import (
     Together,
     WantedRows,
 )
+from tb_gpudiag.report.wire import to_json
 
 LONGEST_SEARCH = 200
 MOST_MATCHES = 200
@@ -77,6 +78,13 @@ class SliceKind(NamedTuple):
                 for parameter, argument in zip(self.parameters, arguments, strict=True)
             ),
         )
+
+
+def slice_json(found: Any) -> str:
+    """Return the JSON of what a page asked for: it is ready, unless it says that it failed."""
+    if found.state == pb.ReportState.queued:
+        found.state, found.progress = pb.ReportState.ready, 1.0
+    return to_json(found)
 
 
 SLICES: Mapping[str, SliceKind] = {

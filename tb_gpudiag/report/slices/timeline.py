@@ -127,8 +127,6 @@ def slice_timeline(
             lanes.append(_box_lane(lane, row, boxes, name, slice(int(low), int(high))))
         row += lane["rows"]
     return pb.Timeline(
-        state="ready",
-        progress=1.0,
         start_us=span.start_ns / NS_PER_US,
         end_us=span.end_ns / NS_PER_US,
         names=[text_at(prepared, "text", index) for index in used],

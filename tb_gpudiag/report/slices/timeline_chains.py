@@ -161,8 +161,6 @@ def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
     length = np.array(prepared["cut_end_ns"][low:high]) - prepared["cut_start_ns"][low:high]
     by_cause = np.bincount(cause, length, len(Cause))
     return pb.GapChain(
-        state="ready",
-        progress=1.0,
         device=device,
         start_us=start_ns / NS_PER_US,
         end_us=end_ns / NS_PER_US,

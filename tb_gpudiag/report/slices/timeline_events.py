@@ -142,8 +142,6 @@ def _details(shown: Shown, number: int) -> pb.EventDetails:
         operator = _nearest_link(shown, origin, LinkKind.BACKWARD)
         module = _module(_stack(shown, operator)) if operator != NONE else ""
     answer = pb.EventDetails(
-        state="ready",
-        progress=1.0,
         event=event,
         track=shown.lanes[event.lane]["title"],
         module=module,

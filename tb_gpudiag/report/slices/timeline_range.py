@@ -31,8 +31,6 @@ def range_statistics(prepared: Prepared, start_us: float | None, end_us: float |
     is_call = np.isin(host.kind, np.array(CALL_CATEGORIES, np.uint8))
     is_operator = host.kind == Category.CPU_OP
     return pb.RangeStatistics(
-        state="ready",
-        progress=1.0,
         start_us=low / NS_PER_US,
         end_us=high / NS_PER_US,
         devices=[_device(shown, chain, work, low, high) for chain in shown.meta["chains"]],

@@ -78,8 +78,6 @@ def find_events(
         first = max(0, min(at, len(order) - 1) - limit // 2)
     chosen = order[first : first + limit]
     return pb.Matches(
-        state="ready",
-        progress=1.0,
         total=len(order),
         first=first,
         events=shown.messages(found.take(chosen)),

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tb_gpudiag.errors import CorruptEntry, LimitReached, Unreadable
-from tb_gpudiag.report.slices.slice_table import SLICES
-from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.report.slices.slice_table import SLICES, slice_json
 from tb_gpudiag.service.caches.cache_entry import Arrays, read_entry
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
@@ -40,7 +39,7 @@ class Cutter:
         """
         try:
             found = SLICES[kind].build(self._arrays(Path(path)), arguments)
-            return gzip.compress(to_json(found).encode("utf-8"), GZIP_LEVEL, mtime=0)
+            return gzip.compress(slice_json(found).encode("utf-8"), GZIP_LEVEL, mtime=0)
         except FileNotFoundError as error:
             raise CorruptEntry.at(path) from error
         except OSError as error:

@@ -41,7 +41,7 @@ def slice_call_details(
     data = CallData(prepared, start_us, end_us)
     kernels = table == "kernel"
     row = _kernel_row(data, group, int(key)) if kernels else _call_row(data, table, group, int(key))
-    found = pb.CallDetails(state="ready", progress=1.0)
+    found = pb.CallDetails()
     weights = data.weights
     gpu_ns = data.below(weights.run_ns)
     if kernels:

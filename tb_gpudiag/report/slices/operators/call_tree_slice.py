@@ -45,8 +45,6 @@ def slice_call_tree(
     texts = [data.node_name(int(i)) for i in node]
     names = {text: index for index, text in enumerate(dict.fromkeys(texts))}
     return pb.CallTree(
-        state="ready",
-        progress=1.0,
         weight=weight,
         total_us=total / NS_PER_US,
         names=list(names),

@@ -79,8 +79,6 @@ def slice_operators(
     order = table.order(wanted.sort)
     first, others = order[: wanted.limit], order[wanted.limit :]
     return pb.OperatorTable(
-        state="ready",
-        progress=1.0,
         group=group,
         kind=kind,
         rows=[_row(data, table, int(row), group) for row in first],
@@ -263,8 +261,6 @@ def slice_kernels(
         rows[-1].key = key[row]
     others = cells[np.isin(member, order[wanted.limit :])]
     return pb.KernelTable(
-        state="ready",
-        progress=1.0,
         group=group,
         rows=rows,
         total_rows=number,

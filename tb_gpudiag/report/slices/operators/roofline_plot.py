@@ -95,7 +95,7 @@ def _peaks(peaks: Peaks | None) -> list[tuple[str, float]]:
 def slice_roofline(prepared: Prepared) -> pb.RooflinePlot:
     """Return the roofline plot of the trace; without points if no input shapes are known."""
     meta = read_meta(prepared, "roofline_meta")
-    plot = pb.RooflinePlot(state="ready", progress=1.0)
+    plot = pb.RooflinePlot()
     if not meta["points"]:
         return plot
     plot.device, plot.device_name = meta["device"], meta["device_name"]
