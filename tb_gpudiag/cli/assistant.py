@@ -48,10 +48,19 @@ _MOST_ROWS: Final = 200
 _GAPS_LISTED: Final = 30
 
 
+class StillAnalyzing(Exception):
+    """The analysis takes longer than a client waits. `state` is what there is to answer."""
+
+    def __init__(self, found: Pending) -> None:
+        self.state = {"state": found.state, "progress": round(found.progress, 2), "next": "ask again"}
+        if found.stage:
+            self.state["stage"] = found.stage
+
+
 class Assistant:
     """Answers as plain data. Traces are named by ids of `list_runs`, never by paths.
 
-    Raises GpudiagError where a question cannot be answered.
+    Raises GpudiagError where a question cannot be answered, and StillAnalyzing where it cannot be yet.
     """
 
     def __init__(self, service: Service, wait_s: float = WAIT_S) -> None:
@@ -80,8 +89,6 @@ class Assistant:
     def diagnose(self, trace: str, first: int = 0) -> AnswerData:
         """Return verdict, MFU, idle time by cause and the findings, most worthwhile first."""
         report = self._report(trace)
-        if "state" in report:
-            return report
         rows = [
             short(
                 {
@@ -116,8 +123,6 @@ class Assistant:
     def explain_finding(self, trace: str, finding: int) -> AnswerData:
         """Return a finding with its evidence, places, fix and time ranges."""
         report = self._report(trace)
-        if "state" in report:
-            return report
         if not 0 <= finding < len(report["findings"]):
             raise UsageError("there is no such finding", remedy="diagnose(trace) numbers them")
         one = report["findings"][finding]
@@ -156,8 +161,6 @@ class Assistant:
         """Return the GPU's idle gaps in a time range, longest first."""
         span = {"start_us": start_us, "end_us": end_us}
         found = self._slice("timeline", trace, width=_TIMELINE_PIXELS, **span)
-        if "lanes" not in found:
-            return found
         order, merged = longest_gaps(found["lanes"], device)
         first = max(0, first)
         rows: list[AnswerRow] = []
@@ -182,8 +185,6 @@ class Assistant:
     def gap(self, trace: str, device: int, gap: int) -> AnswerData:
         """Return why the GPU was idle in one gap: the work around it, and what the host did."""
         found = self._slice("gap", trace, device=device, gap=gap)
-        if "host" not in found:
-            return found
         answer: AnswerData = {
             "start_us": rounded(found["start_us"]),
             "us": rounded(found["end_us"] - found["start_us"]),
@@ -209,8 +210,6 @@ class Assistant:
     def kernels(self, trace: str, name: str = "", first: int = 0) -> AnswerData:
         """Return GPU work whose name contains a text, most time first."""
         found = self._slice("kernels", trace, filter=name[:LONGEST_NAME], limit=_MOST_ROWS)
-        if "rows" not in found:
-            return found
         rows = [
             short(
                 {
@@ -229,8 +228,6 @@ class Assistant:
     def launches(self, trace: str, name: str = "", first: int = 0) -> AnswerData:
         """Return launch hotspots (operators, modules, lines, kernels) whose name contains a text."""
         report = self._report(trace)
-        if "state" in report:
-            return report
         rows = [
             hotspot_row(hotspot)
             for hotspot in report["launch_hotspots"]
@@ -241,8 +238,6 @@ class Assistant:
     def memory(self, trace: str, first: int = 0) -> AnswerData:
         """Return the memory of each device: its peak, and the places that grow or hold the peak."""
         report = self._report(trace)
-        if "state" in report:
-            return report
         devices, rows = [], []
         for memory in report["memory"]:
             figures = ("peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes")
@@ -254,8 +249,6 @@ class Assistant:
     def compare(self, base: str, candidate: str, first: int = 0) -> AnswerData:
         """Compare two traces: which is faster, and where the difference went."""
         found = self._ready(lambda: self._service.compare(base, candidate))
-        if "comparison" not in found:
-            return found
         comparison = found["comparison"]
         findings = comparison.get("findings", {"new": [], "gone": []})
         answer = {
@@ -271,8 +264,6 @@ class Assistant:
     def verify(self, base: str, candidate: str, finding: str = "", first: int = 0) -> AnswerData:
         """Verify a fix: is a rule's finding gone, what did that give, and was it promised?"""
         found = self._ready(lambda: self._service.compare(base, candidate))
-        if "comparison" not in found:
-            return found
         told = to_dict(verify(from_json(dump(found["comparison"]), pb.Comparison), finding))
         answer = {
             "made": told["made"],
@@ -293,8 +284,6 @@ class Assistant:
     def job(self, trace: str, first: int = 0) -> AnswerData:
         """Return the job that a trace is a rank of: who waits for whom, and a row for each rank."""
         found = self._ready(lambda: self._service.job(trace))
-        if "job" not in found:
-            return found
         job = found["job"]
         answer = {
             "verdict": one_line(job.get("verdict", {}).get("sentence", ""), _LONGEST_TEXT),
@@ -313,16 +302,12 @@ class Assistant:
     def collectives(self, trace: str, first: int = 0) -> AnswerData:
         """Return the collectives of a trace by what they are for, and why nothing computes beside them."""
         report = self._report(trace)
-        if "state" in report:
-            return report
         rows = [collective_row(one) for one in report["collectives"]]
         return fitted({"next": "job_collectives(trace)"}, "collectives", rows, first)
 
     def job_collectives(self, trace: str, first: int = 0) -> AnswerData:
         """Return the collectives of a trace's job: which rank the others wait for, and why."""
         found = self._ready(lambda: self._service.job(trace))
-        if "job" not in found:
-            return found
         job = found["job"]
         matched = job.get("collectives", {"worst": []})
         answer = {key: rounded(matched[key]) for key in ("waiting_us", "transfer_us") if key in matched}
@@ -334,8 +319,6 @@ class Assistant:
         """Return what the step clocks of a run say: each rank's steps and phases, what got slower and since
         when, and what they recorded. trace: of the kind `clock`."""
         report = self._report(trace)
-        if "state" in report:
-            return report
         if "clock" not in report:
             raise UsageError("this is no step clock", remedy="list_runs() lists them, of the kind clock")
         found = report["clock"]
@@ -349,8 +332,6 @@ class Assistant:
     def hang(self, trace: str, first: int = 0) -> AnswerData:
         """Say which ranks hold up a job that hangs. trace: of the kind `hang`: dumps of a flight recorder."""
         report = self._report(trace)
-        if "state" in report:
-            return report
         if "hang" not in report:
             raise UsageError(
                 "this is no dump of a flight recorder", remedy="list_runs() lists them, of the kind hang"
@@ -364,17 +345,16 @@ class Assistant:
         return fitted(answer, "ranks", [hanging_row(row) for row in found["ranks"]], first)
 
     def _report(self, trace: str) -> AnswerData:
-        """Return the report, or the state of the analysis."""
-        found = self._ready(lambda: self._service.report(trace))
-        return found.get("report", found)
+        found: AnswerData = self._ready(lambda: self._service.report(trace))["report"]
+        return found
 
     def _slice(self, kind: str, trace: str, **values: float | str | None) -> AnswerData:
-        """Return a slice of a trace, or the state of the analysis. values: of SLICES, None by default."""
+        """Return a slice of a trace. values: of SLICES, None by default."""
         given = {name: str(value) for name, value in values.items() if value is not None}
         return self._ready(lambda: self._service.slice(kind, trace, given))
 
     def _ready(self, ask: Callable[[], bytes | Pending]) -> AnswerData:
-        """Ask until the answer is there, or for as long as a client waits. Then return the state."""
+        """Ask until the answer is there. Raises StillAnalyzing once a client has waited long enough."""
         self._service.has_traces(FIRST_SCAN_S)
         until = time.monotonic() + self._wait_s
         while True:
@@ -384,8 +364,7 @@ class Assistant:
             if found.error is not None:
                 raise found.error
             if time.monotonic() > until:
-                state = {"state": found.state, "progress": round(found.progress, 2), "next": "ask again"}
-                return {**state, "stage": found.stage} if found.stage else state
+                raise StillAnalyzing(found)
             time.sleep(_ASK_AGAIN_S)
 
 

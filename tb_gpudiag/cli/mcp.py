@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
-from tb_gpudiag.cli.assistant import Assistant
+from tb_gpudiag.cli.assistant import Assistant, StillAnalyzing
 from tb_gpudiag.cli.assistant_rows import AnswerData
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report.wire import dump
@@ -111,10 +111,13 @@ def _as_text(answer: Callable[_Parameters, AnswerData], path: str) -> Callable[_
     @wraps(answer)
     def ask(*arguments: _Parameters.args, **named: _Parameters.kwargs) -> str:
         try:
-            return dump({"about": _ABOUT, **answer(*arguments, **named)})
+            found = answer(*arguments, **named)
+        except StillAnalyzing as waiting:
+            found = waiting.state
         except GpudiagError as error:
             said = str(error).replace(os.path.abspath(path), ".")
             raise ToolError(f"{_ABOUT}\n{said}") from None
+        return dump({"about": _ABOUT, **found})
 
     ask.__annotations__ = {**answer.__annotations__, "return": str}
     return ask
