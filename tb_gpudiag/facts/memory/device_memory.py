@@ -198,9 +198,10 @@ class DeviceMemory:
             return False
         if not self.is_cpu and len(self.allocations.early_free):
             return False
-        return not self._shows_beginning()
+        return not self.begins_with_job
 
-    def _shows_beginning(self) -> bool:
+    @cached_property
+    def begins_with_job(self) -> bool:
         """Whether a GPU's recording begins with empty memory, or the first step or what comes before it, and
         nothing later, builds modules or allocates optimizer state."""
         phase, periods = self.allocations.phase, self.floors.periods

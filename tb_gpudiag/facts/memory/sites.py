@@ -69,6 +69,7 @@ class GrowingSite:
     high: float
     count_per_unit: float  # slope of the number alive
     count_later: float  # slope of the number alive within the second half
+    fell: float  # the most of them that went from one floor to the next, as a share of the most alive
     freed_later: float  # share of these bytes that are freed after the last step
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
@@ -234,6 +235,7 @@ def _site(
         high=high,
         count_per_unit=theil_sen(x, counts)[0],
         count_later=later_slope(x, counts),
+        fell=float(-np.diff(counts).min(initial=0)) / max(1.0, float(counts.max())),
         freed_later=float(size[ended].sum()) / max(1, int(size.sum())),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],

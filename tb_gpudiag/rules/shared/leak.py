@@ -14,12 +14,15 @@ from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, loss_of
 from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, is_boundless, places_of
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
+    LIKELY_STEPS,
     SURE_STEPS,
     causes,
+    covers,
     fills,
     growth_per_unit,
     is_steady,
     keepers,
+    may_fill,
     state_of,
     until_full,
 )
@@ -47,7 +50,7 @@ def look_for_leak(memories: list[DeviceMemory]) -> RuleAnswer:
     """Report the devices, at least one, whose memory floor rises for good."""
     judged = [(memory, state_of(memory)) for memory in memories]
     rising = [memory for memory, state in judged if state == "rising"]
-    return [_finding(memory) for memory in rising if is_sure(memory)] or no_leak(judged)
+    return [_finding(memory) for memory in rising if is_sure(memory) or is_likely(memory)] or no_leak(judged)
 
 
 def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
@@ -93,12 +96,20 @@ def is_sure(memory: DeviceMemory) -> bool:
     assignments are no calls, so no recording shows them. Which tensors came and went does, if it was noted.
     Graphs may be those of inner steps, whatever else is known.
     """
-    if may_end_with_update(memory) or (fills(memory) and not memory.ran_out):
+    if _may_end(memory):
         return False
-    rate, trend = growth_per_unit(memory), memory.trend
-    long = trend is not None and trend.unit == "step" and trend.steps >= SURE_STEPS
-    known = memory.ran_out or long or not memory.misses_old_frees or is_steady(memory)
-    return known or 2 * _boundless(memory) > rate
+    known = memory.ran_out or covers(memory, SURE_STEPS) or not memory.misses_old_frees or is_steady(memory)
+    return known or 2 * _boundless(memory) > growth_per_unit(memory)
+
+
+def is_likely(memory: DeviceMemory) -> bool:
+    """Whether only a large buffer that was full before the recording would look like this."""
+    return covers(memory, LIKELY_STEPS) and not _may_end(memory)
+
+
+def _may_end(memory: DeviceMemory) -> bool:
+    """Whether the optimizer's next step may free what grows, or a container may be full one day."""
+    return may_end_with_update(memory) or ((fills(memory) or may_fill(memory)) and not memory.ran_out)
 
 
 def _boundless(memory: DeviceMemory) -> float:
@@ -132,6 +143,7 @@ def _finding(memory: DeviceMemory) -> Finding:
         cost_bytes=_grown_bytes(memory, trend),
         cost_bytes_per_step=rate if trend.unit == "step" else 0.0,
         memory_device=memory.device,
+        sure=is_sure(memory),
         evidence=list(_evidence(memory, trend, keepers(memory))),
         places=places_of(parts)[:MOST_PLACES],
         severity=Severity.ERROR if _ends_the_job(memory, trend) else Severity.WARNING,
@@ -162,6 +174,11 @@ def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained]) -> Iter
         yield "It filled the memory until an allocation failed."
     elif full:
         yield f"At this rate memory is full after {_about(full)}."
+    if not is_sure(memory):
+        yield (
+            f"A buffer of more than {trend.steps} entries that was full before the recording would look the "
+            "same: frees of older memory are not recorded."
+        )
     if trend.steps < MANY_STEPS:
         yield (
             "So few steps were recorded that a cache still filling, or a list cleared later, would look the "

@@ -76,6 +76,14 @@ def may_replace(site: GrowingSite) -> bool:
         return site.remover is not None
     if AS_OFTEN[0] * holder.added <= holder.removed_elsewhere <= AS_OFTEN[1] * holder.added:
         return True
+    return may_have_limit(site)
+
+
+def may_have_limit(site: GrowingSite) -> bool:
+    """Whether a deque receives it that nothing is taken out of, and of which no limit was noted."""
+    holder = site.holder
+    if holder is None or not holder.direct or is_kept(site):
+        return False
     return holder.type == RING and not holder.removed and not holder.removed_elsewhere
 
 

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, Explained, causes_of
-from tb_gpudiag.rules.shared.leak_holder import is_filling, may_replace, net_share
+from tb_gpudiag.rules.shared.leak_holder import is_filling, is_kept, may_have_limit, may_replace, net_share
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
@@ -49,6 +49,14 @@ LEAST_SECONDS = 10.0
 # A buffer with fewer entries than this frees what the recording saw it take: tensors that stay for so many
 # steps are kept for good, whatever was freed before the recording.
 SURE_STEPS = 256
+
+# Less is no certainty: replay buffers and caches have hundreds of entries. With so many steps, most rings and
+# windows would have been seen to drop an entry.
+LIKELY_STEPS = 100
+
+# Of a site that keeps one more in each step, one or two fewer are alive at some floors. If so much of it goes
+# at once, it is dropped now and then: halved, cleared, swept.
+DROPPED_SHARE = 1 / 3
 
 # Objects in reference cycles hold a result of each step, or of none. The last step's batch is freed anyway.
 COLLECTED_SHARE = 0.5
@@ -211,10 +219,33 @@ def causes(memory: DeviceMemory) -> list[Explained]:
 def replacers(memory: DeviceMemory) -> list[GrowingSite]:
     """Sites whose container may have been full before the recording and drop its oldest entries, where the
     recording does not show frees of older memory."""
-    return [site for site in memory.sites if memory.misses_old_frees and may_replace(site)]
+    may_be_full = memory.misses_old_frees and not covers(memory, SURE_STEPS)
+    return [site for site in memory.sites if may_be_full and may_replace(site)]
+
+
+def covers(memory: DeviceMemory, steps: int) -> bool:
+    """Whether the recording has so many steps: no buffer with fewer entries looks like a leak in it."""
+    trend = memory.trend
+    return trend is not None and trend.unit == "step" and trend.steps >= steps
+
+
+def may_fill(memory: DeviceMemory) -> bool:
+    """Whether most of what grows is in deques that may have a limit, and were empty when the job began."""
+    if memory.misses_old_frees or not memory.begins_with_job or covers(memory, SURE_STEPS):
+        return False
+    own = keepers(memory)
+    filling = sum(site.per_unit for site in own if may_have_limit(site))
+    return filling > CAUSE_SHARE * sum(site.per_unit for site in own)
+
+
+def is_dropped(site: GrowingSite) -> bool:
+    """Whether much of what the site keeps was seen to go at once, and it was not noted to become more."""
+    return site.fell >= DROPPED_SHARE and not is_kept(site)
 
 
 def _keeps(site: GrowingSite) -> bool:
+    if is_dropped(site):
+        return False
     if site.replaced:
         return _is_even(site.low, site.high, site.per_unit)
     return site.old_count > 0 and site.count_later >= LATER_SHARE * site.count_per_unit

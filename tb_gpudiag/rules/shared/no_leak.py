@@ -27,14 +27,16 @@ from tb_gpudiag.rules.shared.leak_state import (
     floor_allows,
     growth_per_unit,
     is_collected,
+    is_dropped,
     keepers,
     least_per_unit,
+    may_fill,
     repeats,
     replacers,
     risen_bytes,
 )
 from tb_gpudiag.rules.shared.outer_step import RECORD_UPDATES, may_end_with_update, outer_step_reason
-from tb_gpudiag.wording.format import count, in_quotes
+from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import Quantity, duration, number, size
 
 # One or two frees may be missing because two threads used one address in the same instant. With this many,
@@ -50,6 +52,11 @@ _HOW_TO_BE_SURE = (
     "Note which tensors come and go: profile(schedule=tb_gpudiag.NotingTensors(schedule(wait=5, warmup=2, "
     "active=12)), profile_memory=True, with_stack=True). Or record from the job's first step, for more steps "
     "than a buffer has entries: a leak goes on."
+)
+
+
+_MAY_FILL = (
+    "into a deque that nothing is taken out of: with a maxlen it drops its oldest entries once it is full"
 )
 
 
@@ -116,6 +123,11 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell | Clear:
             "was allocated before it",
             _how_to_be_sure(memories),
         )
+    dropped = next(filter(None, map(_dropped_now_and_then, memories)), None)
+    return dropped or _no_line_keeps(memories, rising)
+
+
+def _no_line_keeps(memories: list[DeviceMemory], rising: str) -> CannotTell:
     unseen = sum(len(memory.allocations.unseen_free) for memory in memories)
     if unseen >= FEWEST_UNSEEN:
         return CannotTell(
@@ -129,6 +141,20 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell | Clear:
     )
 
 
+def _dropped_now_and_then(memory: DeviceMemory) -> CannotTell | None:
+    site, trend = next(filter(is_dropped, memory.sites), None), memory.trend
+    if site is None:
+        return None
+    assert trend is not None  # a state needs one
+    where = str(site.frame or site.operator or "one site")
+    return CannotTell(
+        f"what is allocated in {where} raises {memory.name} memory by "
+        f"{growth_text(trend, site.per_unit)}, but {share(site.fell)} of it went at once: it is dropped now "
+        "and then",
+        "Record twice as many steps: a leak leaves more each time it is dropped.",
+    )
+
+
 def _replaces(site: GrowingSite) -> str:
     if site.holder is not None and (site.holder.direct or site.remover is None):
         return f"{call_of_holder(site.holder)} fills a container that may drop its oldest entries"
@@ -138,12 +164,16 @@ def _replaces(site: GrowingSite) -> str:
 
 def _keeps_anyway(memory: DeviceMemory) -> bool:
     """Whether "Growing allocations" lists lines that the floor may hide: they do not replace older memory."""
-    kept = sum(site.per_unit for site in memory.sites if not (site.in_optimizer or is_replaced(site)))
+    kept = sum(site.per_unit for site in _not_let_go(memory))
     return kept >= least_per_unit(memory) and (floor_allows(memory, kept) or memory.misses_old_frees)
 
 
+def _not_let_go(memory: DeviceMemory) -> list[GrowingSite]:
+    return [one for one in memory.sites if not (one.in_optimizer or is_replaced(one) or is_dropped(one))]
+
+
 def _keeps_but(memory: DeviceMemory, state: FloorState) -> str:
-    site = next(site for site in memory.sites if not (site.in_optimizer or is_replaced(site)))
+    site = _not_let_go(memory)[0]
     where = str(site.frame or site.operator or "one site")
     assert memory.trend is not None  # a state needs one
     growth = growth_text(memory.trend, site.per_unit)
@@ -185,6 +215,8 @@ def _hint(memory: DeviceMemory) -> str:
         return f"{grows}, or the optimizer's next step frees it: three of them in the recording tell."
     if fills(memory):
         return f"{grows}, {_into_what(memory)}: a recording when it is full tells."
+    if may_fill(memory):
+        return f"{grows}, {_MAY_FILL}: a longer recording tells."
     return f"{grows}, or a full buffer drops its oldest there: {how} tells."
 
 
@@ -209,6 +241,8 @@ def _grows_or_turns(memory: DeviceMemory) -> str:
         return f"{grows}, {outer_step_reason(memory)}"
     if fills(memory):
         return f"{grows}, {_into_what(memory)}"
+    if may_fill(memory):
+        return f"{grows}, {_MAY_FILL}"
     if any(site.noted and site.noted.low >= NOTED_KEPT for site in keepers(memory)):
         return (
             f"{grows}, but had it done so in all steps of this job, much more would be held: it is dropped "
@@ -234,6 +268,8 @@ def _how_to_be_sure(memories: Sequence[DeviceMemory]) -> str:
         return RECORD_UPDATES
     if any(map(fills, memories)):
         return "Record again when it is full."
+    if any(map(may_fill, memories)):
+        return "Record more steps than the deque's maxlen, or note its limit with tb_gpudiag.NotingTensors."
     if any(map(_is_noted, memories)):
         return "Record more steps: a leak goes on, and what is dropped now and then is dropped."
     if all(memory.is_cpu for memory in memories):

@@ -10,7 +10,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
 from tb_gpudiag.rules.memory.memory_leak import RULE as GPU_LEAK
-from tb_gpudiag.rules.shared.leak_state import SURE_STEPS
+from tb_gpudiag.rules.shared.leak_state import LIKELY_STEPS, SURE_STEPS
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, build_model, only, unsure
@@ -91,7 +91,41 @@ def test_what_a_hook_keeps_is_at_the_hook(tmp_path: Path) -> None:
 
 def test_a_long_recording_shows_that_no_buffer_is_full(tmp_path: Path) -> None:
     assert unsure(RULE.check(facts_of(keeping(steps=8), tmp_path / "short")))
-    assert only(RULE.check(facts_of(keeping(steps=SURE_STEPS + 2), tmp_path / "long")))
+    likely = only(RULE.check(facts_of(keeping(steps=LIKELY_STEPS + 2), tmp_path / "likely")))
+    assert not likely.sure
+    assert f"more than {LIKELY_STEPS + 1} entries" in likely.summary
+    long = only(RULE.check(facts_of(keeping(steps=SURE_STEPS + 2), tmp_path / "long")))
+    assert long.sure
+    assert "entries that was full" not in long.summary
+
+
+def test_a_deque_that_began_empty_may_have_a_limit(tmp_path: Path) -> None:
+    call = _call("append", "collections.deque")
+    found = unsure(RULE.check(facts_of(keeping(call, begins=True), tmp_path / "short")))
+    assert "maxlen" in found.reason
+    assert "maxlen" in found.how_to_record
+    assert only(
+        RULE.check(facts_of(keeping(call, begins=True, steps=SURE_STEPS + 2), tmp_path / "long"))
+    ).sure
+
+
+@pytest.mark.parametrize(("gone", "reason"), [(0, ""), (3, ""), (9, "went at once")])
+def test_what_was_seen_to_go_at_once_is_dropped_now_and_then(gone: int, reason: str, tmp_path: Path) -> None:
+    """Of 14 tensors that a line keeps, one in each step."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    build_model(trace)
+    held = []
+    for number in range(20):
+        at = number * STEP_US
+        main.step(number, at=at, us=STEP_US - 2)
+        main.op("aten::clone", at=at + 10, us=5)
+        held.append(main.alloc(MIB, at=at + 12, device=None))
+        main.frame(KEEPER, at=at + 5, us=60)
+        for address in held[:gone] if number == 13 else ():
+            main.free(address, at=at + 70)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert reason in unsure(answer).reason if reason else only(answer).sure
 
 
 def test_gradients_without_frames_are_kept_gradients_of_the_line_that_calls_backward(tmp_path: Path) -> None:
