@@ -14,7 +14,7 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
-from tb_gpudiag.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
 
@@ -38,7 +38,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     tensor cores at all, and Tensile's kernels for any size on unaligned ones."""
     time = KernelTime(facts)
     kernels = time.kernels
-    off = kernels.matrix & np.isin(kernels.arithmetic, _off_tensor_cores(time.device))
+    # A convolution is off them because of its channels, which are three in images, or their layout.
+    matmuls = kernels.matrix & (kernels.family != Family.CONVOLUTION)
+    off = matmuls & np.isin(kernels.arithmetic, _off_tensor_cores(time.device))
     chosen = kernels.unaligned | off | _takes_unaligned_sizes(time.device.roofline, kernels)
     free = time.free(chosen, claimed)
     cost_ns = free.total
