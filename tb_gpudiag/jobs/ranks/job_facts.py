@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.digest.digest import WORK, time_parts
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, size_classes
-from tb_gpudiag.jobs.ranks.channels import Channels, channels_of
-from tb_gpudiag.jobs.ranks.clocks import Clocks, clocks_of
-from tb_gpudiag.jobs.ranks.collective_matching import Matching, match_operations
-from tb_gpudiag.jobs.ranks.collective_units import JobUnit, units_of
-from tb_gpudiag.jobs.ranks.kernels_compared import KernelsCompared, compare_kernels
+from tb_gpudiag.jobs.ranks.bandwidth import size_classes
+from tb_gpudiag.jobs.ranks.channels import channels_of
+from tb_gpudiag.jobs.ranks.clocks import clocks_of
+from tb_gpudiag.jobs.ranks.collective_matching import match_operations
+from tb_gpudiag.jobs.ranks.collective_units import units_of
+from tb_gpudiag.jobs.ranks.kernels_compared import compare_kernels
 from tb_gpudiag.jobs.ranks.late_causes import LateCauses
 from tb_gpudiag.jobs.ranks.members import JobSet
-from tb_gpudiag.jobs.ranks.operations import RankOperations, operations_of
-from tb_gpudiag.jobs.ranks.own_time import OwnTime, own_time_of
+from tb_gpudiag.jobs.ranks.operations import operations_of
+from tb_gpudiag.jobs.ranks.own_time import own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms
-from tb_gpudiag.jobs.ranks.pipeline import Pipeline, pipeline_of
-from tb_gpudiag.jobs.ranks.waits import Starts, Waits, starts_of, waits_of
+from tb_gpudiag.jobs.ranks.pipeline import pipeline_of
+from tb_gpudiag.jobs.ranks.waits import starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
-from tb_gpudiag.jobs.replay.job_work import JobWork
 from tb_gpudiag.jobs.replay.rank_work import job_work
 from tb_gpudiag.vocabulary.recorded import Recorder
 
@@ -49,40 +49,36 @@ STANDARD_ERRORS: Final = 2.0
 _NOT_REPLAYED = (TraceError, ValueError, OverflowError, IndexError, FloatingPointError)
 
 
+T = TypeVar("T")
+
+
+def job_fact(compute: Callable[[JobFacts], T]) -> cached_property[T]:
+    """Return a property of JobFacts that is computed once, when it is first used."""
+    return cached_property(compute)
+
+
 @dataclass(frozen=True, eq=False)
 class JobFacts:
     """What the digests of a job's ranks say together."""
 
     set: JobSet
 
-    @cached_property
-    def operations(self) -> RankOperations:
-        return operations_of(self.set.members)
+    operations = job_fact(lambda f: operations_of(f.set.members))
 
-    @cached_property
-    def channels(self) -> Channels:
-        """Process groups and pairs of ranks that exchange messages."""
-        return channels_of(self.operations, self.set.members)
+    channels = job_fact(lambda f: channels_of(f.operations, f.set.members))
+    """Process groups and pairs of ranks that exchange messages."""
 
-    @cached_property
-    def matching(self) -> Matching:
-        """Operations of different ranks that are one collective."""
-        return match_operations(self.operations, self.channels)
+    matching = job_fact(lambda f: match_operations(f.operations, f.channels))
+    """Operations of different ranks that are one collective."""
 
-    @cached_property
-    def clocks(self) -> Clocks:
-        """Offsets between the ranks' clocks."""
-        return clocks_of(self.set.members, self.operations, self.matching)
+    clocks = job_fact(lambda f: clocks_of(f.set.members, f.operations, f.matching))
+    """Offsets between the ranks' clocks."""
 
-    @cached_property
-    def waits(self) -> Waits:
-        """Arrivals, waiting and transfer of the matched collectives."""
-        return waits_of(self.operations, self.matching, self.clocks)
+    waits = job_fact(lambda f: waits_of(f.operations, f.matching, f.clocks))
+    """Arrivals, waiting and transfer of the matched collectives."""
 
-    @cached_property
-    def own_time(self) -> OwnTime:
-        """What each rank did itself, by step."""
-        return own_time_of(self.set.members, self.operations, self.channels, self.waits)
+    own_time = job_fact(lambda f: own_time_of(f.set.members, f.operations, f.channels, f.waits))
+    """What each rank did itself, by step."""
 
     @cached_property
     def steady_parts(self) -> list[dict[str, int]]:
@@ -94,30 +90,20 @@ class JobFacts:
             found.append(dict(zip((*WORK, *about.causes), parts.sum(axis=0).tolist(), strict=True)))
         return found
 
-    @cached_property
-    def kernels(self) -> KernelsCompared:
-        """The same kernels on different ranks."""
-        return compare_kernels(self.set.members, self.own_time.role)
+    kernels = job_fact(lambda f: compare_kernels(f.set.members, f.own_time.role))
+    """The same kernels on different ranks."""
 
-    @cached_property
-    def starts(self) -> Starts:
-        """Starts of the recordings and the first collective."""
-        return starts_of(self.operations, self.clocks, self.waits)
+    starts = job_fact(lambda f: starts_of(f.operations, f.clocks, f.waits))
+    """Starts of the recordings and the first collective."""
 
-    @cached_property
-    def sizes(self) -> list[SizeClass]:
-        """Transfer times by kind and size."""
-        return size_classes(self.operations, self.channels, self.waits, self.clocks)
+    sizes = job_fact(lambda f: size_classes(f.operations, f.channels, f.waits, f.clocks))
+    """Transfer times by kind and size."""
 
-    @cached_property
-    def late_causes(self) -> LateCauses:
-        """Why ranks arrived last, by collective."""
-        return LateCauses(self.operations, self.waits)
+    late_causes = job_fact(lambda f: LateCauses(f.operations, f.waits))
+    """Why ranks arrived last, by collective."""
 
-    @cached_property
-    def work(self) -> JobWork:
-        """What the ranks did between their collectives, for the replay."""
-        return job_work(self.set.members, self.operations, self.waits, self.clocks)
+    work = job_fact(lambda f: job_work(f.set.members, f.operations, f.waits, f.clocks))
+    """What the ranks did between their collectives, for the replay."""
 
     @cached_property
     def replay(self) -> JobReplay | None:
@@ -191,20 +177,14 @@ class JobFacts:
         """The inference server that runs the model, "" for none."""
         return next((member.about.server for member in self.set.members if member.about.server), "")
 
-    @cached_property
-    def parallelism(self) -> list[str]:
-        """Parallelisms, as far as collectives show them."""
-        return parallelisms(self.operations, self.channels, self.waits)
+    parallelism = job_fact(lambda f: parallelisms(f.operations, f.channels, f.waits))
+    """Parallelisms, as far as collectives show them."""
 
-    @cached_property
-    def units(self) -> list[JobUnit]:
-        """Collectives by what they are for, those that cost most first."""
-        return units_of(self.operations, self.waits)
+    units = job_fact(lambda f: units_of(f.operations, f.waits))
+    """Collectives by what they are for, those that cost most first."""
 
-    @cached_property
-    def pipeline(self) -> Pipeline | None:
-        """The pipeline and its bubbles; None if the job has none."""
-        return pipeline_of(self.set.members, self.operations, self.channels, self.clocks)
+    pipeline = job_fact(lambda f: pipeline_of(f.set.members, f.operations, f.channels, f.clocks))
+    """The pipeline and its bubbles; None if the job has none."""
 
     @cached_property
     def window_ns(self) -> Int64:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +32,10 @@ class TextColumn:
 
     def __getitem__(self, row: int) -> str:
         return self.texts[int(self.code[row])]
+
+    def where(self, chosen: Callable[[str], bool]) -> Bool:
+        """Mask of the rows with a chosen text."""
+        return np.array([chosen(text) for text in self.texts], np.bool_)[self.code]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +85,7 @@ class RankOperations:
 
     def of_kinds(self, kinds: Collection[str]) -> Bool:
         """Mask of the operations of these kinds, shape (n,)."""
-        chosen = np.array([kind in kinds for kind in self.kind.texts], np.bool_)
-        return chosen[self.kind.code]
+        return self.kind.where(lambda kind: kind in kinds)
 
 
 def operations_of(members: Sequence[Digest]) -> RankOperations:

@@ -91,8 +91,7 @@ def pipeline_of(
     clocks: Clocks,
 ) -> Pipeline | None:
     """Find the pipeline; None if the job has none, or its messages do not say between which ranks."""
-    inside = np.array([bool(text) for text in operations.step.texts] or [False])
-    messages = np.flatnonzero(operations.of_kinds({SEND, RECEIVE}) & inside[operations.step.code])
+    messages = np.flatnonzero(operations.of_kinds({SEND, RECEIVE}) & operations.step.where(bool))
     if not channels.is_pipeline or not len(messages):
         return None
     ranks = np.array([member.about.rank for member in members], np.int64)

@@ -112,8 +112,7 @@ def _sent_again_ns(facts: JobFacts, again: _SentAgain) -> int:
 
 def _called_by(facts: JobFacts, name: str) -> Bool:
     """Mask of the operations with this caller, shape (n,)."""
-    caller = facts.operations.caller
-    return np.array([text == name for text in caller.texts], np.bool_)[caller.code]
+    return facts.operations.caller.where(lambda text: text == name)
 
 
 def _mean_ns(facts: JobFacts, time_ns: Int64, chosen: Bool) -> int:
@@ -122,10 +121,7 @@ def _mean_ns(facts: JobFacts, time_ns: Int64, chosen: Bool) -> int:
 
 def _of_micro_batches(facts: JobFacts) -> Bool:
     """Mask of the reductions of gradients that are reduced again before the optimizer steps, shape (n,)."""
-    why = facts.operations.why
-    known = np.array([text == _REDUCED_AGAIN for text in why.texts], np.bool_)
-    found: Bool = known[why.code]
-    return found
+    return facts.operations.why.where(lambda text: text == _REDUCED_AGAIN)
 
 
 def _gradients_again(facts: JobFacts, exposed_ns: int) -> Finding:
@@ -170,8 +166,8 @@ def _of_sent_again(facts: JobFacts, again: _SentAgain, again_ns: int) -> Finding
 def _of_buffers(facts: JobFacts) -> Bool:
     """Mask of the broadcasts in a forward pass of DistributedDataParallel, shape (n,): its buffers."""
     operations = facts.operations
-    forward = [bool(marks.DDP_FORWARD.fullmatch(text)) for text in operations.annotation.texts]
-    return operations.of_kinds({"broadcast"}) & np.array(forward, np.bool_)[operations.annotation.code]
+    forward = operations.annotation.where(lambda text: bool(marks.DDP_FORWARD.fullmatch(text)))
+    return operations.of_kinds({"broadcast"}) & forward
 
 
 def _buffers_ns(facts: JobFacts) -> int:

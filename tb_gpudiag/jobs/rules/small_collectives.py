@@ -124,8 +124,7 @@ def units_of(facts: JobFacts) -> SmallCollectives:
     """Add up FSDP's messages if most of them are small. They are no row: their units compute in between.
     count: in a step of a rank."""
     operations, waits, members = facts.operations, facts.waits, len(facts.set.members)
-    caller = operations.caller
-    whole = operations.of_kinds(_JOINABLE) & np.array([text == FSDP for text in caller.texts])[caller.code]
+    whole = operations.of_kinds(_JOINABLE) & operations.caller.where(lambda text: text == FSDP)
     small = whole & (operations.bytes > 0) & (operations.bytes <= SMALL_BYTES)
     several = int(small.sum()) // members
     count = several // max(1, len(facts.own_time.steps))

@@ -59,17 +59,12 @@ class Lanes:
         self.lanes.append({"kind": kind, "title": title, "device": device, "rows": rows})
         self.rows += rows
 
-    def add_curve(self, title: str, device: int, curve: Pyramid) -> None:
-        """Add a queue lane, which has a curve and no boxes."""
-        lane = {"kind": "queue", "title": title, "device": device, "rows": 0}
-        self.lanes.append({**lane, "curve": len(self.curves), "most": int(curve.value.max())})
-        self.curves.append(curve)
-
-    def add_counter(self, title: str, device: int, curve: Pyramid, unit: str) -> None:
-        """Add a counter lane, which has a curve and no boxes."""
-        lane = {"kind": "counter", "title": title, "device": device, "rows": 0, "unit": unit}
-        self.lanes.append({**lane, "curve": len(self.counters), "most": float(curve.value.max())})
-        self.counters.append(curve)
+    def add_curve(self, kind: str, title: str, device: int, curve: Pyramid, **more: str) -> None:
+        """Add a lane of a queue or a counter, which has a curve and no boxes."""
+        curves = self.curves if kind == "queue" else self.counters
+        lane = {"kind": kind, "title": title, "device": device, "rows": 0, **more}
+        self.lanes.append({**lane, "curve": len(curves), "most": curve.value.max().item()})
+        curves.append(curve)
 
 
 def add_idle(lanes: Lanes, device: DeviceFacts) -> None:
@@ -111,7 +106,7 @@ def add_queues(lanes: Lanes, device: int, queues: Sequence[Queue], recording_sta
     most = sorted(own, key=lambda queue: -len(queue.call))[:MOST_QUEUES_OF_DEVICE]
     for queue in sorted(most[: MOST_QUEUES - len(lanes.curves)], key=lambda queue: queue.stream):
         title = f"GPU {device} stream {queue.stream} queue"
-        lanes.add_curve(title, device, _queue_curve(queue, recording_start_ns))
+        lanes.add_curve("queue", title, device, _queue_curve(queue, recording_start_ns))
 
 
 def _queue_curve(queue: Queue, recording_start_ns: int) -> Pyramid:
@@ -127,7 +122,8 @@ def add_counters(lanes: Lanes, device: int, counters: Sequence[Counter]) -> None
     own = [counter for counter in counters if counter.device == device and counter.timed]
     for counter in own[: MOST_COUNTERS - len(lanes.counters)]:
         title = counter.name if device == NONE else f"GPU {device} {counter.name}"
-        lanes.add_counter(title, device, build_pyramid(counter.time_ns, counter.value), counter.unit)
+        curve = build_pyramid(counter.time_ns, counter.value)
+        lanes.add_curve("counter", title, device, curve, unit=counter.unit)
 
 
 def add_thread(lanes: Lanes, thread: int, title: str, host: Host) -> None:

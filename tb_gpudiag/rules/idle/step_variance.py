@@ -78,25 +78,14 @@ _WORK = (_COMPUTING, "communicating, exposed", "copying, exposed")
 
 @dataclass(frozen=True, eq=False)
 class _Uneven:
-    """Slow steps and the others they are compared with."""
+    """Slow steps and the others they are compared with: their indices, in order of time. length_ns: of every
+    step, shape (k,)."""
 
     steps: MeasuredSteps
     pattern: Pattern
-
-    @property
-    def slow(self) -> Int64:
-        """Indices of the slow steps, in order of time."""
-        return self.pattern.slow
-
-    @property
-    def others(self) -> Int64:
-        """Indices of the steps that they are compared with."""
-        return self.pattern.others
-
-    @cached_property
-    def length_ns(self) -> Int64:
-        """Length of every step, shape (k,)."""
-        return self.steps.length_ns
+    length_ns: Int64
+    slow: Int64
+    others: Int64
 
     @cached_property
     def usual_ns(self) -> float:
@@ -142,7 +131,7 @@ def _check(facts: Facts) -> RuleAnswer:
     usual_ns = float(np.median(length[compared]))
     pattern = find_pattern(length, leading_slow_steps(length)[0])
     least_ns = LEAST_SHARE * facts.window.duration_ns
-    uneven = _Uneven(steps, pattern) if pattern is not None else None
+    uneven = _Uneven(steps, pattern, length, pattern.slow, pattern.others) if pattern is not None else None
     if pattern is None or uneven is None or not uneven.usual_ns or uneven.excess_ns < least_ns:
         slowest = int(length[compared].max())
         return Clear(f"the slowest step took {time_ns(slowest)}, the median {time_ns(usual_ns)}")
