@@ -36,6 +36,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     risen_bytes,
 )
 from tb_gpudiag.rules.shared.outer_step import RECORD_UPDATES, may_end_with_update, outer_step_reason
+from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import Quantity, duration, number, size
 
@@ -50,8 +51,8 @@ _FIVE_STEPS = (
 
 _HOW_TO_BE_SURE = (
     "Note which tensors come and go: profile(schedule=tb_gpudiag.NotingTensors(schedule(wait=5, warmup=2, "
-    "active=12)), profile_memory=True, with_stack=True). Or record from the job's first step, for more steps "
-    "than a buffer has entries: a leak goes on."
+    "active=12)), profile_memory=True, with_stack=True). Or record 100 steps or more, best from before the "
+    "job makes its model: a leak goes on."
 )
 
 
@@ -209,7 +210,8 @@ def _rises(memory: DeviceMemory) -> bool:
 
 def _hint(memory: DeviceMemory) -> str:
     where, growth = _kept_where(memory)
-    how = "a longer recording" if _is_noted(memory) or not memory.is_cpu else "tb_gpudiag.NotingTensors"
+    long = _is_noted(memory) or not memory.is_cpu
+    how = "a longer recording tells" if long else "schedule=tb_gpudiag.NotingTensors(…) or 100 steps tell"
     grows = f"{memory.name} memory grows by {growth}{where}"
     if may_end_with_update(memory):
         return f"{grows}, or the optimizer's next step frees it: three of them in the recording tell."
@@ -217,7 +219,7 @@ def _hint(memory: DeviceMemory) -> str:
         return f"{grows}, {_into_what(memory)}: a recording when it is full tells."
     if may_fill(memory):
         return f"{grows}, {_MAY_FILL}: a longer recording tells."
-    return f"{grows}, or a full buffer drops its oldest there: {how} tells."
+    return f"{grows}, or a full buffer drops its oldest there: {how}."
 
 
 def _is_noted(memory: DeviceMemory) -> bool:
@@ -225,11 +227,13 @@ def _is_noted(memory: DeviceMemory) -> bool:
 
 
 def _kept_where(memory: DeviceMemory) -> tuple[str, str]:
-    """` in FUNCTION (FILE)`, if it is known, and how much what is allocated there keeps."""
+    """` in FUNCTION (FILE, defined at line 7)`, if known, and how much of what is allocated there stays."""
     trend, where = memory.trend, next(iter(places_of(causes(memory))), None)
     assert trend is not None  # a rising floor has one
-    kept = f" in {where.function} ({where.file})" if where is not None and where.function else ""
-    return kept, growth_text(trend, growth_per_unit(memory))
+    if where is None or not where.function:
+        return "", growth_text(trend, growth_per_unit(memory))
+    frame = Frame(where.file, where.line, where.function, where.line_kind)
+    return f" {frame.preposition} {frame}", growth_text(trend, growth_per_unit(memory))
 
 
 def _grows_or_turns(memory: DeviceMemory) -> str:

@@ -44,13 +44,14 @@ def test_a_buffer_that_was_full_before_the_recording_may_look_like_a_leak(tmp_pa
     facts = facts_of(job([MIB] * 6, device=None), tmp_path)
     answer = unsure(RULE.check(facts))
     assert "before the recording" in answer.reason
-    assert "in keep (train.py)" in answer.reason
+    assert "in keep (train.py, defined at line 7)" in answer.reason
     assert str(size(MIB, "per step")) in answer.reason
     assert "NotingTensors" in answer.how_to_record
     advice = better_recording(run_rules(facts, RULES), facts)
     assert advice is not None
     assert (
-        f"CPU memory grows by {size(MIB, 'per step')} in keep (train.py), or a full buffer" in advice.sentence
+        f"CPU memory grows by {size(MIB, 'per step')} in keep (train.py, defined at line 7), or a full buffer"
+        in advice.sentence
     )
     assert "grows" not in find_verdict(facts).sentence
     assert "NotingTensors(schedule" in advice.code

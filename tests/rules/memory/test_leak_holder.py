@@ -57,7 +57,10 @@ def keeping(
 def test_a_list_that_nothing_is_taken_from_is_named(tmp_path: Path) -> None:
     """It may be a full buffer: `del` is no call."""
     call = _call("append", "list")
-    assert "in keep (train.py)" in unsure(RULE.check(facts_of(keeping(call), tmp_path / "open"))).reason
+    assert (
+        "in keep (train.py, defined at line 7)"
+        in unsure(RULE.check(facts_of(keeping(call), tmp_path / "open"))).reason
+    )
     found = only(RULE.check(facts_of(keeping(call, begins=True), tmp_path / "sure")))
     assert "list.append in keep (train.py, defined at line 7)" in found.summary
     assert "removed nothing" in found.summary
