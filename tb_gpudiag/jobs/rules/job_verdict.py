@@ -13,7 +13,7 @@ from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized
 from tb_gpudiag.jobs.rules.rank_findings import ABOUT_LATE_RANKS, SharedFinding
-from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_shown
+from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_found, slowdown_shown
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.verdict_shares import ABOUT_HOST, CLEAR_LEAD, computing_limits
@@ -125,7 +125,7 @@ def _through_waits(facts: JobFacts, parts: dict[str, float]) -> tuple[dict[str, 
     of one another, keep a GPU waiting inside of it for as long as they take: in a public job of four ranks,
     collectives are exposed 38% of the time, and the last rank's host is 3 ms later of 77.
     """
-    slowdown, waits = slowdown_shown(facts), facts.waits
+    slowdown, waits = slowdown_found(facts), facts.waits
     if slowdown is None or not parts["communication"]:
         return parts, 0.0
     waiting_ns = np.bincount(waits.collective, waits.exposed_waiting_ns, len(waits))

@@ -217,6 +217,12 @@ def _replayed(facts: JobFacts, lost_ns: int) -> int:
 
 
 def slowdown_shown(facts: JobFacts) -> JobSlowdown | None:
+    """Return what stragglers cost, if a replay can tell. It makes each rank like its peers, and stages
+    without replicas have none."""
+    return None if facts.own_time.staged else slowdown_found(facts)
+
+
+def slowdown_found(facts: JobFacts) -> JobSlowdown | None:
     """Return what stragglers cost, if the job has some: ranks that share the cores of a CPU straggle by
     chance, and no change of the job removes that."""
     return facts.slowdown if facts.on_gpu or find_uneven(facts).found else None
