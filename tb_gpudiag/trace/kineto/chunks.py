@@ -36,6 +36,7 @@ _CUT: Final = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 # Probably: a list of objects in an event also ends like this.
 _ARRAY_END: Final = re.compile(rb"\}[ \t\r\n]*\][ \t\r\n]*(?:\}|,[ \t\r\n]*\")")
 _AFTER_ELEMENT: Final = re.compile(rb"\A[ \t\r\n]*,")
+_BEFORE_REST: Final = re.compile(rb"\A[ \t\r\n]*\]")
 _BRACE: Final = ord("{")
 _FIRST_LOOK_BYTES: Final = 8 << 10
 # The text between two events is shorter. Keeping this much finds it across the border of two chunks.
@@ -47,6 +48,7 @@ class _Chunk:
     text: bytes  # a JSON array: the events within brackets
     separator: bytes  # the text between its last event and the next chunk's first
     parsing: Future[TracePart | None] | None  # None if it may not end after a whole event
+    last: bool = False  # if it parses, the array's end follows
 
     @property
     def raw(self) -> bytes:
@@ -67,6 +69,12 @@ class Workers:
     def parse(self, text: bytes) -> Future[TracePart | None]:
         """Parse a JSON array of events in another thread; the result is None if it is not JSON."""
         return self._pool.submit(self._parse, text)
+
+    def parse_here(self, text: bytes) -> Future[TracePart | None]:
+        """Parse as `parse` does, but in this thread, which has nothing else to do."""
+        parsed: Future[TracePart | None] = Future()
+        parsed.set_result(self._parse(text))
+        return parsed
 
     def close(self) -> None:
         """Drop the chunks that nobody is parsing yet, and wait for the others (a fraction of a second)."""
@@ -120,6 +128,7 @@ class EventArray:
         self._chunks: deque[_Chunk] = deque()  # being parsed, in file order
         self._carry = b""  # text after the last cut
         self._stream_ended = False
+        self._past_end = False  # what is left follows what looked like the array's end: one try is enough
         self._leftover = b""  # start of an element that ends in a later chunk
         self._skipped: _Skipped | None = None  # an element that is too large: look for the next one
 
@@ -131,16 +140,21 @@ class EventArray:
         while (chunk := self._next_chunk()) is not None:
             self._progress()
             if self._add_parsed(chunk):
+                if chunk.last:
+                    self._stream.put_back(_BEFORE_REST.sub(b"", self._unread(), count=1))
+                    return True
                 continue
             text = self._text_to_settle(chunk)
             if text is None:
                 continue
             settled = self._settle(text)
             if settled.ended:
-                unread = (queued.raw for queued in self._chunks)
-                self._stream.put_back(b"".join([settled.rest, *unread, self._carry]))
+                self._stream.put_back(settled.rest + self._unread())
                 return True
         return False
+
+    def _unread(self) -> bytes:
+        return b"".join([*(queued.raw for queued in self._chunks), self._carry])
 
     def _next_chunk(self) -> _Chunk | None:
         """Return the next chunk, and cut the ones after it so that they are parsed meanwhile."""
@@ -226,10 +240,19 @@ class EventArray:
             target = weight + self._limits.chunk_bytes
 
     def _last_chunk(self, text: bytes) -> _Chunk:
-        """Cut the last text before the array's last event. The next call gets the rest: it has the end of the
-        array, or the file is cut off, so it does not parse as it is."""
+        """Cut the last text at the array's end, or before its last event if the file is cut off. The next
+        call gets the rest, which does not parse as it is."""
+        if self._past_end:
+            self._carry = b""
+            return _Chunk(b"".join((b"[", text, b"]")), b"", None)
         end = _ARRAY_END.search(text)
-        cut = _last_cut(text, end.start() if end else len(text))
+        if end is not None:
+            self._past_end = True
+            self._carry = text[end.start() + 1 :]
+            body = b"".join((b"[", memoryview(text)[: end.start() + 1], b"]"))
+            parse = self._workers.parse if self._chunks else self._workers.parse_here
+            return _Chunk(body, b"", parse(body), last=True)
+        cut = _last_cut(text)
         if cut is not None:
             return self._chunk([], text, cut)
         self._carry = b""
@@ -263,10 +286,9 @@ class EventArray:
         return max(len(text), braces * self._limits.least_event_bytes)
 
 
-def _last_cut(text: bytes, before: int | None = None) -> re.Match[bytes] | None:
-    """Find the last place in `text`, or in its part up to `before`, where an event probably ends and another
-    begins."""
-    end = len(text) if before is None else before
+def _last_cut(text: bytes) -> re.Match[bytes] | None:
+    """Find the last place in `text` where an event probably ends and another begins."""
+    end = len(text)
     look = _FIRST_LOOK_BYTES
     while True:
         begin = max(end - look, 0)

@@ -40,14 +40,15 @@ _NUMBERED: Final = frozenset({"phase", "category", "name", "pid", "tid", "call_s
 # Of a place in the scanner's table: the bits of its length.
 _LENGTH: Final = (1 << 31) - 1
 # Different texts in a chunk, at most. A chunk of real events has a few thousand.
-_MOST_TEXTS: Final = 1 << 15
+MOST_TEXTS: Final = 1 << 15
 _COLUMN_OF: Final = {name: number for number, name in enumerate(_COLUMNS)}
 
 
 class Scanner:
     """Scanner for one thread."""
 
-    def __init__(self, most_events: int) -> None:
+    def __init__(self, most_events: int, most_texts: int = MOST_TEXTS) -> None:
+        """most_events: in a text. most_texts: different ones in it, a power of two."""
         kinds = {
             Form.TEXT: _scan.SELDOM_TEXT,
             Form.INTEGER: _scan.INTEGER,
@@ -66,9 +67,9 @@ class Scanner:
         # The memory of rows that no chunk has is never touched.
         self._values = np.empty((len(_COLUMNS), most_events), np.int64)
         self._present = np.empty(most_events, np.uint64)
-        self._places = np.empty(_MOST_TEXTS, np.int64)
-        hashes = np.empty(_MOST_TEXTS, np.uint64)
-        table = np.empty(2 * _MOST_TEXTS, np.int32)
+        self._places = np.empty(most_texts, np.int64)
+        hashes = np.empty(most_texts, np.uint64)
+        table = np.empty(2 * most_texts, np.int32)
         self._scanner = _scan.Scanner(
             event, keys(kineto.ARGUMENTS), self._values, self._present, self._places, hashes, table
         )

@@ -16,6 +16,7 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.credentials import CredentialFilter
 from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kineto import parser as parsing
 from tb_gpudiag.trace.kineto import scanned
 from tb_gpudiag.trace.kineto.columns import part_of
 from tb_gpudiag.trace.kineto.parser import Parser
@@ -211,10 +212,23 @@ def test_deep_nesting_is_given_up_without_recursion() -> None:
 
 
 def test_different_texts_beyond_the_table_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanned, "_MOST_TEXTS", 4)
-    events = [span(str(number)) for number in range(5)]
-    assert scan(json.dumps(events[:1]).encode()) is None  # ph, cat, name, pid and tid
-    assert_same(document(*events))
+    text = json.dumps([span()]).encode()
+    assert Scanner(200, 8).scan(text) is not None
+    assert Scanner(200, 4).scan(text) is None  # ph, cat, name, pid and tid
+    monkeypatch.setattr(parsing, "MOST_TEXTS", 4)
+    part = Parser().parse(text)
+    assert part is not None
+    assert part.read == 1
+
+
+def test_a_parser_makes_room_for_all_that_can_be_in_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "read_plain", lambda text: None)
+    parser = Parser()
+    for events in ([b"{}"] * 5_000, [b'{"ph":"X","pid":%d}' % number for number in range(100, 900)]):
+        for read in (1, len(events)):
+            part = parser.parse(b"[" + b",".join(events[:read]) + b"]")
+            assert part is not None
+            assert part.read + part.malformed == read
 
 
 def test_what_the_scanner_gives_up_is_read() -> None:
