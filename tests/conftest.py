@@ -30,7 +30,9 @@ SHARED_SIMULATIONS = ("tests.simulator.diagnosed", "tests.simulator.jobs.testing
 
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 
-MARK_OF_MODULE = re.compile(r"^pytestmark = .*\bpytest\.mark\.(slow|real)\b", re.MULTILINE)
+MARK_OF_MODULE = re.compile(
+    r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.(slow|real|benchmark)\b", re.MULTILINE
+)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -133,9 +135,11 @@ def pytest_unconfigure() -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out modules of which every test is deselected: some import torch, which takes seconds."""
-    if collection_path.suffix != ".py" or "not " not in config.option.markexpr:
+    if collection_path.suffix != ".py":
         return None
     mark = MARK_OF_MODULE.search(collection_path.read_text(encoding="utf-8"))
+    if mark and mark[1] == "benchmark":
+        return None if _asked_for_benchmarks(config) else True
     return True if mark and f"not {mark[1]}" in config.option.markexpr else None
 
 

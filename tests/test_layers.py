@@ -44,6 +44,11 @@ LAZY = {"__init__"}
 # TensorBoard imports the loader at start, and whatever fails there stops TensorBoard itself.
 LOADER_MAY_IMPORT = {"tensorboard.plugins", "tensorboard.plugins.base_plugin"}
 
+IMPORT_BY_NAME = ("import_module", "__import__")
+
+statements_tell: set[ast.AST] = set()
+"""Trees of modules that import by statements only."""
+
 
 @cache
 def modules() -> list[tuple[str, ast.Module]]:
@@ -52,7 +57,11 @@ def modules() -> list[tuple[str, ast.Module]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         relative = path.relative_to(PACKAGE).with_suffix("")
         if "__pycache__" not in relative.parts:
-            found.append((".".join(relative.parts), ast.parse(path.read_text(encoding="utf-8"), str(path))))
+            text = path.read_text(encoding="utf-8")
+            tree = ast.parse(text, str(path))
+            found.append((".".join(relative.parts), tree))
+            if not any(function in text for function in IMPORT_BY_NAME):
+                statements_tell.add(tree)
     return found
 
 
@@ -62,8 +71,18 @@ def imports(module: str, tree: ast.AST) -> list[tuple[str, int]]:
     return list(_imports(["tb_gpudiag", *module.split(".")[:-1]], tree))
 
 
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every statement, however deep. Most nodes are expressions: these would take ten times as long."""
+    todo = [tree]
+    for node in todo:
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, block, ())
+            todo.extend(inner if isinstance(inner, list) else ())
+    return iter(todo)
+
+
 def _imports(package: list[str], tree: ast.AST) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
+    for node in _statements(tree) if tree in statements_tell else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -87,7 +106,7 @@ def _imported_by_name(call: ast.Call) -> str:
 def _imports_by_name(call: ast.Call) -> bool:
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in ("import_module", "__import__")
+    return name in IMPORT_BY_NAME
 
 
 def layer(dotted: str) -> str | None:

@@ -21,6 +21,8 @@ from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.builder import TraceBuilder
 from tests.service.helpers import FAKE_WORKER, eventually, is_alive, write_trace
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[1]
 
 # TensorBoard exits within tenths of a second. The analysis in the test takes ten minutes.
@@ -140,7 +142,6 @@ WAYS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("load", "prefix", "watched"), WAYS)
 def test_the_tab_diagnoses_however_tensorboard_is_started(
     start: Callable[..., TensorBoard], log: Path, shared_cache: Path, load: str, prefix: str, watched: str
@@ -164,7 +165,6 @@ def test_the_tab_diagnoses_however_tensorboard_is_started(
     assert "will become an error" not in tensorboard.log()
 
 
-@pytest.mark.slow
 def test_without_pyarrow_tensorboard_starts_without_the_tab(
     start: Callable[..., TensorBoard], log: Path, tmp_path: Path
 ) -> None:
@@ -193,7 +193,6 @@ def test_without_pyarrow_tensorboard_starts_without_the_tab(
     assert "pyarrow" in said[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("signalled", [signal.SIGTERM, signal.SIGKILL])
 def test_tensorboard_exits_at_once_and_stops_a_running_analysis(
     start: Callable[..., TensorBoard], tmp_path: Path, signalled: signal.Signals
@@ -218,7 +217,6 @@ def test_tensorboard_exits_at_once_and_stops_a_running_analysis(
     eventually(lambda: not is_alive(worker))
 
 
-@pytest.mark.slow
 def test_new_traces_appear_and_known_ones_are_ready_after_a_restart(
     start: Callable[..., TensorBoard], log: Path
 ) -> None:

@@ -19,6 +19,8 @@ from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.training.compact_record import record_of
 from tests.builder import TraceBuilder
 
+pytestmark = pytest.mark.slow
+
 SECRET = "a1B2" * 8
 TOKEN = f"hf_{SECRET}"
 WITHHELD = "The trace has credentials, in "
@@ -48,7 +50,6 @@ def assert_kept(content: bytes | str) -> None:
     assert SECRET not in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("format_", ["text", "json", "markdown", "html", "github", "sarif"])
 def test_reports(format_: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "report"
@@ -62,7 +63,6 @@ def test_reports(format_: str, trace: Path, tmp_path: Path, capsys: pytest.Captu
         assert WITHHELD in json.loads(output.read_text())["reports"][0]["trace"]["withheld"]
 
 
-@pytest.mark.slow
 def test_copies_digests_and_records(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["annotate", str(trace), "-o", str(tmp_path / "copy.json")]) == 0
     assert WITHHELD in capsys.readouterr().err
@@ -75,7 +75,6 @@ def test_copies_digests_and_records(trace: Path, tmp_path: Path, capsys: pytest.
     assert_kept(record_of(report, report.steps))
 
 
-@pytest.mark.slow
 def test_answers_for_assistants_and_their_cache(trace: Path, tmp_path: Path, in_process: None) -> None:
     cache = tmp_path / "cache"
     with closing(Service([Root(str(trace.parent.parent))], Settings(cache))) as service:

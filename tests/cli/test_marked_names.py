@@ -23,6 +23,8 @@ from tb_gpudiag.trace.files.find import find_traces
 from tests.report.views.formats import to_markdown
 from tests.simulator import simulate
 
+pytestmark = pytest.mark.slow
+
 MARK = "M4RK"
 # Together they have evidence with names of functions, frames, operators, kernels, modules and devices.
 SCENARIOS = ("allocator_in_step", "compilation_in_step", "launch_bound", "leak_hooks", "uneven_steps")
@@ -79,7 +81,6 @@ def written(folder: Path, scenario: str, *, known_too: bool) -> Path:
     return path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("known_too", [False, True])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_reports_and_their_exports(scenario: str, tmp_path: Path, known_too: bool) -> None:
@@ -90,7 +91,6 @@ def test_reports_and_their_exports(scenario: str, tmp_path: Path, known_too: boo
     assert [line for line in to_markdown([report]).splitlines() if bare(line)] == []
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_answers_to_an_assistant(tmp_path: Path) -> None:
     for scenario in ("allocator_in_step", "leak_hooks"):

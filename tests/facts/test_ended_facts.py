@@ -15,7 +15,6 @@ def test_facts_end_with_their_last_use() -> None:
     main = trace.thread()
     main.op("aten::mm", at=0, us=50)
     main.launch("gemm", at=5, us=5, runs_at=60, runs_us=10)
-    gc.collect()
     gc.disable()
     try:
         facts = facts_of(trace)

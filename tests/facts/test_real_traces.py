@@ -19,6 +19,8 @@ from tb_gpudiag.facts.facts import Facts
 from tests.facts.invariants import assert_invariants
 from tests.real_traces import FILES, first_in, real_facts
 
+pytestmark = pytest.mark.real
+
 GPU_WORK = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
 
 

@@ -21,6 +21,8 @@ from tests.builder import TraceBuilder
 from tests.plugin.server import Server
 from tests.service.helpers import eventually
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "</script><script>alert(1)</script>"
 PARTS = (
     *("report?id=ID", "timeline?id=ID", "memory?id=ID", "gap?id=ID&device=0&gap=0", "find?id=ID&text=a"),
@@ -72,7 +74,6 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_what_others_forged_is_data_or_counts_as_absent(
     name: str,

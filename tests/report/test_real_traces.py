@@ -15,6 +15,8 @@ from tests.real_traces import real_facts
 from tests.report.laws import assert_report_laws
 from tests.report.views.formats import to_html, to_markdown, to_text
 
+pytestmark = pytest.mark.real
+
 FOLDERS = (
     sorted(path.name for path in SHARED_TRACES.iterdir() if path.is_dir()) if SHARED_TRACES.is_dir() else []
 )

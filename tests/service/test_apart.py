@@ -16,6 +16,8 @@ from tests.builder.nsys import export_of
 from tests.report.reports import slow_loader
 from tests.service.helpers import FAKE_WORKER
 
+pytestmark = pytest.mark.slow
+
 
 def _file(path: Path) -> TraceFile:
     return find_traces(str(path)).files[0]
@@ -30,7 +32,6 @@ def database(tmp_path: Path) -> TraceFile:
     return _file(export_of(slow_loader().recording).write(tmp_path / "report.sqlite"))
 
 
-@pytest.mark.slow
 def test_a_database_that_never_ends_is_ended(database: TraceFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "MODULE", FAKE_WORKER)
     Path(database.path).write_text("stuck")
@@ -39,7 +40,6 @@ def test_a_database_that_never_ends_is_ended(database: TraceFile, monkeypatch: p
         databases_apart(DIAGNOSIS).of_trace(database, _ignored)
 
 
-@pytest.mark.slow
 def test_a_process_that_crashes_costs_this_file_only(
     database: TraceFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,7 +49,6 @@ def test_a_process_that_crashes_costs_this_file_only(
         databases_apart(DIAGNOSIS).of_trace(database, _ignored)
 
 
-@pytest.mark.slow
 def test_the_result_of_a_process_is_that_of_this_one(
     database: TraceFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +63,6 @@ def test_the_result_of_a_process_is_that_of_this_one(
     assert stages
 
 
-@pytest.mark.slow
 def test_an_error_of_a_process_is_raised_here(tmp_path: Path) -> None:
     path = tmp_path / "report.sqlite"
     path.write_bytes(b"SQLite format 3\0" + bytes(100))

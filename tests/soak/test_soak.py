@@ -10,10 +10,13 @@ from tests.soak.soak import soak
 from tests.soak.team import soak_team
 from tests.soak.training import soak_training
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(400),  # on a busy machine, analyses at the end take minutes
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc"),
+]
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)  # on a busy machine, analyses at the end take minutes
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+
 def test_nothing_grows_sticks_or_differs_while_everything_changes(tmp_path: Path) -> None:
     found = soak(tmp_path, seconds=1.5, small=True)
     assert found.problems == []
@@ -24,9 +27,6 @@ def test_nothing_grows_sticks_or_differs_while_everything_changes(tmp_path: Path
     assert found.answers["report 200"] > 0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 def test_a_team_on_one_shared_cache_gets_the_answers_of_a_command_alone(tmp_path: Path) -> None:
     found = soak_team(tmp_path, seconds=1, commands=1, small=True)
     assert found.problems == []
@@ -34,9 +34,6 @@ def test_a_team_on_one_shared_cache_gets_the_answers_of_a_command_alone(tmp_path
     assert found.reports > 0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 def test_a_training_goes_on_whatever_happens_to_its_helper_and_its_files(tmp_path: Path) -> None:
     found = soak_training(tmp_path, seconds=1.5, recordings=10, small=True)
     assert found.problems == []

@@ -13,6 +13,8 @@ from tests.conftest import SHARED_TRACES
 from tests.real_traces import first_in, real_facts
 from tests.trace.support import Row, memory_rows, rows, slow_read
 
+pytestmark = pytest.mark.real
+
 FILES = sorted(SHARED_TRACES.rglob("*.gz"))
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from tb_gpudiag.training.tensor_holders import SAMPLES, holders, limited_containers
 
+pytestmark = pytest.mark.slow
+
 SIZE = 4096
 COUNT = 9
 

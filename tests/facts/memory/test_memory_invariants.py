@@ -20,6 +20,8 @@ from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.facts.invariants import assert_invariants
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def six_steps() -> Trace:
@@ -58,7 +60,6 @@ def wild_memory(draw: st.DrawFn) -> MemoryEvents:
     )
 
 
-@pytest.mark.slow
 @given(wild_memory())
 @settings(deadline=None)
 def test_invariants_on_any_memory_events(six_steps: Trace, memory: MemoryEvents) -> None:

@@ -13,6 +13,8 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tests.facts.memory.memory_replay import replay
 from tests.real_traces import real_facts
 
+pytestmark = pytest.mark.real
+
 WITH_TOTALS = [
     "v100_ddp_memory",
     "h100_owlv2",

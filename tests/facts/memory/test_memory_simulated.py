@@ -11,6 +11,8 @@ from tests.builder import Generation
 from tests.simulator.diagnosed import simulated, simulated_facts
 from tests.trace.support import read_bytes
 
+pytestmark = pytest.mark.slow
+
 STEADY = ["memory_warms_up", "cache_fills", "optimizer_state", "accumulated_gradients", "varying_sizes"]
 OTHERS = ["little_room", "fragmented"]
 LEAKS = [
@@ -27,7 +29,6 @@ LEAKS = [
 _TRUE_KINDS = {kind.value: kind for kind in MemoryKind} | {"other": MemoryKind.UNKNOWN}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [*LEAKS, *STEADY, *OTHERS])
 def test_floors_peak_and_slope_are_the_true_ones(scenario: str) -> None:
     run = simulated(scenario)
@@ -47,7 +48,6 @@ def test_floors_peak_and_slope_are_the_true_ones(scenario: str) -> None:
     assert not found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [*STEADY, *OTHERS])
 def test_kinds_at_the_peak_are_the_true_ones(scenario: str) -> None:
     run = simulated(scenario)
@@ -56,7 +56,6 @@ def test_kinds_at_the_peak_are_the_true_ones(scenario: str) -> None:
     assert gpu.peak.kinds == {kind: size for kind, size in true.items() if size}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", LEAKS)
 def test_no_part_of_a_leak_has_a_wrong_kind(scenario: str) -> None:
     run = simulated(scenario)
@@ -66,7 +65,6 @@ def test_no_part_of_a_leak_has_a_wrong_kind(scenario: str) -> None:
         assert kind is MemoryKind.UNKNOWN or size <= true[kind]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("generation", ["A", "B", "C1"])
 @pytest.mark.parametrize("scenario", ["leak", "leak_growing_cache", "optimizer_state"])
 def test_every_generation_has_the_same_slope(scenario: str, generation: Generation) -> None:

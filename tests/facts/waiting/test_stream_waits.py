@@ -12,6 +12,8 @@ import pytest
 from tb_gpudiag.arrays import NONE
 from tests.real_traces import real_facts
 
+pytestmark = pytest.mark.real
+
 Event = dict[str, Any]
 
 

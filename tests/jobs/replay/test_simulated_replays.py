@@ -19,6 +19,8 @@ from tests.simulator.jobs import DistributedJob, JobFault, SimulatedJob
 from tests.simulator.jobs.settings import FaultKind
 from tests.simulator.jobs.testing import JOBS, job_facts, simulated_job
 
+pytestmark = pytest.mark.slow
+
 SLOW = 2
 """The rank with the fault."""
 
@@ -54,12 +56,10 @@ def check_fix(job: DistributedJob, fault: tuple[FaultKind, float, tuple[str, ...
     assert fixed == pytest.approx(run.without().truth.step_ns, rel=0.05)
 
 
-@pytest.mark.slow
 def test_fixing_the_rank_gives_the_step_without_its_fault() -> None:
     check_fix(DDP, SLOW_GPU)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", [LOADER, ("logging", 15, ("sync", "python")), ("allocator", 20, ("allocator",))]
 )
@@ -67,7 +67,6 @@ def test_so_do_fixes_of_other_faults(fault: tuple[FaultKind, float, tuple[str, .
     check_fix(DDP, fault)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parallelism", "fault"),
     [
@@ -84,13 +83,11 @@ def test_so_they_do_with_other_parallelisms(
     check_fix(JOBS[parallelism], fault)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", ["fsdp", "tp with replicas"])
 def test_a_healthy_job_has_no_slowdown(parallelism: str) -> None:
     assert replayed(JOBS[parallelism]).s == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", [("slow_gpu", 6, ("computing",)), ("loader", 8, ("input",))])
 def test_hosts_bound_the_step_after_a_fix(
     fault: tuple[FaultKind, float, tuple[str, ...]],
@@ -104,7 +101,6 @@ def slowdown(run: SimulatedJob) -> tuple[float, JobSlowdown]:
     return run.truth.step_ns / run.without().truth.step_ns, replayed(run.job)
 
 
-@pytest.mark.slow
 def test_the_slowdown_names_the_rank_and_the_work() -> None:
     truth, found = slowdown(with_fault(DDP, "loader", 30))
     assert found.s == pytest.approx(truth, rel=0.05)
@@ -112,7 +108,6 @@ def test_the_slowdown_names_the_rank_and_the_work() -> None:
     assert max(found.by_part, key=lambda part: found.by_part[part]) == "input"
 
 
-@pytest.mark.slow
 def test_slow_computing_is_shared_among_the_ranks() -> None:
     """One of four GPUs takes 1.3 times as long: evenly spread, that is 1.075 times for all."""
     truth, found = slowdown(with_fault(DDP, "slow_gpu", 1.3))
@@ -121,7 +116,6 @@ def test_slow_computing_is_shared_among_the_ranks() -> None:
     assert found.by_part["computing"] == pytest.approx(found.s, rel=0.02)
 
 
-@pytest.mark.slow
 def test_a_slow_link_between_some_ranks_is_in_the_transfers() -> None:
     _, found = slowdown(with_fault(JOBS["tp with replicas"], "slow_link", 4))
     assert found.s > 1.1

@@ -15,6 +15,8 @@ from tests.builder import EPOCH_NS
 from tests.simulator.jobs import JobFault
 from tests.simulator.jobs.testing import JOBS, job_facts, simulated_job
 
+pytestmark = pytest.mark.slow
+
 DDP = JOBS["ddp on two hosts"]
 
 
@@ -22,7 +24,6 @@ def with_fault(fault: JobFault) -> JobFacts:
     return job_facts(replace(DDP, fault=fault))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "rule", "part"),
     [
@@ -52,7 +53,6 @@ def test_a_planted_fault_is_found(fault: JobFault, rule: str, part: str) -> None
         assert not fault.ranks or facts.ranks(uneven.members) == list(fault.ranks)
 
 
-@pytest.mark.slow
 def test_a_stage_that_logs_holds_up_a_pipeline_over_two_hosts() -> None:
     """The last stage has no peer in a replay: that it saves nothing there says nothing."""
     pipeline = replace(JOBS["pp"], layers=2, microbatches=6, fault=JobFault("logging", (3,), 5))
@@ -61,14 +61,12 @@ def test_a_stage_that_logs_holds_up_a_pipeline_over_two_hosts() -> None:
     assert [one.rule.id for one in run_job_rules(facts).findings if one.rule.id != "GD610"] == ["GD602"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_healthy_jobs_have_no_finding(name: str) -> None:
     outcome = run_job_rules(job_facts(JOBS[name]))
     assert not [(found.rule.id, found.finding.title) for found in outcome.findings]
 
 
-@pytest.mark.slow
 def test_offsets_of_clocks_are_recovered_within_the_residual() -> None:
     facts = job_facts(DDP)
     clocks, truth = facts.clocks, simulated_job(DDP).truth.clocks

@@ -19,6 +19,8 @@ from tb_gpudiag.training.noting_tensors import NotingTensors
 from tests.rules.memory_stage import only, unsure
 from tests.rules.stage import is_clear
 
+pytestmark = pytest.mark.slow
+
 WIDTH, ROWS, STEPS = 64, 32, 6
 FLOAT = 4
 OUTPUT_BYTES = ROWS * WIDTH * FLOAT  # per layer
