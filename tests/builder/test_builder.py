@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.builder import BASE_NS, EPOCH_NS, GENERATIONS, Generation, TraceBuilder
+from tests.builder import BASE_NS, EPOCH_NS, Generation, TraceBuilder
+from tests.some_values import EACH_GENERATION
 
 REAL_TRACE_OF: dict[Generation, str] = {
     "A": "v100_resnet50_workers0",
@@ -56,7 +57,7 @@ def named(trace: TraceBuilder, name: str) -> Event:
     return event
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_the_file_and_the_document_are_the_same(generation: Generation) -> None:
     trace = small_training(generation)
     assert json.loads(trace.bytes()) == trace.document()
@@ -83,7 +84,7 @@ def test_early_generations_cut_both_ends_to_whole_microseconds(generation: Gener
     assert operator["dur"] == 3
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_work_has_the_correlation_of_its_launch(generation: Generation) -> None:
     trace = small_training(generation)
     launch = named(trace, "cudaLaunchKernel")["args"]["correlation"]
@@ -136,7 +137,7 @@ def test_memory_totals_follow_the_events_of_each_device() -> None:
     assert totals == [(0, 100), (1, 7), (0, 150), (0, 50)]
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_only_generation_c2_numbers_the_nodes_of_a_graph(generation: Generation) -> None:
     assert ("graph node id" in named(small_training(generation), "b")["args"]) is (generation == "C2")
 
@@ -148,7 +149,7 @@ def test_files_are_named_as_the_handler_names_them(tmp_path: Path) -> None:
     assert re.fullmatch(r"host_1\.\d{13}\.pt\.trace\.json", small_training("A").write(tmp_path).name)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_events_have_the_form_of_a_real_trace_of_that_generation(
     generation: Generation, shared_traces: Path
 ) -> None:

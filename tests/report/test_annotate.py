@@ -17,9 +17,10 @@ from tb_gpudiag.report.diagnosis import diagnose_path, only_trace, read_facts
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.kineto.kineto import QUEUE_CATEGORY
 from tb_gpudiag.wording.vocabulary import CAUSES
-from tests.builder import GENERATIONS, Generation, SnapshotBuilder, TraceBuilder
+from tests.builder import Generation, SnapshotBuilder, TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.report.reports import HOSTILE, slow_loader
+from tests.some_values import EACH_GENERATION
 
 Events = list[dict[str, Any]]
 REAL = [
@@ -65,7 +66,7 @@ def _idle_ns(events: Events, track: int, start_us: Decimal, end_us: Decimal) -> 
     return total
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_the_original_events_stay_and_the_gaps_add_up(generation: Generation, tmp_path: Path) -> None:
     trace = slow_loader()
     trace.generation = generation

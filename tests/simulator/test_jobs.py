@@ -15,11 +15,12 @@ from tests.facts.invariants import assert_invariants
 from tests.simulator.jobs import DistributedJob, simulate_job
 from tests.simulator.jobs.links import LOCAL_JITTER_NS, REMOTE_JITTER_NS
 from tests.simulator.jobs.testing import JOBS, rank_facts, simulated_job
+from tests.some_values import slow
 
 TWO_HOSTS = JOBS["ddp on two hosts"]
 
 
-@pytest.fixture(params=list(JOBS))
+@pytest.fixture(params=["ddp", *slow(*(name for name in JOBS if name != "ddp"))])
 def job(request: pytest.FixtureRequest) -> DistributedJob:
     return JOBS[request.param]
 

@@ -11,7 +11,8 @@ import pytest
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import Category
-from tests.builder import GENERATIONS, Generation, TraceBuilder
+from tests.builder import Generation, TraceBuilder
+from tests.some_values import EACH_GENERATION
 from tests.trace.support import document, memory_rows, names, read_bytes, rows, slow_read, span
 
 
@@ -237,7 +238,7 @@ def test_begins_and_ends_without_counterpart_are_skipped_and_noted() -> None:
     assert trace.notes == ["2 begin or end events without a counterpart skipped"]
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_a_small_job_in_every_generation(generation: Generation, tmp_path: Path) -> None:
     builder = TraceBuilder(generation)
     main = builder.thread()

@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.facts import Facts
-from tests.builder import GENERATIONS, Generation, HostThread, TraceBuilder
+from tests.builder import Generation, HostThread, TraceBuilder
 from tests.facts import facts_of
 from tests.facts.any_traces import any_traces
 from tests.facts.invariants import assert_invariants
+from tests.some_values import EACH_GENERATION
 
 US = 1000
 
@@ -343,7 +344,7 @@ def test_time_before_the_first_and_after_the_last_kernel_counts_in_the_window_on
     assert window == {Cause.PYTHON: 880, Cause.LAUNCH: 10, Cause.LATENCY: 10, Cause.SYNC: 20}
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_every_generation_has_the_same_causes(generation: Generation) -> None:
     trace = TraceBuilder(generation)
     main = trace.thread()

@@ -24,12 +24,13 @@ from tb_gpudiag.wording.sql_questions import QUESTIONS
 from tests.builder import TraceBuilder
 from tests.report.reports import HOSTILE, slow_loader
 from tests.simulator import simulate
+from tests.some_values import slow
 
 pytest.importorskip("duckdb")
 
 GPU_JOBS = (
-    *("input_pipeline", "exposed_communication"),
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("launch_bound", "host_sync")),
+    "input_pipeline",
+    *slow("exposed_communication", "launch_bound", "host_sync"),
 )
 
 

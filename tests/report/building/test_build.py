@@ -7,12 +7,13 @@ import pytest
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building import time_messages, trace_message
 from tb_gpudiag.rules.all import RULES
-from tests.builder import GENERATIONS, Generation, TraceBuilder
+from tests.builder import Generation, TraceBuilder
 from tests.report.laws import assert_report_laws
 from tests.report.reports import report_of, slow_loader, usual_report
+from tests.some_values import EACH_GENERATION
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_it_adds_up_in_every_generation(generation: Generation, tmp_path: Path) -> None:
     trace = TraceBuilder(generation)
     trace.recording = slow_loader().recording

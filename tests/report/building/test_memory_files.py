@@ -19,6 +19,7 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.format import size_bytes
 from tests.builder import SnapshotBuilder
 from tests.report.views.formats import FORMATS, one_space, words_in
+from tests.some_values import slow
 from tests.wording.plain import plain
 
 MB = 1 << 20
@@ -104,7 +105,7 @@ def test_a_job_that_ran_out_of_memory_is_limited_by_it(tmp_path: Path) -> None:
     assert "ran out of memory" in verdict.sentence
 
 
-@pytest.mark.parametrize("entries", [0, 1, 7, 1_000])
+@pytest.mark.parametrize("entries", [0, *slow(1, 7), 1_000])
 @pytest.mark.parametrize("marked", [True, False])
 def test_every_format_shows_any_snapshot(entries: int, marked: bool, tmp_path: Path) -> None:
     snapshot = training()

@@ -12,7 +12,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.markdown import code, text
 from tests.builder import TraceBuilder
 from tests.report.reports import HOSTILE, hostile, report_of, slow_loader, usual_report
-from tests.report.views.formats import FORMATS, Page, rendered, to_html, to_markdown, to_text
+from tests.report.views.formats import Page, rendered, to_html, to_markdown, to_text
 
 MB = 1 << 20
 
@@ -87,14 +87,14 @@ def test_names_of_memory_stay_names(tmp_path: Path) -> None:
     assert "\x1b" not in to_text([report])
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_names_of_a_repetition_stay_names(format: str, good: pb.Report) -> None:
+def test_names_of_a_repetition_stay_names(good: pb.Report) -> None:
     good.inferred_steps.repetitions = 2
     good.inferred_steps.accounts.add(name=HOSTILE)
     good.inferred_steps.sign, good.inferred_steps.inside = pb.InferredSteps.one_call, HOSTILE
-    page = {"text": to_text([good]), "markdown": rendered(to_markdown([good])), "html": to_html([good])}
-    assert "Repetition" in page[format]
-    assert "<img" not in page[format] or format == "text"
+    assert "Repetition" in to_text([good])
+    for page in (rendered(to_markdown([good])), to_html([good])):
+        assert "Repetition" in page
+        assert "<img" not in page
 
 
 @pytest.mark.parametrize(

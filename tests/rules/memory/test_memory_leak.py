@@ -19,6 +19,7 @@ from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import facts_of, figures, healthy, is_clear, without_gpu
 from tests.simulator import simulate
+from tests.some_values import slow
 
 MODULE_FRAME = "/x/site-packages/torch/nn/modules/module.py(1773): _call_impl"
 
@@ -55,9 +56,7 @@ def test_a_plateau_is_not_a_leak(kept: list[int], tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(job(kept), tmp_path)))
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 12))]
-)
+@pytest.mark.parametrize("seed", [0, *slow(*range(1, 12))])
 @pytest.mark.parametrize("steps", [4, 6, 9])
 def test_batches_of_changing_sizes_are_not_a_leak(seed: int, steps: int, tmp_path: Path) -> None:
     """Each batch is kept until the next one is loaded, so the floor always changes."""
@@ -124,11 +123,11 @@ def test_without_addresses_only_an_even_rise_is_a_leak(tmp_path: Path) -> None:
     ("scenario", "cause"),
     [
         ("leak_kept_graph", "retained autograd graph"),
-        ("leak_retained_graph", "retained autograd graph"),
+        pytest.param("leak_retained_graph", "retained autograd graph", marks=pytest.mark.slow),
         ("leak_growing_cache", "growing cache"),
-        ("leak_hooks", "retained module outputs"),
-        ("leak_gradients", "retained gradients"),
-        ("leak_metrics", "retained small tensors"),
+        pytest.param("leak_hooks", "retained module outputs", marks=pytest.mark.slow),
+        pytest.param("leak_gradients", "retained gradients", marks=pytest.mark.slow),
+        pytest.param("leak_metrics", "retained small tensors", marks=pytest.mark.slow),
     ],
 )
 def test_the_usual_causes_are_recognized(scenario: str, cause: str, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tb_gpudiag.wording.good_recording import (
 from tests.builder.nsys import Export, export_of
 from tests.rules.torch_options import assert_no_option_of_torch
 from tests.simulator.diagnosed import simulated
+from tests.some_values import slow
 
 MS = 1_000_000
 
@@ -75,7 +76,7 @@ def test_advice_is_about_nsight_systems(tmp_path: Path) -> None:
     assert "record_shapes=True." not in advice.replace("emit_nvtx(record_shapes=True).", "")
 
 
-@pytest.mark.parametrize("name", ["no_steps", "host_bound", "compilation_in_step", "queued"])
+@pytest.mark.parametrize("name", ["no_steps", "host_bound", *slow("compilation_in_step", "queued")])
 def test_no_advice_of_a_simulated_report_is_about_torch(name: str, tmp_path: Path) -> None:
     recording = simulated(name).recording
     host = [span for span in recording.host if span.kind != "frame"]

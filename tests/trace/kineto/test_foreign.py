@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import NotATrace
-from tests.builder import GENERATIONS, Generation, TraceBuilder
+from tests.builder import Generation, TraceBuilder
+from tests.some_values import EACH_GENERATION
 from tests.trace.support import document, read_bytes, span
 
 
@@ -50,7 +51,7 @@ def test_what_another_program_wrote_is_refused_and_named(writer: str) -> None:
     assert "torch.profiler.profile(" in refused.value.remedy
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_a_span_of_torch_in_any_generation_is_enough(generation: Generation) -> None:
     trace = TraceBuilder(generation)
     trace.thread().op("aten::mm", at=1, us=1)

@@ -23,11 +23,12 @@ from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.trace_parts import TracePart
-from tests.builder import GENERATIONS, Generation, TraceBuilder
+from tests.builder import Generation, TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.fuzz.__main__ import CORPUS
 from tests.fuzz.odd_events import ARGUMENT_KEYS, CATEGORIES, EVENT_KEYS, event_with
 from tests.simulator.diagnosed import simulated
+from tests.some_values import EACH_GENERATION
 from tests.trace.support import both_ways, document, read_bytes, same_trace, span
 
 pytestmark = pytest.mark.skipif(not scanned.available(), reason="the scanner is not compiled")
@@ -82,12 +83,12 @@ def built(generation: Generation = "C2") -> TraceBuilder:
     return trace
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_built_traces(generation: Generation) -> None:
     assert_same(built(generation).bytes())
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_the_scanner_reads_what_torch_writes(generation: Generation) -> None:
     for event in json.loads(built(generation).bytes())["traceEvents"]:
         for indent in (None, 1):
