@@ -34,7 +34,15 @@ def test_json_has_the_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert document["jobs"][0]["verdict"]["limiter"] == "input"
 
 
-@pytest.mark.parametrize(("condition", "status"), [("GD602", 1), ("error", 0), ("warning", 1), ("GD604", 0)])
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        ("GD602", 1),
+        ("error", 0),
+        pytest.param("warning", 1, marks=pytest.mark.slow),
+        pytest.param("GD604", 0, marks=pytest.mark.slow),
+    ],
+)
 def test_fail_on(tmp_path: Path, condition: str, status: int) -> None:
     out = str(tmp_path / "out")
     assert main(["job", "--fail-on", condition, str(write(tmp_path / "log")), "-o", out]) == status

@@ -73,6 +73,7 @@ def _an_error(report: pb.Report) -> None:
     report.findings[0].severity = pb.Finding.ERROR
 
 
+@pytest.mark.slow
 def test_a_contradiction_is_found() -> None:
     right, report = usual_report(), pb.Report()
     assert contradictions(right) == []

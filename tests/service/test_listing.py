@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +95,7 @@ def test_a_page_that_has_missed_forgotten_removals_gets_everything() -> None:
     assert (part.whole, part.changed, part.removed) == (True, ["kept"], [])
 
 
+@pytest.mark.slow
 def test_the_memory_of_changes_is_bounded() -> None:
     source = Listing()
     tracemalloc.start()

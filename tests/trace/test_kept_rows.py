@@ -55,6 +55,7 @@ def test_memory_that_no_machine_has_is_malformed(key: str, size: int) -> None:
     assert "1 malformed event skipped" in trace.notes
 
 
+@pytest.mark.slow
 def test_names_of_megabytes_are_cut() -> None:
     long = "a.py(1): " * 200_000
     events = [span(f"{i}{long}", NOW_US, pid="9" * 9_000, tid=long) for i in range(3)]

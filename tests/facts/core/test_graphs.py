@@ -22,6 +22,7 @@ from tests.facts import facts_of
 from tests.real_traces import first_in
 from tests.simulator import Job, Simulated, simulate
 from tests.simulator.scenarios import SMALL
+from tests.some_values import slow
 
 GRAPHS = replace(SMALL, graph=True, blocks=200, steps=6)
 
@@ -96,7 +97,7 @@ def test_graphs_without_any_kernel_are_unrecorded_until_later_work(tmp_path: Pat
     assert _idle(facts)[Cause.UNRECORDED] >= 0.9 * lost_ns
 
 
-@pytest.mark.parametrize("kept", [100, 700])
+@pytest.mark.parametrize("kept", [100, *slow(700)])
 def test_graphs_that_all_lack_the_same_kernels_leave_waits(kept: int, tmp_path: Path) -> None:
     """Only the times show it: the host waits for the last step's graph, and the next one is queued behind
     it."""

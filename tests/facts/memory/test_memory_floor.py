@@ -124,6 +124,7 @@ def test_three_steps_are_the_fewest(steps: int, drawn: int | None) -> None:
     assert (line and line.steps) == drawn
 
 
+@pytest.mark.slow
 def test_a_trend_over_very_many_steps_uses_some_of_them() -> None:
     count = 3 * MOST_FLOORS
     start = np.arange(count, dtype=np.int64) * 10

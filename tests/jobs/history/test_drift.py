@@ -140,6 +140,7 @@ def test_recordings_without_a_time_do_not_drift() -> None:
     assert not drifts(noisy(sizes, 1, MB), at_ns=0)
 
 
+@pytest.mark.slow
 def test_many_recordings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_FLOORS <= 2000
     monkeypatch.setattr("tb_gpudiag.jobs.history.drift.MOST_FLOORS", 40)

@@ -129,6 +129,7 @@ def test_snapshots_have_no_history() -> None:
     assert histories([recording(1, kind="snapshot")]) == []
 
 
+@pytest.mark.slow
 def test_every_format_shows_changes_and_points() -> None:
     made = [
         recording(number, 1000 if number < 50 else 1500, findings=[finding("GD101", 1)], run="my-run")

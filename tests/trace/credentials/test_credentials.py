@@ -141,7 +141,7 @@ def test_a_huge_value_is_dropped_without_being_kept() -> None:
     found = CredentialFilter()
     passed = found.feed(b'{"HF_TOKEN": "')
     tracemalloc.start()
-    for _ in range(20):
+    for _ in range(10):
         passed += found.feed(b"a" * 100_000 + rb"\"" + b"\\" * 10_000)
     kept_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
