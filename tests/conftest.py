@@ -30,9 +30,7 @@ SHARED_SIMULATIONS = ("tests.simulator.diagnosed", "tests.simulator.jobs.testing
 
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 
-MARK_OF_MODULE = re.compile(
-    r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.(slow|real|benchmark)\b", re.MULTILINE
-)
+MARK_OF_MODULE = re.compile(r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.(slow|real)\b", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -137,9 +135,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out modules of which every test is deselected: some import torch, which takes seconds."""
     if collection_path.suffix != ".py":
         return None
-    mark = MARK_OF_MODULE.search(collection_path.read_text(encoding="utf-8"))
-    if mark and mark[1] == "benchmark":
+    text = collection_path.read_text(encoding="utf-8")
+    if collection_path.parent == BENCHMARKS and text.count("def test_") == text.count(
+        "@pytest.mark.benchmark"
+    ):
         return None if _asked_for_benchmarks(config) else True
+    mark = MARK_OF_MODULE.search(text)
     return True if mark and f"not {mark[1]}" in config.option.markexpr else None
 
 

@@ -15,8 +15,6 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
-
 FEW = 5_000
 MORE = 4
 # Linear is 4, with a logarithm 5; a part that is quadratic in so many shows as 8 and more.
@@ -75,6 +73,8 @@ def _cpu_s(path: Path, events: Callable[[int], list[dict[str, Any]]], count: int
     return time.process_time() - begun_s
 
 
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("what", GROWING)
 def test_growth(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "host_1.1.pt.trace.json"

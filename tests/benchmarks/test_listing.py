@@ -9,9 +9,9 @@ import pytest
 
 from tests.benchmarks.listing import listed, probed, table
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
-
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("files", "at_most_s"), [(5_000, 1.0), (50_000, 10.0)])
 def test_listing(tmp_path: Path, files: int, at_most_s: float, capsys: pytest.CaptureFixture[str]) -> None:
     found = listed(tmp_path, files)
@@ -20,6 +20,8 @@ def test_listing(tmp_path: Path, files: int, at_most_s: float, capsys: pytest.Ca
     assert found.known_s < at_most_s
 
 
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 def test_other_routes_while_many_files_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     times = probed(tmp_path, 50_000)
     with capsys.disabled():

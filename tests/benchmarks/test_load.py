@@ -11,9 +11,9 @@ from tests.benchmarks.load import ANALYZING, FLOOR, IDLE, ZOOMING, samples, tabl
 from tests.benchmarks.load_training import HANDLER, PLAIN, WATCHED, measured, tables
 from tests.benchmarks.writer import KEPT
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
-
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 def test_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = samples(tmp_path)
     with capsys.disabled():
@@ -25,6 +25,8 @@ def test_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert found[name].p95_s < 2 * max(found[IDLE].p95_s, found[FLOOR].p95_s)
 
 
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 def test_load_of_a_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loops, routes = measured(tmp_path)
     with capsys.disabled():

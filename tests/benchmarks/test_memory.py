@@ -7,9 +7,9 @@ import pytest
 
 from tests.benchmarks.memory import EVENTS, KEPT_BYTES, rows, table
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
-
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 def test_memory(capsys: pytest.CaptureFixture[str]) -> None:
     found = list(rows(EVENTS))
     with capsys.disabled():

@@ -8,9 +8,9 @@ import pytest
 
 from tests.benchmarks.peers import HEADER, OURS, SIZE_BYTES, line, rows, tools
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
-
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if len(tools()) == 1:
         pytest.skip("no other tool is installed")

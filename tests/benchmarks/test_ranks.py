@@ -19,9 +19,8 @@ from tests.benchmarks.ranks import (
     show_reduced,
 )
 
-pytestmark = pytest.mark.benchmark
 
-
+@pytest.mark.benchmark
 @pytest.mark.timeout(1_800)
 def test_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = mapped(tmp_path, RANKS, SIZE_BYTES)
@@ -31,6 +30,7 @@ def test_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found.times < MOST_TIMES
 
 
+@pytest.mark.benchmark
 @pytest.mark.timeout(900)
 def test_reducing_many_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = reduced(tmp_path)

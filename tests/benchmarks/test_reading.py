@@ -9,9 +9,9 @@ import pytest
 from tests.benchmarks.reading import HEADER, line, rows
 from tests.benchmarks.traces import SIZE_BYTES
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
-
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 def test_reading(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = []
     with capsys.disabled():

@@ -9,9 +9,9 @@ import pytest
 from tests.benchmarks.reading import HEADER, line
 from tests.benchmarks.snapshots import ENTRIES, rows
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
-
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
 def test_snapshots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = []
     with capsys.disabled():

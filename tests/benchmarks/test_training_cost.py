@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900), pytest.mark.usefixtures("torch")]
 
-
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("torch")
 def test_training_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.benchmarks.training_cost import ROUNDS, costs, table
 
@@ -18,6 +19,9 @@ def test_training_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert len(list((tmp_path / "ours").iterdir())) == diagnosed == ROUNDS + 1
 
 
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("torch")
 def test_clock_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.benchmarks.clock_cost import SIZES, cost, table
 
