@@ -26,6 +26,7 @@ from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.training.noting_tensors import KEY
 from tests.truth import (  # noqa: F401
     bounded,
+    kept_as_reported,
     kept_by_research,
     kept_by_services,
     kept_by_trainers,
@@ -35,6 +36,7 @@ from tests.truth import (  # noqa: F401
     kept_until_later,
     leaking,
     leaking_too,
+    let_go_as_reported,
     let_go_by_research,
     let_go_by_services,
     not_leaking,
