@@ -102,11 +102,19 @@ def _held() -> dict[int, tuple[int, Any]]:
     # A profiler that records stacks records every call from Python's bytecode: map() makes none.
     tensors = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
     del objects
-    on_cpu = [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is torch.strided]
-    storages = list(map(torch.Tensor.untyped_storage, on_cpu))
+    owners = [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is torch.strided]
+    parts = list(owners)
+    for sparse in [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is torch.sparse_coo]:
+        owners += [sparse, sparse]
+        parts += _of_sparse(sparse)
+    storages = list(map(torch.Tensor.untyped_storage, parts))
     addresses = map(operator.methodcaller("data_ptr"), storages)
     sizes = map(operator.methodcaller("nbytes"), storages)
-    return dict(zip(addresses, zip(sizes, map(weakref.ref, on_cpu), strict=True), strict=True))
+    return dict(zip(addresses, zip(sizes, map(weakref.ref, owners), strict=True), strict=True))
+
+
+def _of_sparse(tensor: Any) -> list[Any]:
+    return [tensor._indices(), tensor._values()]
 
 
 def _changes(
@@ -162,11 +170,14 @@ def _grown(
 
 
 def _of_weights(held: Mapping[int, tuple[int, Any]]) -> set[int]:
-    """Return the addresses of parameters and of their gradients."""
-    kind = sys.modules["torch"].nn.Parameter
-    weights = [tensor for _, reference in held.values() if isinstance(tensor := reference(), kind)]
+    """Return the addresses of parameters and of their gradients, but for sparse ones: these become larger."""
+    torch = sys.modules["torch"]
+    weights = [
+        tensor for _, reference in held.values() if isinstance(tensor := reference(), torch.nn.Parameter)
+    ]
     gradients = [weight.grad for weight in weights if weight.grad is not None]
-    return {tensor.untyped_storage().data_ptr() for tensor in [*weights, *gradients]}
+    dense = [tensor for tensor in [*weights, *gradients] if tensor.layout is torch.strided]
+    return {tensor.untyped_storage().data_ptr() for tensor in dense}
 
 
 def _largest(sizes: Mapping[int, int]) -> dict[str, int]:

@@ -29,11 +29,16 @@ from types import (
 )
 from typing import Any, Final
 
+from tb_gpudiag.vocabulary.frames import COMPREHENSIONS
+
 MOST_SIZES: Final = 4
 """Sizes that are looked at, those with most bytes."""
 
 SAMPLES: Final = 3
-"""Tensors of each size that are looked at: the first that came, one in the middle, and the last."""
+"""Tensors of each size that are followed: the first, one in the middle, and the last."""
+
+LOOKED_AT: Final = 8
+"""It is looked whether Python has so many of the last tensors of each size, and so many of those before."""
 
 MOST_LEVELS: Final = 8
 """Steps from a tensor to what holds what holds it, ...: each looks through all objects once."""
@@ -72,11 +77,14 @@ def holders(came: Mapping[int, Sequence[Any]], older: Mapping[int, Any]) -> list
     """Describe what holds tensors. came: size in bytes -> weak references to the tensors that came. older:
     containers with a limit that were there before.
 
-    Returns per size: `functions`, as a trace spells them: lists, what is nearest to the tensors first. If
-    older containers with a limit hold them, or one that is not full, also their `type`, `entries`, `limit`.
+    Returns per size: `functions`, as a trace spells them: lists, what is nearest to the tensors first.
+    `graph`: the share of the tensors that only a graph holds. If older containers with a limit hold them, or
+    one that is not full, also their `type`, `entries`, `limit`.
     """
-    searches = [_Search(size, references, older) for size, references in list(came.items())[:MOST_SIZES]]
+    chosen = {size: _chosen(references) for size, references in list(came.items())[:MOST_SIZES]}
     try:
+        referred = _referred([reference for some in chosen.values() for reference in some])
+        searches = [_Search(size, len(came[size]), chosen[size], referred, older) for size in chosen]
         _climb(searches)
         return [search.found() for search in searches]
     except Exception as error:  # objects of the job may do anything when they are looked at
@@ -87,12 +95,15 @@ def holders(came: Mapping[int, Sequence[Any]], older: Mapping[int, Any]) -> list
 class _Search:
     """What was found of the tensors of one size."""
 
-    def __init__(self, size: int, references: Sequence[Any], older: Mapping[int, Any]) -> None:
-        chosen = {0, len(references) // 2, len(references) - 1}
-        self.samples = [reference for i, reference in enumerate(references) if i in chosen]
+    def __init__(
+        self, size: int, count: int, chosen: Sequence[Any], referred: Container[int], older: Mapping[int, Any]
+    ) -> None:
+        own = [reference for reference in chosen if id(reference()) in referred]
+        self._graph = 1 - len(own) / len(chosen) if any(map(_has_graph, chosen)) else 0.0
+        self.samples = _spread(own or chosen, SAMPLES)
         self._open = set(range(len(self.samples)))
         self._found, self._found_before = set[int](), set[int]()
-        self._size, self._count, self._older = size, len(references), older
+        self._size, self._count, self._older = size, count, older
         self._codes = [dict[CodeType, None]()]  # of each level
         self._in_older = dict[int, set[int]]()  # ids of containers, and the samples in them
         self._shared: Any = None  # the container that all samples are in
@@ -145,7 +156,8 @@ class _Search:
         if not levels and self._contained:
             levels = [list(_running())]  # Python's collector does not know their variables
         names = [list(map(_name_of, codes)) for codes in levels]
-        return {"bytes": self._size, "functions": names, **(self._limit or self._older_limit())}
+        limit = self._limit or self._older_limit()
+        return {"bytes": self._size, "functions": names, "graph": self._graph, **limit}
 
     def _older_limit(self) -> dict[str, Any]:
         found = [self._older[number]() for number in self._in_older]
@@ -153,6 +165,29 @@ class _Search:
             return {}
         entries, limit = sum(map(_entries, found)), sum(map(_limit_of, found))
         return {"type": type(found[0]).__name__, "entries": entries, "limit": limit}
+
+
+def _spread(values: Sequence[Any], count: int) -> list[Any]:
+    """Return so many of these: the first, the last, and some between."""
+    chosen = {i * (len(values) - 1) // (count - 1) for i in range(count)}
+    return [value for i, value in enumerate(values) if i in chosen]
+
+
+def _chosen(references: Sequence[Any]) -> list[Any]:
+    """Return weak references that are worth a look: a graph's end is among the last ones."""
+    return [*_spread(references[:-LOOKED_AT], LOOKED_AT), *references[-LOOKED_AT:]]
+
+
+def _has_graph(reference: Any) -> bool:
+    return getattr(reference(), "grad_fn", None) is not None
+
+
+def _referred(references: Sequence[Any]) -> set[int]:
+    """Return the ids of those of these tensors that an object of Python's refers to. What a graph has saved
+    is an object, too, but has no referrer."""
+    tensors = [tensor for reference in references if (tensor := reference()) is not None]
+    holders = (one for one in gc.get_referrers(*tensors) if one is not tensors and not _is_our_frame(one))
+    return {id(one) for holder in holders for one in gc.get_referents(holder)}
 
 
 def _climb(searches: Sequence[_Search]) -> None:
@@ -238,8 +273,16 @@ def _naming(values: Iterable[Any], names: frozenset[str]) -> Iterator[CodeType]:
     for value in values:
         inner = vars(value).values() if isinstance(value, type) else [value]
         for code in (code for one in inner for code in _code_of(one)):
-            own = [code, *(one for one in code.co_consts if isinstance(one, CodeType))]
-            yield from (one for one in own if names.intersection(one.co_names))
+            yield from (one for one, used in _with_inner(code) if not names.isdisjoint(used))
+
+
+def _with_inner(code: CodeType) -> Iterator[tuple[CodeType, Iterable[str]]]:
+    """Yield a function and those that it defines, each with the names that it uses. A comprehension is a part
+    of it."""
+    yield code, code.co_names
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield code if one.co_name in COMPREHENSIONS else one, one.co_names
 
 
 def _code_of(function: Any) -> list[CodeType]:

@@ -54,6 +54,9 @@ _USERS_OWN = frozenset(
 _SITE = re.compile(r".*[/\\](site-packages|dist-packages)[/\\]|.*[/\\]lib[/\\]python\d\.\d+[/\\]")
 _GENERATED = re.compile(r"[/\\]torchinductor_\w+[/\\]", re.A)  # written by torch.compile
 
+COMPREHENSIONS = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
+"""They have frames of their own, some only in older Pythons, but are a part of the function around them."""
+
 _NUMBER = r"(0x[0-9a-fA-F]+|\d+)"
 
 
@@ -101,9 +104,10 @@ def parse_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame |
 
 @lru_cache(maxsize=65_536)
 def place_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame | None:
-    """Parse a frame, unless it is plumbing: torch, NumPy and the like, the standard library."""
+    """Parse a frame, unless it is plumbing: torch, NumPy and the like, the standard library. A comprehension
+    whose line is not known is said by the function around it."""
     frame = parse_frame(name, line_kind)
-    if frame is None:
+    if frame is None or (frame.function in COMPREHENSIONS and line_kind is LineKind.DEFINITION):
         return None
     site = _SITE.match(frame.file)
     file = frame.file if site is None else frame.file[site.end() :]

@@ -21,9 +21,10 @@ def job(
     reserved: int | None = None,
     device: int | None = 0,
     mark_steps: bool = True,
+    operator: str = "aten::clone",
     **options: Any,
 ) -> TraceBuilder:
-    """Build a job whose step i keeps `kept[i]` bytes, allocated by aten::clone in KEEPER.
+    """Build a job whose step i keeps `kept[i]` bytes, allocated by an operator in KEEPER.
 
     start: bytes allocated before the recording. taken: bytes that each step allocates and frees. reserved:
     the allocator's total, constant over the job.
@@ -41,7 +42,7 @@ def job(
         main.op("aten::mm", at=at + 10, us=20)
         address = main.alloc(taken, at=at + 15, device=device, reserved=reserved)
         if size:
-            main.frame(KEEPER, at=at + 40, us=20).op("aten::clone", at=at + 42, us=10)
+            main.frame(KEEPER, at=at + 40, us=20).op(operator, at=at + 42, us=10)
             main.alloc(size, at=at + 45, device=device, reserved=reserved)
         main.free(address, at=at + 70)
     return trace

@@ -138,13 +138,26 @@ def test_a_tensor_at_the_address_of_one_that_went_has_come(tmp_path: Path, torch
 
 def test_tensors_without_storage_are_left_out(tmp_path: Path, torch: Any) -> None:
     kept = list[Any]()
+    for found in notes(torch, tmp_path, lambda: kept.append(torch.zeros(KIB, device="meta"))):
+        assert "4096" not in found["came"]
+
+
+def test_sparse_tensors_have_indices_and_values(tmp_path: Path, torch: Any) -> None:
+    kept = list[Any]()
+    for found in notes(torch, tmp_path, lambda: kept.append(torch.ones(700).to_sparse())):
+        assert (found["came"]["5600"], found["came"]["2800"]) == (4, 4)
+
+
+def test_a_sparse_gradient_that_becomes_larger_is_noted(tmp_path: Path, torch: Any) -> None:
+    embedding = torch.nn.Embedding(4, 256, sparse=True)
 
     def step() -> None:
-        kept.append(torch.eye(16).to_sparse())
-        kept.append(torch.zeros(KIB, device="meta"))
+        embedding(torch.tensor([1])).sum().backward()
+        assert embedding.weight.grad.is_sparse  # as optimizers look at it
 
     for found in notes(torch, tmp_path, step):
-        assert "4096" not in found["came"]
+        rows = found["steps"]
+        assert found["came"][str(rows * 256 * 4)] == found["went"][str((rows - 4) * 256 * 4)] == 1
 
 
 def test_a_failure_is_logged_and_the_job_goes_on(

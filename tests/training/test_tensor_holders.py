@@ -31,6 +31,7 @@ class Found:
         self.spots = {name for level in found["functions"] for name in level}
         self.limit = found.get("limit")
         self.entries = found.get("entries")
+        self.graph = found["graph"]
 
     @property
     def nearest(self) -> set[str]:
@@ -93,6 +94,38 @@ def test_functions_that_share_a_closure_are_named(tensors: list[Any]) -> None:
 def test_of_an_object_only_the_methods_that_name_the_attribute_are_named(tensors: list[Any]) -> None:
     keeper = Keeper(tensors)
     assert Found(tensors).nearest == {keeper.collect.__name__}
+
+
+def test_a_comprehension_is_a_part_of_its_function(torch: Any) -> None:
+    class Sums:
+        def __init__(self, values: list[Any]) -> None:
+            self.values = values
+
+        def all(self) -> list[float]:
+            return [float(self.values[i].sum()) for i in range(COUNT)]
+
+    tensors = [torch.zeros(SIZE // 4) for _ in range(COUNT)]
+    sums = Sums(list(tensors))
+    assert Found(tensors).nearest == {sums.all.__name__}
+
+
+def test_what_only_a_graph_holds_is_told_and_what_holds_its_end_is_found(torch: Any) -> None:
+    inputs = torch.rand(SIZE // 4, requires_grad=True)
+    tensors = [inputs.sin()]
+    while len(tensors) < COUNT:
+        tensors.append(tensors[-1].sin())
+    keeper = Keeper(tensors[-1:])
+    found = Found(tensors)
+    assert found.nearest == {keeper.collect.__name__}
+    assert found.graph == pytest.approx(1 - 1 / COUNT)
+
+
+def test_tensors_without_a_graph_are_held_by_none(tensors: list[Any]) -> None:
+    tensors[:] = [tensor.mul(2) for tensor in tensors]
+    kept = list(tensors)
+    found = Found(tensors)
+    assert found.graph == 0
+    kept.clear()
 
 
 @pytest.mark.usefixtures("unfrozen")

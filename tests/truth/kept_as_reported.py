@@ -172,7 +172,7 @@ def losses_of_tokens_in_a_record() -> Iterator[None]:
 
     def train_step(number: int) -> None:
         trainer.optimizer.zero_grad()
-        losses = trainer.model(batch(256)).square().mean(1)
+        losses = trainer.model(batch(2048)).square().mean(1)
         phases["train" if number > 3 else "warm-up"].note("tokens", losses.log())
         losses.mean().backward()
         trainer.optimizer.step()

@@ -35,6 +35,9 @@ from tb_gpudiag.vocabulary.frames import (
         ("nn.Module: Linear_0", None),
         ("aten::mm", None),
         ("profile.py(4): main", "profile.py(4): main"),
+        ("train.py(4): <lambda>", "train.py(4): <lambda>"),
+        ("train.py(4): <listcomp>", None),
+        ("train.py(4): <genexpr>", None),
     ],
 )
 def test_which_frames_are_a_place(name: str, expected: str | None) -> None:
@@ -88,6 +91,11 @@ def test_what_the_line_of_a_frame_is() -> None:
     assert (str(stack), stack.preposition) == ("train.py:12 in step", "at")
     assert str(defined.without_line()) == "step (train.py)"
     assert str(Frame("", 0, "step")) == "step"
+
+
+def test_a_comprehension_is_a_place_where_its_line_is_known() -> None:
+    place = innermost_place("train.py(12): step\ntrain.py(14): <listcomp>")
+    assert str(place) == "train.py:14 in <listcomp>"
 
 
 @pytest.mark.parametrize("name", ["(0): f", "??(0): c10::alloc", ":0", "<string>(1): f"])

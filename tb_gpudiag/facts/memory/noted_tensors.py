@@ -191,22 +191,24 @@ class NotedHolder:
     """What holds tensors that came.
 
     frames: functions that reach them, what is nearest to them first. limit: how many entries their container
-    takes, where it has fewer; 0 if none is known. type: of the container, or of its owner.
+    takes, where it has fewer; 0 if none is known. type: of the container, or of its owner. in_graph: share of
+    the tensors that only a graph holds.
     """
 
     frames: tuple[tuple[Frame, ...], ...]
     type: str
     entries: int
     limit: int
+    in_graph: float
 
-    def innermost(self, stack: str) -> Frame | None:
+    def innermost(self, stack: str) -> tuple[int, Frame] | None:
         """Return the innermost of the functions around an allocation that reaches what is nearest to what it
-        made. stack: Python frames, outermost first, one per line."""
+        made, and how far that is from it. stack: Python frames, outermost first, one per line."""
         around = [frame for name in reversed(stack.split("\n")) if (frame := place_frame(name)) is not None]
-        for frames in self.frames:
+        for level, frames in enumerate(self.frames):
             found = next((frame for frame in around if any(_is_one(frame, noted) for noted in frames)), None)
             if found is not None:
-                return found
+                return level, found
         return None
 
 
@@ -231,7 +233,11 @@ def _holder(value: dict[str, Any]) -> NotedHolder:
     levels = [_frames(level) for level in value["functions"] if isinstance(level, list)]
     known = isinstance(value.get("type"), str) and entries is not None and limit is not None
     return NotedHolder(
-        tuple(levels), value["type"] if known else "", entries or 0, limit or 0 if known else 0
+        tuple(levels),
+        value["type"] if known else "",
+        entries or 0,
+        limit or 0 if known else 0,
+        graph if isinstance(graph := value.get("graph"), float) and 0 <= graph <= 1 else 0.0,
     )
 
 

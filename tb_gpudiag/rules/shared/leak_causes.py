@@ -46,6 +46,9 @@ GRAPH_OPERATORS = 2
 # graph keeps as many as these, and a loss.
 FUNCTIONAL_OPERATORS = 4
 
+# Of the tensors that a job keeps, its last step's may be in a graph that is freed later.
+GRAPH_SHARE = 0.3
+
 
 @dataclass(frozen=True)
 class LeakCause:
@@ -289,6 +292,13 @@ def _retained_metrics(growth: GrowingSites) -> list[GrowingSite]:
     return growth.main(growth.metrics) if growth.has_modules else []
 
 
+def _noted_graph(growth: GrowingSites) -> list[GrowingSite]:
+    """Much of what stays was noted to be held by a graph only, which the rest has."""
+    holders = [(site, site.noted.holder) for site in growth.in_graph if site.noted is not None]
+    found = [site for site, holder in holders if holder is not None and holder.in_graph >= GRAPH_SHARE]
+    return growth.in_graph if growth.is_mostly(found) else []
+
+
 def _has_several_operators(sites: list[GrowingSite]) -> bool:
     return len({site.operator or site.stack for site in sites}) >= GRAPH_OPERATORS
 
@@ -334,6 +344,7 @@ _DETECTORS: tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause],
     (_graph_beside_modules, GRAPH),
     (_retained_graph_without_modules, GRAPH),
     (_retained_outputs, HOOKS),
+    (_noted_graph, GRAPH),
     (_retained_metrics, METRICS),
 )
 """Each returns the sites that it explains. The first that explains any names the cause."""

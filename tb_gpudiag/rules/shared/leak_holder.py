@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tb_gpudiag.facts.memory.containers import REMOVED_SHARE, Holder
+from tb_gpudiag.facts.memory.noted_tensors import NotedHolder
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Place, place_at
 from tb_gpudiag.rules.shared.leak_causes import GRAPH, Explained, loss_of, makes_loss
@@ -121,13 +122,20 @@ def keeping_frame(part: Explained) -> Frame | None:
 
 def _noted_frame(sites: Iterable[GrowingSite]) -> Frame | None:
     """Return the innermost function around most of the allocations that reaches what holds them. The one that
-    allocates may only return them."""
-    held = dict[Frame, float]()
+    allocates may only return them. Of one holder, those count that have a function nearest to it around."""
+    held = dict[NotedHolder, dict[tuple[int, Frame], float]]()
     for site in sites:
         holder = site.noted.holder if site.noted is not None else None
-        if holder is not None and (frame := holder.innermost(site.stack)):
-            held[frame] = held.get(frame, 0.0) + site.per_unit
-    return max(held, key=lambda frame: held[frame], default=None)
+        if holder is not None and (found := holder.innermost(site.stack)):
+            levels = held.setdefault(holder, {})
+            levels[found] = levels.get(found, 0.0) + site.per_unit
+    nearest = dict[Frame, float]()
+    for levels in held.values():
+        least = min(level for level, _ in levels)
+        for (level, frame), rate in levels.items():
+            if level == least:
+                nearest[frame] = nearest.get(frame, 0.0) + rate
+    return max(nearest, key=lambda frame: nearest[frame], default=None)
 
 
 def retained_loss(part: Explained) -> GrowingSite | None:

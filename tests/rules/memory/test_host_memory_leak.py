@@ -140,6 +140,34 @@ def test_the_place_is_the_innermost_function_that_reaches_what_is_held(
     assert only(check_noted([MIB] * 6, notes, tmp_path)).places[0].function == place
 
 
+def test_the_place_is_nearest_to_what_holds_the_tensors_of_all_sites(tmp_path: Path) -> None:
+    """A function that calls what keeps them allocates as much."""
+    functions = ["/home/me/train.py(7): keep"], ["/home/me/train.py(3): train"]
+    trace = TraceBuilder(top_level={KEY: {**noted({MIB: 18}, {}), "holders": held_by(*functions)}})
+    trace.recording.memory_start[None] = 8 * MIB
+    main = trace.thread()
+    for number in range(6):
+        at = number * 100.0
+        main.step(number, at=at, us=98)
+        main.frame("train.py(3): train", at=at + 1, us=96)
+        main.op("aten::clone", at=at + 5, us=20)
+        main.alloc(MIB, at=at + 10, device=None)
+        main.alloc(MIB, at=at + 11, device=None)
+        main.frame("train.py(7): keep", at=at + 40, us=20).op("aten::mul", at=at + 42, us=10)
+        main.alloc(MIB, at=at + 45, device=None)
+    assert only(RULE.check(facts_of(trace, tmp_path))).places[0].function == "keep"
+
+
+@pytest.mark.parametrize(
+    ("share", "cause"), [(0.6, ": retained autograd graph"), (0.1, ""), (7.0, ""), ("0.6", ""), (None, "")]
+)
+def test_tensors_that_only_a_graph_holds_are_told(share: object, cause: str, tmp_path: Path) -> None:
+    notes = {**noted({MIB: 6}, {}), "holders": held_by([], graph=share)}
+    trace = job([MIB] * 6, device=None, operator="aten::log", top_level={KEY: notes})
+    found = only(RULE.check(facts_of(trace, tmp_path)))
+    assert found.title == f"Host memory grows by {size(MIB, 'per step')}{cause}"
+
+
 def test_a_container_that_is_not_full_is_no_leak_yet(tmp_path: Path) -> None:
     holders = held_by([], type="deque", entries=6, limit=40)
     answer = unsure(check_noted([MIB] * 6, {**noted({MIB: 6}, {}), "holders": holders}, tmp_path))
