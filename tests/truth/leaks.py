@@ -32,6 +32,7 @@ from tests.truth import (  # noqa: F401
     kept_by_trainers,
     kept_in_jobs,
     kept_or_not,
+    kept_or_not_at_last,
     kept_or_not_too,
     kept_until_later,
     leaking,
