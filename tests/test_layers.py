@@ -23,7 +23,7 @@ LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs", "ser
 SAME_AS = {"notebook": "cli", "pages": "cli", "plugin": "cli", "loader": "cli", "__main__": "cli"}
 """Modules and packages that stand on the level of another."""
 
-OPEN_TO_ALL = {"_version", "arrays", "errors", "step_time", "version", "vocabulary"}
+OPEN_TO_ALL = {"_version", "arrays", "errors", "frozen", "step_time", "version", "vocabulary"}
 
 REASONS = {
     "trace": "reading has no opinions: it knows bytes and columns, and nothing of what they mean",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from tb_gpudiag.cli.digest_inputs import read_sides
@@ -13,6 +12,7 @@ from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, add_sides
 from tb_gpudiag.cli.output import DEFECT, tell
 from tb_gpudiag.errors import UsageError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
 from tb_gpudiag.report import report_pb2 as pb

@@ -7,7 +7,7 @@ Times are int64 ns from the recording's start; add `About.origin_ns` for Unix ti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder

@@ -10,11 +10,11 @@ import io
 import platform
 import tempfile
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tb_gpudiag.errors import GpudiagError, UsageError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
 from tb_gpudiag.report.wire import dump, to_dict

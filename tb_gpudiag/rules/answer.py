@@ -5,12 +5,13 @@ lacks what the rule needs). Times are whole ns from the trace's start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Intervals
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.quantity import Quantity, duration, share_of
 

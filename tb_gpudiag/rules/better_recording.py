@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import NO_GPU, CannotTell, Finding, Severity
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding
 from tb_gpudiag.rules.rule import AnyRule

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tb_gpudiag.errors import place_of
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Severity
 from tb_gpudiag.rules.rule import AnyRule
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import NO_GPU, Finding, RuleAnswer, Severity
 from tb_gpudiag.vocabulary.recorded import FileKind
 

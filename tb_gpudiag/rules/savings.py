@@ -4,11 +4,12 @@ remove."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving
 from tb_gpudiag.rules.shared.slowed_recording import LEAST_SLOWED, trusted_replay, why_not_replayed
 

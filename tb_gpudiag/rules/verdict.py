@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.compilation import compiled_functions
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from tb_gpudiag.errors import LimitReached, ProcessFailed
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.trace.files.find import TraceFile

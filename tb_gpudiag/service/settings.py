@@ -19,10 +19,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+
+from tb_gpudiag.frozen import dataclass
 
 MIB = 1024 * 1024
 

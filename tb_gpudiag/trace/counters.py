@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int32, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Counter
 from tb_gpudiag.trace.kept_rows import within
 

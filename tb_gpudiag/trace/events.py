@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Float64, Int32, Int64, UInt8, mask_of
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.compile_log.log import CompileLog
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
 from tb_gpudiag.vocabulary.recorded import Category, Credential, FileKind, Recorder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Int64, UInt8
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.made_parts import encoded, host_part
 from tb_gpudiag.trace.trace_parts import TracePart
 from tb_gpudiag.vocabulary.marks import STEP

@@ -7,7 +7,6 @@ file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.counters import CounterSamples
 
 # Timestamps outside these are not times: as nanoseconds since 1970, they are the years 1938 and 2096. Between

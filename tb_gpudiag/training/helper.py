@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.processes import process_setup
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage

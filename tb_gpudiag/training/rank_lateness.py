@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.building.clock_words import most_of, ms_text, why_longer
 from tb_gpudiag.trace.step_clocks.clock_state import COMPARED_BLOCKS, RankSteps
 from tb_gpudiag.vocabulary.clock_phases import WAIT

@@ -10,9 +10,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any, Final
+
+from tb_gpudiag.frozen import dataclass
 
 ENDING: Final = ".pt.trace.json"
 

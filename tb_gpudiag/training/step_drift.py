@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import Float64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.history.change_points import change_points
 from tb_gpudiag.trace.step_clocks.clock_state import COMPARED_BLOCKS
 

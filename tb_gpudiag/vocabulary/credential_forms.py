@@ -8,9 +8,10 @@ has no start of its own (the hexadecimal key of a service, say) is found by its 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
+
+from tb_gpudiag.frozen import dataclass
 
 _WORD: Final = rb"[A-Za-z0-9_-]"
 _ALNUM: Final = rb"[A-Za-z0-9]"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.wording import column_titles, kinds, vocabulary
 from tb_gpudiag.wording.term import Terms
 

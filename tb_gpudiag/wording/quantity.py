@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.wording.format import NO_BREAK, count, figures, nearest, share, size_bytes, time_ns
 
 

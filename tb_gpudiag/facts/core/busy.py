@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import Intervals, Window, subtract, union
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_names import communicates
 from tb_gpudiag.vocabulary.recorded import Category

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Metadata
 
 _AMD_NAMES = ("AMD", "Radeon")

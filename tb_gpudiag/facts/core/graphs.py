@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, plac
 from tb_gpudiag.facts.core.launches import UNRECORDED_NS, Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
@@ -18,6 +16,7 @@ from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.request_waits import RequestWaits
 from tb_gpudiag.facts.core.threads import NOTHING
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 

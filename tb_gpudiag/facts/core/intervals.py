@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
+from tb_gpudiag.frozen import dataclass
 
 
 class Intervals(NamedTuple):

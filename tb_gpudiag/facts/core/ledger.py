@@ -5,14 +5,13 @@ idle.py builds the ledger.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64, UInt8, summed
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, Trigger, time_by_cause
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
+from tb_gpudiag.frozen import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.threads import HostTree
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category

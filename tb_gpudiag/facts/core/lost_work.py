@@ -6,8 +6,6 @@ GPU looks idle, and what the host did meanwhile looks like the cause.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
@@ -19,6 +17,7 @@ from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.links import CLOCK_NS
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES

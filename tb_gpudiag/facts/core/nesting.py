@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.frozen import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ host call does not say which stream it is for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.intervals import Window, places_of_each
 from tb_gpudiag.facts.core.launches import QUEUE_LIMIT, Work
+from tb_gpudiag.frozen import dataclass
 
 # A launch call that takes this many times the median, while the queue is at least half full, blocked on the
 # queue if the work of some launch ended during the call.

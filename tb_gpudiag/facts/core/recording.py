@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match, occurs
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, SUBMITTED_ONLY
 from tb_gpudiag.vocabulary.marks import STEP

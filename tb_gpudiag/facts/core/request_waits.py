@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.core.matching import match, match_some, occurs
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, engines
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category

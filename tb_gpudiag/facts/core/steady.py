@@ -3,7 +3,7 @@ job."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, complement,
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.frozen import dataclass
 
 # A first step that takes twice the median of the others is far outside the spread of steady steps, and first
 # steps that compile or set up take 10 to 100 times as long.

@@ -15,7 +15,6 @@ begins with that operator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.nesting import Descent, nest, segments
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import gpu_names
 from tb_gpudiag.vocabulary.recorded import Category
 

@@ -8,10 +8,11 @@ that does not wait itself is what holds up the job. If there is none, ranks wait
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from functools import cached_property
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, Progress, Signature
 
 

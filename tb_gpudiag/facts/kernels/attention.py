@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, summed
@@ -11,6 +9,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.operators import BATCHED_MATMUL
 

@@ -5,7 +5,6 @@ launched it, and how long each kind was exposed.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, intersect
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Message
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALLERS, NAMES, Collective, operation

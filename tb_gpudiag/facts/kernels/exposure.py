@@ -4,7 +4,7 @@ computed meanwhile, and why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from tb_gpudiag.facts.kernels.exposure_reasons import (
     why_on_cpu,
     why_on_device,
 )
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, IN_ORDER, fsdp_unit, parallelism_of
 from tb_gpudiag.vocabulary.marks import module_label
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -16,6 +15,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlap
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.collective_kinds import (
     FSDP,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
@@ -14,6 +13,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, longest, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import gpu_names, operators
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family

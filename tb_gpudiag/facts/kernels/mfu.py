@@ -12,7 +12,7 @@ attention), but half as many for causal attention: its kernels skip the other ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.roofline import Roofline
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.operators import ATEN

@@ -4,14 +4,13 @@ kernels leave unused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
 from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.kernel_families import Family
 
 # Most resident blocks per multiprocessor, by compute capability: CUDA C++ Programming Guide, "Technical

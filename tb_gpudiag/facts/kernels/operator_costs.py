@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -15,6 +14,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match_some
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.operators import (
     EIGHT_BITS,
     GROUPED,

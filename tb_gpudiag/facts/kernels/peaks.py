@@ -9,9 +9,10 @@ MI200 series: rates of one of the two dies of a card, because each is a device o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tb_gpudiag.facts.core.device_properties import LEAST_UNITS, DeviceProperties
+from tb_gpudiag.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ peaks, compared with the time of their kernels."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, in_order, operator_cost
 from tb_gpudiag.facts.kernels.peaks import Peaks
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.vocabulary.operators import EIGHT_BITS

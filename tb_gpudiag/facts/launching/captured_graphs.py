@@ -7,7 +7,6 @@ have the same kernels by name, each as often. Of one name, the first one capture
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import CaptureTrace, Events
 from tb_gpudiag.trace.join_events import join_events
 from tb_gpudiag.vocabulary import api_calls, marks

@@ -3,7 +3,6 @@ over parameters or time steps, and chains of elementwise kernels."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -13,6 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage, distinct, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Family
 from tb_gpudiag.vocabulary.kernel_names import read_names
 from tb_gpudiag.vocabulary.marks import PARAMETER_LOOP

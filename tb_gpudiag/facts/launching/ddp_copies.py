@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import torch_frames
 from tb_gpudiag.vocabulary.recorded import Category
 

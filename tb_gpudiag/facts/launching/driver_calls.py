@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES

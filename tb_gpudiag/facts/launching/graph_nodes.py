@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64, UInt8
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Gaps
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.recorded import Category
 
 

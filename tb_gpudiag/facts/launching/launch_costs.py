@@ -5,7 +5,7 @@ Hotspots add them up by operator, by module, by source line and by kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Literal
 
@@ -27,6 +27,7 @@ from tb_gpudiag.facts.core.intervals import (
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.threads import NOTHING
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.marks import module_name
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES

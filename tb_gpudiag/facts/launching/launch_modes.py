@@ -4,8 +4,6 @@ every step launches the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
@@ -14,6 +12,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, coverage, d
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.kernel_names import INDUCTOR
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 from tb_gpudiag.vocabulary.operators import MATMUL_FACTORS

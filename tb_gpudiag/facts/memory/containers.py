@@ -7,7 +7,6 @@ that calls it. That function contains the allocation, too, or calls what allocat
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.container_calls import ADDS, REMOVES, TENSOR_HASH, TORCH_CALLS, call_of
 from tb_gpudiag.vocabulary.frames import ANY_FRAME, Frame, place_frame
 from tb_gpudiag.vocabulary.recorded import Category

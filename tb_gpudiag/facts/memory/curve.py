@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.recorded import MemoryAction
 

@@ -7,8 +7,6 @@ reserve what was recorded; how far it is off is its error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
@@ -24,6 +22,7 @@ from tb_gpudiag.facts.memory.allocator_changes import (
     start_of,
 )
 from tb_gpudiag.facts.memory.caching_allocator import ENDLESS, EXPANDABLE, AllocatorSettings
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction
 

@@ -3,7 +3,7 @@ through them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.memory.curve import Curve
+from tb_gpudiag.frozen import dataclass
 
 MOST_FLOORS = 2_000
 """Most floors that a trend is computed from; of more steps, evenly spaced ones. Two million pairs are

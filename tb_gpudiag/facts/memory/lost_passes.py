@@ -4,7 +4,6 @@ that runs as training does."""
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
 

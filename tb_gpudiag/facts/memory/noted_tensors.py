@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.noted_history import History, kept_since
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, parse_frame, place_frame
 
 _FEWEST_LONE = 3

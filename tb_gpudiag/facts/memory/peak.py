@@ -3,8 +3,6 @@ and which lines keep it from the driver."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +13,7 @@ from tb_gpudiag.facts.memory.caching_allocator import SMALL_BYTES, SMALL_SEGMENT
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.request import Request, find_request
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import module_class

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isqrt, prod
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.frozen import dataclass
 
 MOST_DIMENSIONS = 16
 """Tensors have fewer. Longer lists come from a hostile trace."""

@@ -9,7 +9,6 @@ larger one replaces the last one (a cache that is concatenated), so that nothing
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
 from tb_gpudiag.vocabulary.operators import JOINS

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -21,6 +20,7 @@ from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, S
 from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, AllocatorSettings
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind, kinds_of
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
 

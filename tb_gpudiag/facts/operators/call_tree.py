@@ -7,8 +7,6 @@ backward also has the forward operator in its path: the same node of the graph f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of, places_of
@@ -18,6 +16,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.nesting import Descent
 from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import marks
 from tb_gpudiag.vocabulary.frames import parse_frame

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.frozen import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ step window), and predict when work starts in the parts between.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, NOISE_NS, Calls, Streams, waits_for_its_own
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import DEVICE_WAIT, EVENT_WAIT, STREAM_WAIT
 

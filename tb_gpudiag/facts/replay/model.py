@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -12,6 +11,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import distinct, numbered, places_of_each
 from tb_gpudiag.facts.core.launches import QUEUE_LIMIT, TURNAROUND_NS, Work
 from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 

@@ -11,7 +11,7 @@ measured ones, so the unchanged replay gives the measured times, whether or not 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,7 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, Calls, Streams, calls_of, streams_of
 from tb_gpudiag.facts.replay.simulation import NEVER, simulate
+from tb_gpudiag.frozen import dataclass
 
 # Number of parts of a step window with fewer than two steps: half of the parts predict the others.
 PARTS = 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.replay.model import Calls
 from tb_gpudiag.facts.replay.replay import Replay
+from tb_gpudiag.frozen import dataclass
 
 # A launch takes a microsecond and more without a recorder, too.
 _LEAST_CALL_NS: Final = 1_000

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, engines
 from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP, EngineMark, StepKind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
@@ -16,6 +16,7 @@ from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.stepping.repetition import FEWEST, Repetition, find_repetition
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL
 from tb_gpudiag.vocabulary.marks import MODULE

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Float64, Int64
+from tb_gpudiag.frozen import dataclass
 
 # Steady steps of public traces are within 6% of their median, uneven ones 20 to 35% above it.
 SLOW_RATIO = 1.2

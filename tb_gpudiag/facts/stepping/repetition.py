@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import Bool, Float64, Int32, Int64
+from tb_gpudiag.frozen import dataclass
 
 Numbers = Int32
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, summed
@@ -14,6 +12,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime, Ledger, TimeAccount
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.stepping.engine_steps import EngineSteps
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import engines

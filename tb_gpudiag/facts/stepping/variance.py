@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64, mask_of, summed
@@ -15,6 +13,7 @@ from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import HostTree
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.frames import parse_frame, place_frame, with_any_numbers
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP

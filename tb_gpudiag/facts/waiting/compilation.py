@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import ThreadAxis
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import compile_spans, kernel_names
 from tb_gpudiag.vocabulary.marks import COMPILED_REGION
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.waiting.compilation import CompiledFunction
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, LoggedBreak, LoggedCompilation
 from tb_gpudiag.vocabulary.failed_guards import without_numbers
 from tb_gpudiag.vocabulary.marks import COMPILED_GRAPH, COMPILED_REGION, RESUMED_FUNCTION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, clip, union
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.vocabulary import operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -11,6 +10,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.threads import HostTree
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import libraries, operators
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tb_gpudiag.vocabulary.recorded import Category

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import operators
 from tb_gpudiag.vocabulary.marks import merged_name
 from tb_gpudiag.vocabulary.recorded import Category

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.matching import match_some, occurs
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, kernel_names, libraries, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category

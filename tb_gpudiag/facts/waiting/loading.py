@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -13,6 +12,7 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.loader_start import LoaderStarts
 from tb_gpudiag.facts.core.matching import kind_by_name
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR

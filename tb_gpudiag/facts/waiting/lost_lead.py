@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import Float64, Int64
@@ -12,6 +10,7 @@ from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.frozen import dataclass
 
 # Of fewer steps, none shows how the job goes on after the host's lead is used up.
 _FEWEST_STEPS = 3

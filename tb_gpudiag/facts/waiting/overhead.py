@@ -3,7 +3,6 @@ of operators that compute nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.operators import COMPUTES_NOTHING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.facts.core.launches import Work, stream_keys
 from tb_gpudiag.facts.core.matching import match_some
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.marks import STREAM_WAIT_EVENT
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category

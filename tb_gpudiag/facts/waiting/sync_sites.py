@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64, UInt8, summed
@@ -13,6 +11,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import api_calls, operators, torch_frames
 from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category

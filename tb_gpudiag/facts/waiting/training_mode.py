@@ -5,7 +5,6 @@ mode: it checks each gradient for NaN, and keeps the stack of each forward opera
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import kernel_names, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
 
 from tb_gpudiag.digest.digest import PATH_SEPARATOR, REST, Digest, numbers, texts
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.vocabulary.kernel_families import Family
 

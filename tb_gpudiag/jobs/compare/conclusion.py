@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.caveats import notes, obstacles, other_work
 from tb_gpudiag.jobs.compare.difference import Difference
 from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Noise, noise_between

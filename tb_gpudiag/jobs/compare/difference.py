@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import Float64
+from tb_gpudiag.frozen import dataclass
 
 _Middle = Callable[[Float64], Float64]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.digest.digest import numbers, texts
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.wording.format import figures, share
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import hides_kernels
 from tb_gpudiag.jobs.report.job_report import build_jobs

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, Conclusion
 from tb_gpudiag.jobs.compare.difference import Difference
 from tb_gpudiag.jobs.compare.problems import MOSTLY_GONE, FindingChanges, SideFinding

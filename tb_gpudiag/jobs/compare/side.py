@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.digest.digest import WORK, Digest, numbers, texts, time_parts
 from tb_gpudiag.errors import NothingToRead, UsageError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.part_words import OTHER
 from tb_gpudiag.jobs.ranks.members import find_sets
 from tb_gpudiag.step_time import step_time

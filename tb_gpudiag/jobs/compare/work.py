@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from tb_gpudiag.digest.digest import numbers, texts
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.history.change_points import change_points
 from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, is_cpu
 from tb_gpudiag.jobs.part_words import change_of_part

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import Float64
 from tb_gpudiag.facts.memory.floor import MOST_FLOORS, evenly, theil_sen
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.history.recordings import RunRecording, is_cpu
 
 _HOUR_NS: Final = 3_600e9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side, floors
 from tb_gpudiag.step_time import StepTime, step_time
 

@@ -11,10 +11,11 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from tb_gpudiag.errors import Unreadable, UsageError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.trace.files.source import is_remote

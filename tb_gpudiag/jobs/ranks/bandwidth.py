@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.channels import SEND, Channels
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.collective_matching import SAME_BYTES

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32
 from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 
 SEND = "send"

@@ -4,13 +4,14 @@ together show how much the clocks differ; without such collectives, messages in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
 from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.channels import RECEIVE, SEND
 from tb_gpudiag.jobs.ranks.collective_matching import Matching
 from tb_gpudiag.jobs.ranks.operations import RankOperations

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 

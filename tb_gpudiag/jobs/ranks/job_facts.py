@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -13,6 +12,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.digest.digest import WORK, time_parts
 from tb_gpudiag.errors import TraceError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import size_classes
 from tb_gpudiag.jobs.ranks.channels import channels_of
 from tb_gpudiag.jobs.ranks.clocks import clocks_of

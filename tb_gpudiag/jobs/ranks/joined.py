@@ -4,12 +4,12 @@ not read and unpack thousands of digests."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 import pyarrow as pa
 
 from tb_gpudiag.digest.digest import TABLES, About
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.members import SlimDigest
 from tb_gpudiag.report import report_pb2 as pb
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.digest.digest import REST, Digest, numbers, texts
+from tb_gpudiag.frozen import dataclass
 
 ROWS_COMPARED: Final = 400
 """Rows of each rank's table of kernels, those with most time."""

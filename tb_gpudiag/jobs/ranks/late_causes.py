@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
 

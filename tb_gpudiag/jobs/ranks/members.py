@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import About, Digest
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
 from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.good_recording import RECORDERS, THINNED_TITLE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.digest.digest import WORK, Digest, numbers, time_parts
+from tb_gpudiag.frozen import dataclass
 
 COMPUTING: Final = 0
 COMMUNICATING: Final = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Float64, Int64, numbered
 from tb_gpudiag.digest.digest import Digest, numbers, texts
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.digest.digest import WORK, Digest, numbers, time_parts
 from tb_gpudiag.facts.core.intervals import places_of_each
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.channels import RECEIVE, SEND, Channels
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import COMPUTING, IN_OPERATORS, RankOperations

@@ -3,12 +3,12 @@ late are late at their first collective, whatever they do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.collective_matching import Matching
 from tb_gpudiag.jobs.ranks.operations import RankOperations

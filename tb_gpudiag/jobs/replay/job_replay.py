@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -19,6 +18,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.intervals import union
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.operations import row_groups
 from tb_gpudiag.jobs.replay.job_work import JobWork
 from tb_gpudiag.jobs.replay.peers import SHARED, Peers, PeerTimes, peers_of

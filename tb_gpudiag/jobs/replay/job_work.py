@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.frozen import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.replay.job_work import JobWork
 from tb_gpudiag.jobs.replay.work_pieces import Pieces, lanes
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.errors import TraceError
+from tb_gpudiag.frozen import dataclass
 
 
 @dataclass(frozen=True, eq=False)

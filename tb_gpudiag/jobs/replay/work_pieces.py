@@ -17,12 +17,12 @@ because it can be shorter in a replay.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.replay.job_work import JobWork
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import WORK, Digest, numbers, time_parts
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMMUNICATING, COMPUTING
 from tb_gpudiag.report import report_pb2 as pb

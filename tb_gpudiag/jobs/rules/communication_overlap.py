@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import coverage, union
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
 from tb_gpudiag.jobs.ranks.collective_units import OTHER_RANK
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts

@@ -7,10 +7,10 @@ facts about all ranks, and answers as rules on one trace do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import RuleAnswer, Severity
 from tb_gpudiag.rules.rule import AnyRule
 

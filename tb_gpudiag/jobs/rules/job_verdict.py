@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown

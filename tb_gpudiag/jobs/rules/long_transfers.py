@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES, SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import A_MODE, JobFacts
 from tb_gpudiag.jobs.rules.job_words import culprits_text, place_of
 from tb_gpudiag.report import report_pb2 as pb

@@ -7,12 +7,13 @@ long as the rank with most own time.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Float64, Int64, mask_of
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown

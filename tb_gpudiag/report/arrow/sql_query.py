@@ -11,13 +11,13 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Final
 
 import pyarrow as pa
 
 from tb_gpudiag.errors import LimitReached, UsageError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.arrow.described import TABLES
 
 # A sum over the events of a 500 MB trace takes a tenth of it.

@@ -12,7 +12,6 @@ import gzip
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, mask_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.links import LinkKind
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.slices.curves import unpack
 from tb_gpudiag.report.slices.prepared import FAR_NS, NS_PER_US, Prepared
 from tb_gpudiag.report.slices.slice_table import MOST_MATCHES

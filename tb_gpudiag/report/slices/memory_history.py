@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.sites import site_keys
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
 from tb_gpudiag.report.slices.prepared import Prepared, TextTable, joined, pack_meta, read_meta
 from tb_gpudiag.vocabulary.frames import LineKind

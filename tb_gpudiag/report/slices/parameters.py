@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tb_gpudiag.errors import UsageError
+from tb_gpudiag.frozen import dataclass
 
 QueryValues = Mapping[str, str]
 """The parameters as they were sent, by name."""

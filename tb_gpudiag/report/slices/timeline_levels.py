@@ -13,7 +13,7 @@ Boxes of a row never overlap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import expand
+from tb_gpudiag.frozen import dataclass
 
 _Integers = npt.NDArray[np.integer[Any]]
 

@@ -6,10 +6,10 @@ Sections are built from Reports in sections/ and rendered by text.py, markdown.p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, NamedTuple, TypeVar
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.format import column_us, share

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, only_in, optimizer_only_in
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tb_gpudiag.facts.waiting.job_kind import JobKind
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import (
     CannotTell,
     Clear,

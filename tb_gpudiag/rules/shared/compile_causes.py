@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from tb_gpudiag.arrays import NONE
@@ -16,6 +15,7 @@ from tb_gpudiag.facts.waiting.compile_reasons import (
     LoggedCompilation,
     main_guards,
 )
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Fix
 from tb_gpudiag.vocabulary.failed_guards import GuardKind, guard_kind
 from tb_gpudiag.vocabulary.marks import resumed_name

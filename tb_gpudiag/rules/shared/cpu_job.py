@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.interruptions import stalled_spans
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, SMALL_NS, EventCosts
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places

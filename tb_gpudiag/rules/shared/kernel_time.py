@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.multiprocessors import exposed
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Removable
 from tb_gpudiag.rules.rule import Claimed
 from tb_gpudiag.rules.shared.lost_time import longest, places

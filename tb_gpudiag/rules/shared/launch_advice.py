@@ -6,7 +6,7 @@ without the copies of DistributedDataParallel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tb_gpudiag.arrays import Bool
@@ -17,6 +17,7 @@ from tb_gpudiag.facts.launching.ddp_copies import DdpCopies
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes
 from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons
 from tb_gpudiag.facts.waiting.job_kind import JobKind
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.compile_causes import graph_break_evidence, no_graph_reasons

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY, SAMPLES, SUMS_UP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand
 from tb_gpudiag.facts.core.places import by_place
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Place, Range, Removable, place_at
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed
 from tb_gpudiag.wording.format import share

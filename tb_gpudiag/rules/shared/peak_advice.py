@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -12,6 +11,7 @@ from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Failure, Peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.ways import WayKind
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.needed_memory import barely_fits, may_fit_expandable
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tb_gpudiag.arrays import summed
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
 
 _ON_HOST = (*BETWEEN_CALLS, *ISSUING)

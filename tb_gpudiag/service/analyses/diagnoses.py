@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.wire import from_json, to_json

@@ -11,13 +11,14 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from queue import SimpleQueue
 from typing import Any, Final
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, ProcessFailed, is_out_of_memory
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.analyses.apart import databases_apart
 from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST, AnalyzedTrace, ResultKind
 from tb_gpudiag.service.analyses.obtain import known, obtain

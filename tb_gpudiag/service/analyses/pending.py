@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.caches.cache import entry_key
 from tb_gpudiag.service.index.log_index import TraceEntry

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tb_gpudiag.errors import CorruptEntry, ProcessFailed
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.files.file_names import TraceFile
 
 DIGEST: Final = "digest"

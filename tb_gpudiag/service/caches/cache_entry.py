@@ -16,7 +16,6 @@ import re
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.errors import CorruptEntry
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.caches.private import create_private, open_file
 from tb_gpudiag.service.settings import MIB
 

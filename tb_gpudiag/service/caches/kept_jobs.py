@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.report.job_view import JobReports
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.caches.cache import entry_key

@@ -11,10 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache, partial
 
 from tb_gpudiag.errors import GpudiagError, Unreadable
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.index.records import Record, RecordReader
 from tb_gpudiag.service.index.remote_root import RemoteRoot
 from tb_gpudiag.service.index.roots import Root

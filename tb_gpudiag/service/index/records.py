@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
@@ -20,6 +20,7 @@ from tensorboard import context
 from tensorboard.data.provider import RunTagFilter
 
 from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import busiest
 from tb_gpudiag.report.wire import to_json

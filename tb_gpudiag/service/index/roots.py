@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import posixpath
-from dataclasses import dataclass
 
 from tb_gpudiag.errors import GpudiagError, without_url_secrets
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.files.find import parse_logdir_spec
 
 

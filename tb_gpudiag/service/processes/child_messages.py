@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any, Final
 
 from tb_gpudiag import errors
 from tb_gpudiag.errors import GpudiagError, ProcessFailed
+from tb_gpudiag.frozen import dataclass
 
 _HEAD: Final = struct.Struct("<BII")  # kind, bytes of the fields, bytes of the content
 

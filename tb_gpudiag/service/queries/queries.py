@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from tb_gpudiag.errors import GpudiagError, LimitReached, ProcessFailed
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, error_in

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from tb_gpudiag.errors import ProcessFailed
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.slices.parameters import Argument
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.settings import MIB

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.credentials.credential_places import places, run_before
 from tb_gpudiag.vocabulary.credential_forms import form_at
 from tb_gpudiag.vocabulary.credential_names import Name, is_credential, kind_of_name

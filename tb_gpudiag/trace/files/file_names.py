@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.frozen import dataclass
 
 if TYPE_CHECKING:
     from tb_gpudiag.vocabulary.recorded import FileKind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from tb_gpudiag.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame
 
 

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import SimpleQueue
 from threading import Lock
 from typing import Final
@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.errors import TooLarge
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.pieces import BETWEEN

@@ -7,12 +7,12 @@ say. So one unbalanced quote costs one event, not all the events after it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import Int32, Int64
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto.plain import is_json
 from tb_gpudiag.trace.kineto.structure import Elements, Marks, segmented

@@ -8,9 +8,10 @@ there. If that fails, repair the text (`repair`) and try again. If that fails to
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.pieces import Salvaged, by_brackets, salvage

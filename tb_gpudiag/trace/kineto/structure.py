@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import Bool, Int32, Int64
+from tb_gpudiag.frozen import dataclass
 
 _QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import MemoryEvents, Metadata, Segments, Trace
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, note_of, reach, settled

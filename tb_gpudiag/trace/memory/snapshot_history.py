@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import Int32, Int64, UInt8
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.memory.snapshot_marks import LATEST_US
 from tb_gpudiag.trace.memory.snapshot_segments import MOST_ADDRESSES, within, within_all
 from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks

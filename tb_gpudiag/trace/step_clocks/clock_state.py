@@ -7,10 +7,10 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tb_gpudiag.errors import TraceError
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.vocabulary.clock_phases import PHASES, WAIT
 

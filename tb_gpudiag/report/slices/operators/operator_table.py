@@ -9,11 +9,12 @@ its forward operators.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, summed
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import (
     OUTSIDE,
