@@ -29,12 +29,12 @@ from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.slices import embedded as module
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.parameters import Search
+from tb_gpudiag.report.slices.slice_table import slice_json
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details
 from tb_gpudiag.report.slices.timeline_range import range_statistics
 from tb_gpudiag.report.slices.timeline_search import KINDS, find_events
 from tb_gpudiag.report.slices.timeline_shown import Shown
-from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.trace.read import read_trace
 
 def asked(path, room):
@@ -53,7 +53,7 @@ def asked(path, room):
     spans += [[low, high], [low - 50, high + 50], [high, high]]
     answers = []
     def ask(route, query, answer):
-        answers.append([route, query, to_dict(answer)])
+        answers.append([route, query, json.loads(slice_json(answer))])
     for start, end in spans:
         ask("range", {"start_us": start, "end_us": end}, range_statistics(prepared, start, end))
     for kind in KINDS:
