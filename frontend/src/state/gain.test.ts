@@ -149,4 +149,7 @@ it("puts first what costs something", () => {
   expect(toFix({ findings: [] } as unknown as Report)).toBeNull();
   const leak = finding({ cost_us: 0, cost_bytes_per_step: 5 });
   expect(toFix({ findings: [leak] } as unknown as Report)).toBe(leak);
+  const computing = finding({ rule: "GD514", cost_us: 0, severity: Finding_Severity.INFO });
+  expect(toFix({ findings: [computing, leak] } as unknown as Report)).toBe(leak);
+  expect(toFix({ findings: [computing] } as unknown as Report)).toBeNull();
 });

@@ -150,12 +150,13 @@ export function overheadOf({ evidence }: Finding): string {
   return evidence.find(({ label }) => label === "Recording overhead, estimated")?.value ?? "";
 }
 
-/** The finding to fix first; null if none costs time or memory. */
-export function toFix(report: Report): Finding | null {
-  const first = report.findings.find((finding) => !isHint(finding));
-  return first && (first.cost_us > 0 || costsMemory(first) || first.severity !== Finding_Severity.INFO)
-    ? first
-    : null;
+/** The finding to fix first; null if none costs time or memory. What only says that the CPU computes comes before a leak,
+ * and does not hide it. */
+export function toFix({ findings }: Report): Finding | null {
+  const shown = findings.filter((finding) => !isHint(finding));
+  const [first] = shown;
+  if (first && (first.cost_us > 0 || costsMemory(first))) return first;
+  return shown.find(({ severity }) => severity !== Finding_Severity.INFO) ?? null;
 }
 
 /** What a fix saves at most once those before it in the plan are made; empty if that is what it saves alone. */
