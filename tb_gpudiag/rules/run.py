@@ -17,7 +17,12 @@ from tb_gpudiag.rules.shared.odd_recordings import capture_ns, is_thinned
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
 from tb_gpudiag.rules.shared.server_recording import for_server, of_one_step, one_replayed_step
-from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED, host_may_keep_up, without_promise
+from tb_gpudiag.rules.shared.slowed_recording import (
+    ABOUT_HOST_SPEED,
+    host_likely_limits,
+    host_may_keep_up,
+    without_promise,
+)
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 
 # Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs
@@ -131,12 +136,14 @@ def _severity(rule: Rule, finding: Finding, facts: Facts) -> Severity:
         return min(severity, Severity.INFO)
     if rule.id in ABOUT_HOST_SPEED and _host_is_no_limit(facts):
         return min(severity, Severity.INFO)
+    if rule.id in ABOUT_HOST_SPEED and host_may_keep_up(facts):
+        return min(severity, Severity.WARNING)
     return severity
 
 
 def _host_is_no_limit(facts: Facts) -> bool:
     """Whether the host's own speed limits nothing, as far as the recording shows."""
-    if host_may_keep_up(facts) or one_replayed_step(facts):
+    if one_replayed_step(facts) or (host_may_keep_up(facts) and not host_likely_limits(facts)):
         return True
     if facts.device is None:
         return False

@@ -33,7 +33,12 @@ from tb_gpudiag.rules.shared.odd_recordings import (
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import SEVERAL_STEPS, little_work, sentences_for
 from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
-from tb_gpudiag.rules.shared.slowed_recording import gpu_keeps_busy, host_may_keep_up, slowed_sentences
+from tb_gpudiag.rules.shared.slowed_recording import (
+    gpu_keeps_busy,
+    host_likely_limits,
+    host_may_keep_up,
+    slowed_sentences,
+)
 from tb_gpudiag.rules.shared.verdict_sentences import (
     first_fix_sentence,
     leads,
@@ -81,7 +86,9 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
     if waits and _LIMITS["communication"] in said:  # what is waited for does
         said, waits = said.replace(_LIMITS["communication"], waits), ""
-    first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
+    first = ""
+    if not host_may_keep_up(facts):  # what may be the recorder's promises nothing that could be compared
+        first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
     emptying = emptying_sentences(facts.memory, facts.window.duration_ns)
     ends = [*_failures(facts.memory), *leak_sentences(facts.memory)]
     sentences = [*ends, lost_sentences(facts), said, waits, first, *emptying]
@@ -195,8 +202,15 @@ def _not_shown(
     if server is not None and limiter != "compute" and host_ns == most_ns and one_replayed_step(facts):
         return "unknown", f"{waited} {one_step_sentence(server)}"
     if limiter in _MAY_BE_THE_RECORDER and host_may_keep_up(facts):
-        return ("compute" if gpu_keeps_busy(facts) else "unknown"), f"In the recording, it{waited[2:]}"
+        return _doubted(facts, limiter, said, f"In the recording, it{waited[2:]}")
     return limiter, said
+
+
+def _doubted(facts: Facts, limiter: str, said: str, waited: str) -> tuple[str, str]:
+    """What to say where recording may be why the GPU waits for the host."""
+    if limiter != "unknown" and host_likely_limits(facts):
+        return limiter, said.replace("limits this job", "probably limits this job")
+    return ("compute" if gpu_keeps_busy(facts) else "unknown"), waited
 
 
 def _compiles_again(facts: Facts) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.facts import Facts
@@ -12,12 +12,14 @@ from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.shared.launch_advice import launch_advice
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.rules.shared.slowed_recording import (
-    MEASURE,
     estimate,
+    host_likely_limits,
     host_may_keep_up,
+    measure,
     slowed_sentences,
     unslowed,
 )
@@ -92,7 +94,7 @@ def _slowed(facts: Facts) -> Finding:
     return Finding(
         title=f"The recording itself probably slows the host{', ' if lead else ': '}{title}",
         summary=f"{slowed_sentences(facts)[0]} {why}Findings about the host may be the profiler's own.",
-        fix=Fix(MEASURE, CODE["measure"], PROFILER_URL),
+        fix=Fix(f"{measure(facts)}{_if_the_host_limits(facts)}", CODE["measure"], PROFILER_URL),
         evidence=[
             *(_lead_evidence(lead) if lead else []),
             *(_estimate(facts, estimated) if estimated else []),
@@ -100,6 +102,18 @@ def _slowed(facts: Facts) -> Finding:
         severity=Severity.WARNING,
         leads=True,
     )
+
+
+def _if_the_host_limits(facts: Facts) -> str:
+    """What to do if it turns out to be so, which is likely; "" if it is not."""
+    if not host_likely_limits(facts):
+        return ""
+    lost = lost_time(facts)
+    if lost.total_ns(lost.issuing) < lost.total_ns(lost.of(*BETWEEN_CALLS)):
+        return " If it does, do less in Python between launches."
+    advice = launch_advice(facts, lost, lost.issuing).fix_text
+    # "CUDA graphs …" keeps its capital.
+    return f" If it does: {advice[0].lower() if advice[1].islower() else advice[0]}{advice[1:]}"
 
 
 def _lead_evidence(lead: LostLead) -> list[Evidence]:

@@ -92,11 +92,23 @@ def gpu_keeps_busy(facts: Facts) -> bool:
     return found is not None and _busy_share(facts, found.most_ns) >= COMPUTE_SHARE
 
 
+def host_likely_limits(facts: Facts) -> bool:
+    """Whether the GPU likely waits for the host without the recorder, too: in the middle of the estimate it
+    is not as busy as in a job that computing limits."""
+    found = unslowed(facts)
+    if facts.lost_lead is not None or found is None:
+        return False
+    return _busy_share(facts, found.most_ns) + _busy_share(facts, found.least_ns) < 2 * COMPUTE_SHARE
+
+
 def _busy_share(facts: Facts, window_ns: int) -> float:
     """The GPU's busy share of a step window of this length."""
+    return min(1.0, _busy_ns(facts) / window_ns) if window_ns else 0.0
+
+
+def _busy_ns(facts: Facts) -> int:
     assert facts.device is not None
-    busy_ns = facts.window.duration_ns - int(facts.device.window_account.idle_ns.sum())
-    return min(1.0, busy_ns / window_ns) if window_ns else 0.0
+    return facts.window.duration_ns - int(facts.device.window_account.idle_ns.sum())
 
 
 def slowed_sentences(facts: Facts) -> list[str]:
@@ -110,16 +122,33 @@ def slowed_sentences(facts: Facts) -> list[str]:
     if not host_may_keep_up(facts):
         return [said]
     low, high = (share(_busy_share(facts, ns)) for ns in (found.most_ns, found.least_ns))
-    return [f"{said} The GPU is then busy {low} to {high} of the time.", MEASURE]
+    return [f"{said} The GPU is then busy {low} to {high} of the time.", measure(facts)]
+
+
+def measure(facts: Facts) -> str:
+    """How to find out whether the host limits the job, if it may do so only because it is recorded."""
+    if facts.lost_lead is not None:
+        return MEASURE
+    what = "a step" if facts.step_time.median else "the same work"
+    limit = time_ns(round(_whole(facts)[0] * _busy_ns(facts) / COMPUTE_SHARE / facts.window.duration_ns))
+    return (
+        f"Time {what} without the profiler first: below {limit}, computing limits the job, and above, the "
+        "host does."
+    )
 
 
 def estimate(facts: Facts, found: Unslowed) -> str:
     """How long a step takes without the profiler, as a part of a sentence."""
-    whole_ns, what = facts.step_time.median, "a step"
-    if not whole_ns:
-        whole_ns, what = float(facts.window.duration_ns), "the recorded time"
+    whole_ns, what = _whole(facts)
     low, high = (time_ns(round(whole_ns * ns / found.recorded_ns)) for ns in (found.least_ns, found.most_ns))
     return f"without the profiler {what} probably takes {low} to {high} instead of {time_ns(round(whole_ns))}"
+
+
+def _whole(facts: Facts) -> tuple[float, str]:
+    """What was recorded, in ns and in words: a step, or all of the step window."""
+    if facts.step_time.median:
+        return facts.step_time.median, "a step"
+    return float(facts.window.duration_ns), "the recorded time"
 
 
 def _lost_lead(lead: LostLead) -> str:

@@ -45,23 +45,38 @@ def severities(findings: Sequence[RuleFinding]) -> dict[str, Severity]:
 
 
 @pytest.mark.parametrize(
-    ("between_us", "operators", "limiter", "doubted"),
+    ("between_us", "operators", "limiter", "doubted", "severity"),
     [
-        (50, 1, "launch", False),  # at most 7 µs of 50 are the recorder's: busy 47%
-        (40, 4, "unknown", True),  # 7 to 19 µs: busy 61% to 95%
-        (29, 4, "compute", True),  # at least 5 of 29 µs: busy 83%
-        (100, 4, "launch", False),  # at most 19 of 100 µs
+        (50, 1, "launch", False, Severity.WARNING),  # at most 7 µs of 50 are the recorder's: busy 47%
+        (40, 4, "launch", True, Severity.WARNING),  # 5 to 19 µs: busy 61% to 95%, likely below 80%
+        (34, 4, "unknown", True, Severity.INFO),  # busy 73% to 95%
+        (29, 4, "compute", True, Severity.INFO),  # at least 5 of 29 µs: busy 83%
+        (100, 4, "launch", False, Severity.ERROR),  # at most 19 of 100 µs
     ],
 )
 def test_the_host_is_doubted_if_its_recording_may_take_as_long(
-    between_us: float, operators: int, limiter: str, doubted: bool, tmp_path: Path
+    between_us: float, operators: int, limiter: str, doubted: bool, severity: Severity, tmp_path: Path
 ) -> None:
     facts = facts_of(job(between_us=between_us, operators=operators), tmp_path)
     outcome = run_rules(facts, RULES)
     assert find_verdict(facts, outcome.findings).limiter == limiter
     found = severities(outcome.findings)
     assert ("GD908" in found) == doubted
-    assert (found["GD201"] == Severity.INFO) == doubted
+    assert found["GD201"] == severity
+
+
+def test_a_doubted_host_is_named_with_the_step_time_that_decides(tmp_path: Path) -> None:
+    facts = facts_of(job(between_us=40, operators=4), tmp_path)
+    outcome = run_rules(facts, RULES)
+    said = find_verdict(facts, outcome.findings).sentence.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Launching many small kernels probably limits this job." in said
+    first = outcome.findings[0]
+    advice = first.finding.fix.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert first.rule.id == "GD908"
+    # 60 kernels of 20 µs are 80% of 1.5 ms.
+    assert advice.startswith("Time a step without the profiler first: below 1.50 ms, computing limits")
+    assert "If it does: launch fewer and larger kernels" in advice
+    assert all(found.finding.saving is None for found in outcome.findings if found.rule.id == "GD201")
 
 
 def test_the_verdict_says_how_long_a_step_takes_without_the_profiler(tmp_path: Path) -> None:
