@@ -92,6 +92,7 @@ class _Stage:
     def _message(self, step: int, kind: str, of: str, batch: int, pair: tuple[int, int], end: int) -> None:
         mark = f"{'Forward' if of == 'F' else 'Backward'} {batch}" if self._marks else ""
         rows = self._rows
+        last = rows[-1] if rows else {"start_ns": 0, "end_ns": 0}
         row = {
             "kind": kind,
             "name": kind,
@@ -107,7 +108,9 @@ class _Stage:
             "end_ns": end,
             "exposed_ns": end - self._free,
             "host_start_ns": self._free,
-            "since_ns": rows[-1]["start_ns"] if rows else 0,
+            "since_ns": last["start_ns"],
+            "communicating_ns": last["end_ns"] - last["start_ns"],
+            "computing_ns": self._free - last["end_ns"],
             "idle_ns": parts(),
         }
         rows.append(row)

@@ -18,7 +18,7 @@ from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.report.wire import to_dict, to_json
 from tests.digest.made import parts
-from tests.jobs.ranks.pipelines import one_f_one_b, pipeline
+from tests.jobs.ranks.pipelines import gpipe, pipeline
 from tests.jobs.ranks.stage import MS, facts_of, job
 from tests.wording.plain import plain
 
@@ -157,7 +157,7 @@ def test_a_rank_without_a_trace_is_no_later_than_the_last_if_that_ends_the_wait(
 
 
 def test_no_replay_makes_a_slow_stage_like_its_peers_since_it_has_none() -> None:
-    (report,) = build_jobs(pipeline(one_f_one_b, 4, 24, slow=1)).reports
+    (report,) = build_jobs(pipeline(gpipe, 4, 24, slow=1)).reports
     assert not report.HasField("slowdown")
 
 
