@@ -105,17 +105,14 @@ def rows_of(facts: JobFacts) -> SmallCollectives:
     waiting = waits.waiting_by(np.where(begins, row[waits.row], NONE), len(first))
     whole = np.maximum(0, over - operations.start_ns[first] - waiting)
     time = np.maximum(0, whole - between)
-    freed = whole if facts.on_gpu else whole + waiting
-    members = len(facts.set.members)
     kinds = np.bincount(operations.kind.code[first], time, len(operations.kind.texts))
-    return SmallCollectives(
-        kind=operations.kind.texts[int(kinds.argmax())],
-        count=int(np.median(counts)),
-        bytes=int(np.median(operations.bytes[inside])),
-        several=len(inside) // members,
-        time_ns=int(time.sum()) // members,
-        lost_ns=int((time * (1 - 1 / counts)).sum()) // members,
-        saved_ns=int((freed * (1 - 1 / counts)).sum()) // members,
+    return _added_up(
+        facts,
+        operations.kind.texts[int(kinds.argmax())],
+        inside,
+        counts=counts,
+        time_ns=time,
+        freed_ns=whole if facts.on_gpu else whole + waiting,
     )
 
 
@@ -129,19 +126,33 @@ def units_of(facts: JobFacts) -> SmallCollectives:
     count = several // max(1, len(facts.own_time.steps))
     if count < LEAST_OF_UNITS or small.sum() < MOST_OF_UNITS * whole.sum():
         return SmallCollectives()
-    time = int(waits.exposed_transfer_ns[small[waits.row]].sum()) // members
+    time = np.array([waits.exposed_transfer_ns[small[waits.row]].sum()])
     calls = operations.own_parts.copy()
     calls[COMPUTING] = False
-    freed = int(operations.exposed_ns[small].sum() + operations.parts[small][:, calls].sum()) // members
-    share_saved = 1 - 1 / count
-    return SmallCollectives(
-        kind="all_gather",
-        count=count,
-        bytes=int(np.median(operations.bytes[small])),
-        several=several,
+    freed = np.array([operations.exposed_ns[small].sum() + operations.parts[small][:, calls].sum()])
+    return _added_up(
+        facts,
+        "all_gather",
+        np.flatnonzero(small),
+        counts=np.array([count]),
         time_ns=time,
-        lost_ns=int(time * share_saved),
-        saved_ns=int((time if facts.on_gpu else freed) * share_saved),
+        freed_ns=time if facts.on_gpu else freed,
+    )
+
+
+def _added_up(
+    facts: JobFacts, kind: str, inside: Int64, *, counts: Int64, time_ns: Int64, freed_ns: Int64
+) -> SmallCollectives:
+    """inside: operations in any row. counts, time_ns, freed_ns: of each row, shape (rows,)."""
+    members, saved = len(facts.set.members), 1 - 1 / counts
+    return SmallCollectives(
+        kind=kind,
+        count=int(np.median(counts)),
+        bytes=int(np.median(facts.operations.bytes[inside])),
+        several=len(inside) // members,
+        time_ns=int(time_ns.sum()) // members,
+        lost_ns=int((time_ns * saved).sum()) // members,
+        saved_ns=int((freed_ns * saved).sum()) // members,
     )
 
 
