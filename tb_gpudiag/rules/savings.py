@@ -30,7 +30,7 @@ LEAST_PLANNED = 0.001
 # Below this, the two figures read the same.
 MORE_THAN_COST = 1.01
 
-_REST_IS_FASTER = "the rest may get faster, too: caches stay warm, and threads do not sleep"
+REST_IS_FASTER = "the rest may get faster, too: caches stay warm, and threads do not sleep"
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +140,17 @@ def _bounded(replay: Replay, finding: Finding) -> Saving:
 
 def _on_cpu(finding: Finding, window_ns: int) -> Finding:
     """Return the finding with a saving: all that its fix removes, and the rest gets faster, too."""
-    removed_ns, beyond, removable = finding.cost_ns, _REST_IS_FASTER, finding.removable
+    removed_ns, beyond, removable = finding.cost_ns, REST_IS_FASTER, finding.removable
     if removable is not None and removable.most.host.total > MORE_THAN_COST * removed_ns:
         removed_ns, beyond = removable.most.host.total, f"{removable.beyond}, and {beyond}"
+    saving = Saving(0, with_faster_rest(removed_ns, window_ns), "estimate")
+    return _with_beyond(replace(finding, saving=saving), beyond)
+
+
+def with_faster_rest(removed_ns: int, window_ns: int) -> int:
+    """Return what a fix saves at most of a step window on a CPU if it removes this much of it."""
     removed_ns = min(removed_ns, window_ns)
-    faster_ns = min(round((1 - REST_TAKES) * (window_ns - removed_ns)), removed_ns)
-    return _with_beyond(replace(finding, saving=Saving(0, removed_ns + faster_ns, "estimate")), beyond)
+    return removed_ns + min(round((1 - REST_TAKES) * (window_ns - removed_ns)), removed_ns)
 
 
 def _inside(saving: Saving, window_ns: int) -> Saving:

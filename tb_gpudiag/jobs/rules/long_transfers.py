@@ -10,9 +10,10 @@ from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES, SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.rules.freed import at_most
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.exposure_advice import REDUCE_ONCE
 from tb_gpudiag.vocabulary import marks
@@ -48,14 +49,14 @@ def check(facts: JobFacts) -> RuleAnswer:
     if facts.waits_for_absent:
         return ranks_absent()
     window_ns, transfer_ns = facts.job_ns, _exposed_transfer_ns(facts)
-    for sent_again in (_WEIGHTS, _GRADIENTS):
-        again_ns = _sent_again_ns(facts, sent_again)
-        if again_ns >= LEAST_SHARE_AGAIN * window_ns:
-            return _of_sent_again(facts, sent_again, again_ns)
+    for again in (_WEIGHTS, _GRADIENTS):
+        chosen = _sent_again(facts, again)
+        if _length_ns(facts, chosen) >= LEAST_SHARE_AGAIN * window_ns:
+            return _of_sent_again(facts, again, chosen)
     micro_ns = _mean_ns(facts, facts.operations.exposed_ns, _of_micro_batches(facts))
     if micro_ns >= LEAST_SHARE_AGAIN * window_ns:
         return _gradients_again(facts, micro_ns)
-    buffers_ns = _buffers_ns(facts)
+    buffers_ns = _transfer_ns(facts, _of_buffers(facts))
     if buffers_ns >= max(LEAST_SHARE_AGAIN * window_ns, MOST_TRANSFER * transfer_ns):
         return _buffers(facts, buffers_ns)
     if transfer_ns < LEAST_SHARE * window_ns:
@@ -69,7 +70,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         "data, the traces cannot show.",
         fix=_FEWER if 0 < most.bytes <= SMALL_BYTES else _FIX,
         cost_ns=transfer_ns,
-        saving=Saving(0, _most_saved_ns(facts), "at most"),
+        saving=at_most(facts, int(limiter_parts(facts)["communication"])),
         evidence=[
             Evidence.of_window("Exposed transfer", transfer_ns, window_ns),
             *(_described(one, len(facts.own_time.steps)) for one in facts.sizes[:SHOWN]),
@@ -90,9 +91,9 @@ class _SentAgain:
     fix: Fix
 
 
-def _sent_again_ns(facts: JobFacts, again: _SentAgain) -> int:
-    """How long these take in all, mean over the ranks. 0 if they carry anything else, or more or less in any
-    step. An optimizer that shares its state out among the ranks has to send what each of them updated."""
+def _sent_again(facts: JobFacts, again: _SentAgain) -> Bool:
+    """Mask of these operations, shape (n,). Empty if they carry anything else, or more or less in any step.
+    An optimizer that shares its state out among the ranks has to send what each of them updated."""
     operations, steps = facts.operations, len(facts.operations.step.texts)
     chosen = operations.of_kinds({again.kind})
     chosen &= ~_called_by(facts, OPTIMIZER) if again.caller is None else _called_by(facts, again.caller)
@@ -105,9 +106,8 @@ def _sent_again_ns(facts: JobFacts, again: _SentAgain) -> int:
         for some in (chosen, reduced)
     )
     known = (gradients > SMALL_BYTES) | (sent > BESIDE_BYTES)
-    if not known.any() or (np.abs(sent - gradients)[known] > BESIDE_BYTES).any():
-        return 0
-    return _mean_ns(facts, operations.end_ns - operations.start_ns, chosen)
+    exactly = known.any() and not (np.abs(sent - gradients)[known] > BESIDE_BYTES).any()
+    return chosen & exactly
 
 
 def _called_by(facts: JobFacts, name: str) -> Bool:
@@ -119,6 +119,15 @@ def _mean_ns(facts: JobFacts, time_ns: Int64, chosen: Bool) -> int:
     return int(time_ns[chosen].sum()) // len(facts.set.members)
 
 
+def _length_ns(facts: JobFacts, chosen: Bool) -> int:
+    return _mean_ns(facts, facts.operations.end_ns - facts.operations.start_ns, chosen)
+
+
+def _transfer_ns(facts: JobFacts, chosen: Bool) -> int:
+    """How long these transfer while nothing computes, mean over the ranks."""
+    return _mean_ns(facts, facts.waits.exposed_transfer_ns, chosen[facts.waits.row])
+
+
 def _of_micro_batches(facts: JobFacts) -> Bool:
     """Mask of the reductions of gradients that are reduced again before the optimizer steps, shape (n,)."""
     return facts.operations.why.where(lambda text: text == _REDUCED_AGAIN)
@@ -126,8 +135,8 @@ def _of_micro_batches(facts: JobFacts) -> Bool:
 
 def _gradients_again(facts: JobFacts, exposed_ns: int) -> Finding:
     operations, chosen = facts.operations, _of_micro_batches(facts)
-    length_ns = _mean_ns(facts, operations.end_ns - operations.start_ns, chosen)
-    freed_ns = exposed_ns if facts.on_gpu else length_ns + facts.slowed_ns
+    length_ns = _length_ns(facts, chosen)
+    freed_ns = exposed_ns if facts.on_gpu else length_ns
     return Finding(
         title="Gradients are reduced in each micro-batch, although the optimizer steps after the last one: "
         f"{share(exposed_ns, facts.job_ns)} of the time",
@@ -135,7 +144,7 @@ def _gradients_again(facts: JobFacts, exposed_ns: int) -> Finding:
         "sum has to be equal on all ranks.",
         fix=REDUCE_ONCE,
         cost_ns=exposed_ns,
-        saving=Saving(0, min(freed_ns, facts.job_ns), "at most"),
+        saving=at_most(facts, freed_ns, sure_ns=_transfer_ns(facts, chosen)),
         evidence=[
             Evidence.of_window("Reductions before the last micro-batch's", length_ns, facts.job_ns),
             Evidence.of_window("Exposed", exposed_ns, facts.job_ns),
@@ -149,17 +158,19 @@ def _gradients_again(facts: JobFacts, exposed_ns: int) -> Finding:
     )
 
 
-def _of_sent_again(facts: JobFacts, again: _SentAgain, again_ns: int) -> Finding:
+def _of_sent_again(facts: JobFacts, again: _SentAgain, chosen: Bool) -> Finding:
+    again_ns = _length_ns(facts, chosen)
     return Finding(
         title=f"{again.title}: {share(again_ns, facts.job_ns)} of the time",
         summary=again.summary,
         fix=again.fix,
         cost_ns=again_ns,
-        saving=Saving(0, min(again_ns + facts.slowed_ns, facts.job_ns), "at most"),
+        saving=at_most(facts, again_ns, sure_ns=_transfer_ns(facts, chosen)),
         evidence=[
             Evidence.of_window(again.label, again_ns, facts.job_ns),
             *(_described(one, len(facts.own_time.steps)) for one in facts.sizes[:SHOWN]),
         ],
+        severity=Severity.WARNING,
     )
 
 
@@ -170,15 +181,9 @@ def _of_buffers(facts: JobFacts) -> Bool:
     return operations.of_kinds({"broadcast"}) & forward
 
 
-def _buffers_ns(facts: JobFacts) -> int:
-    """How long buffers travel while nothing computes, mean over the ranks."""
-    waits = facts.waits
-    return int(waits.exposed_transfer_ns[_of_buffers(facts)[waits.row]].sum()) // len(facts.set.members)
-
-
 def _buffers(facts: JobFacts, buffers_ns: int) -> Finding:
     operations, chosen = facts.operations, _of_buffers(facts)
-    length_ns = _mean_ns(facts, operations.end_ns - operations.start_ns, chosen)
+    length_ns = _length_ns(facts, chosen)
     largest = int(operations.bytes[chosen].max())
     of = f" of {size_bytes(largest)}" if largest > 0 else ""
     return Finding(
@@ -188,7 +193,7 @@ def _buffers(facts: JobFacts, buffers_ns: int) -> Finding:
         "forward pass waits for them. Whether they have to be equal, the traces cannot show.",
         fix=_OWN_BUFFERS,
         cost_ns=buffers_ns,
-        saving=Saving(0, min(max(buffers_ns, length_ns) + facts.slowed_ns, facts.job_ns), "at most"),
+        saving=at_most(facts, max(buffers_ns, length_ns)),
         evidence=[
             Evidence.of_window("Broadcasts of buffers", length_ns, facts.job_ns),
             Evidence.of_window("Exposed transfer", buffers_ns, facts.job_ns),
@@ -202,11 +207,6 @@ def _exposed_transfer_ns(facts: JobFacts) -> int:
     waits, members = facts.waits, len(facts.set.members)
     waiting = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
     return max(0, int(limiter_parts(facts)["communication"] - waiting))
-
-
-def _most_saved_ns(facts: JobFacts) -> int:
-    """Who sends nothing waits for nobody, and on a CPU computes on cores of its own."""
-    return min(int(limiter_parts(facts)["communication"]) + facts.slowed_ns, facts.job_ns)
 
 
 def _described(one: SizeClass, steps: int) -> Evidence:

@@ -9,8 +9,9 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
+from tb_gpudiag.jobs.rules.freed import at_most
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.collective_kinds import FSDP
 from tb_gpudiag.wording.format import count, share, size_bytes
@@ -78,7 +79,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         "computes between them. Each takes as long as its latency, whatever its size.",
         fix=_FIX,
         cost_ns=rows.lost_ns,
-        saving=Saving(0, min(rows.saved_ns + facts.slowed_ns, window_ns), "at most", beyond=_CALLS),
+        saving=at_most(facts, rows.saved_ns, beyond=_CALLS),
         evidence=[
             Evidence("In a row", number(rows.count, "collective")),
             Evidence("Message size", size(rows.bytes)),
@@ -165,7 +166,7 @@ def _of_units(facts: JobFacts, units: SmallCollectives) -> Finding:
         "hooks in Python. The weights of several layers can travel together.",
         fix=_LARGER_UNITS,
         cost_ns=units.lost_ns,
-        saving=Saving(0, min(units.saved_ns + facts.slowed_ns, window_ns), "at most", beyond=_CALLS),
+        saving=at_most(facts, units.saved_ns, beyond=_CALLS),
         evidence=[
             Evidence("In a step", number(units.count, "collective")),
             Evidence("Message size", size(units.bytes)),

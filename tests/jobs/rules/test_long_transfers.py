@@ -6,7 +6,8 @@ from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.rules.long_transfers import check
-from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Saving, Severity
+from tb_gpudiag.rules.savings import REST_IS_FASTER
 from tests.jobs.ranks.stage import MS, facts_of, job
 from tests.wording.plain import plain
 
@@ -21,20 +22,17 @@ def test_the_collectives_with_most_transfer_are_named() -> None:
 
 
 def test_on_a_cpu_transfers_take_the_cores_that_ranks_compute_on() -> None:
-    answer = check(
-        facts_of(
-            job(
-                4,
-                5,
-                own_ms=lambda rank, step: 14.0 if step == 2 else 10.0,
-                transfer_ms=8,
-                about=lambda rank: {"devices": 0},
-            )
-        )
-    )
-    assert isinstance(answer, Finding)
-    assert answer.saving is not None
-    assert answer.saving.high_ns == answer.cost_ns + 4 * MS
+    def saving(**settings: Any) -> Saving | None:
+        answer = check(facts_of(job(4, 5, about=lambda rank: {"devices": 0}, **settings)))
+        assert isinstance(answer, Finding)
+        return answer.saving
+
+    # Steps of 27 ms: computing takes half of its 11 at least.
+    assert saving(transfer_ms=8) == Saving(0, 5 * (16 * MS + 11 * MS // 2), "estimate", REST_IS_FASTER)
+    # In the quickest step, computing took much less.
+    slowed = saving(transfer_ms=20, own_ms=lambda rank, step: 10.0 if step else 0.0)
+    assert slowed is not None
+    assert slowed.high_ns == 5 * 40 * MS + 4 * 10 * MS
 
 
 def test_small_messages_are_to_be_fewer_and_not_smaller() -> None:
@@ -69,13 +67,13 @@ def test_other_broadcasts_are_needed() -> None:
     assert isinstance(check(facts_of(broadcasts(1 << 16))), Clear)
 
 
-def reductions(by_the_loop: int) -> list[Digest]:
+def reductions(by_the_loop: int, **about: int) -> list[Digest]:
     """Each step reduces 1 MiB by hooks on gradients, and `by_the_loop` in two other messages."""
 
     def change(rank: int, number: int, row: dict[str, Any]) -> None:
         row["caller"], row["bytes"] = ("", by_the_loop // 2) if number % 3 else ("gradients", 1 << 20)
 
-    return job(2, 5, collectives=3, transfer_ms=0.5, change=change)
+    return job(2, 5, collectives=3, transfer_ms=0.5, change=change, about=lambda rank: about)
 
 
 def test_gradients_that_are_reduced_twice_are_found() -> None:
@@ -85,6 +83,15 @@ def test_gradients_that_are_reduced_twice_are_found() -> None:
     assert answer.cost_ns == 5 * 2 * MS // 2
     assert "average_gradients" in answer.fix.code
     assert isinstance(check(facts_of(reductions(1 << 19))), Clear)
+
+
+def test_what_is_sent_again_is_no_hint_and_saves_at_least_its_transfers_on_a_cpu() -> None:
+    for devices, least_ns in ((0, 5 * MS), (1, 0)):  # a GPU's host may take as long without them
+        answer = check(facts_of(reductions(1 << 20, devices=devices)))
+        assert isinstance(answer, Finding)
+        assert answer.severity == Severity.WARNING
+        assert answer.saving is not None
+        assert answer.saving.low_ns == least_ns
 
 
 def micro_batches(why: str, **about: int) -> list[Digest]:
