@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
@@ -338,8 +338,7 @@ _LIMITS = {
 }
 
 _BESIDES = "This is the largest part besides computing ({computing})."
-"""Instead, where computing takes clearly longer: without this part, the job would still take most of the
-time."""
+"""Instead, where computing takes longer: without this part, the job would still take most of the time."""
 
 _THE_PROFILER = (
     "The profiler itself kept it idle {} of the time. Record more steps, after a warm-up, to see "
@@ -435,22 +434,52 @@ def _host(lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> Verdict:
     elif most_ns < CLEAR_LEAD * parts[second]:
         said = "The main thread's time is spread over data loading, operators and Python."
         return Verdict("mixed", f"{start} {said}", 0.0)
+    rivals = [ns for part, ns in {**parts, "compute": spent.computing_ns}.items() if part != first]
+    near = most_ns < CLEAR_LEAD * max(rivals)
     if first == "host":
         first = max(spent.host, key=lambda part: spent.host[part])
         most_ns = spent.host[first]
     if first == "python" and unseen_ns >= MOSTLY_UNSEEN * spent.python_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
-    said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"
+    where, limits = _HOST_SENTENCES[first]
+    said = f"The main thread spent {share(most_ns, window_ns)} of its time {where} "
+    besides = near and spent.computing_ns > most_ns
+    said += _BESIDES.format(computing=share(spent.computing_ns, window_ns)) if besides else limits
+    said += _beside_it(spent, {first, "compute"} if besides else {first}) if near else ""
     return Verdict("python" if first == "overhead" else first, f"{start} {said}", 0.0)
 
 
+def _beside_it(spent: CpuTime, named: Set[str]) -> str:
+    """Say what else takes time, behind a sentence; "" if nothing does."""
+    parts = {**spent.others, **spent.host, "compute": spent.computing_ns}
+    said = [
+        f"{_TAKES[part]} {share(ns, spent.window_ns)}"
+        for part, ns in sorted(parts.items(), key=lambda one: -one[1])
+        if part in _TAKES.keys() - named and ns >= LEAST_SHARE * spent.window_ns
+    ]
+    return f" Beside it, {', '.join(said)}." if said else ""
+
+
+_TAKES = {
+    "input": "loading data takes",
+    "overhead": "small operators take",
+    "compute": "computing takes",
+    "compile": "compiling takes",
+    "python": "Python between operators takes",
+    "communication": "collectives take",
+}
+
+
 _HOST_SENTENCES = {
-    "input": "loading data. The data pipeline limits this job.",
-    "overhead": "in operators of a few microseconds each. Dispatching them limits this job.",
-    "compute": "in operators. Computing on the CPU limits this job.",
-    "compile": "compiling. Compilation limits this job.",
-    "python": "in Python between operators. The host's own code limits this job.",
-    "communication": "in collectives. Communication limits this job.",
-    "initialization": "starting a data loader or in other first-run work. Record again after a few steps.",
+    "input": ("loading data.", "The data pipeline limits this job."),
+    "overhead": ("in operators of a few microseconds each.", "Dispatching them limits this job."),
+    "compute": ("in operators.", "Computing on the CPU limits this job."),
+    "compile": ("compiling.", "Compilation limits this job."),
+    "python": ("in Python between operators.", "The host's own code limits this job."),
+    "communication": ("in collectives.", "Communication limits this job."),
+    "initialization": (
+        "starting a data loader or in other first-run work.",
+        "Record again after a few steps.",
+    ),
 }

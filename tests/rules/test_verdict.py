@@ -76,6 +76,32 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
     assert verdict.busy_share == 0
 
 
+@pytest.mark.parametrize(
+    ("computing_us", "small", "limiter", "said"),
+    [
+        (600, 20, "compute", "Computing on the CPU limits this job."),
+        (530, 28, "compute", "limits this job. Beside it, small operators take 28.0%, Python "),
+        (480, 28, "python", "besides computing (48.0%). Beside it, Python between operators takes 24.0%."),
+        (500, 49, "python", "This is the largest part besides computing (50.0%)."),
+        (350, 55, "python", "Dispatching them limits this job."),
+    ],
+)
+def test_without_a_gpu_the_verdict_names_what_leads_and_what_is_near(
+    computing_us: float, small: int, limiter: str, said: str, tmp_path: Path
+) -> None:
+    """A step of 1,000 µs: operators of 10 µs each, Python in the rest."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1_000)
+    main.frame("train.py(1): train", at=0, us=1_000)
+    main.op("aten::mm", at=0, us=computing_us)
+    for number in range(small):
+        main.op("aten::add", at=computing_us + number * 10, us=10)
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == limiter
+    assert said in plain(verdict.sentence)
+
+
 @pytest.mark.parametrize(("exposed_us", "limits"), [(250, False), (380, True)])
 def test_a_part_that_is_far_shorter_than_computing_does_not_limit_the_job(
     exposed_us: float, *, limits: bool, tmp_path: Path

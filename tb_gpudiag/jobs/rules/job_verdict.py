@@ -185,6 +185,9 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
         return limiter, said + _counted(waited, whole)
     if not facts.on_gpu:
         limiter = max(_HOST, key=lambda name: parts[name])
+        if parts["compute"] >= host:
+            said = f"Besides computing ({computing}), the host's own code is the largest part of every rank"
+            return limiter, f"{said}: {part}."
         return limiter, f"The host's own code limits every rank: {part} of its time."
     limiter = _host_limiter(facts, parts)
     what = _ON_HOST[limiter]

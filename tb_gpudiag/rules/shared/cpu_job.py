@@ -70,8 +70,13 @@ class CpuTime:
 
     @property
     def computing_limits(self) -> bool:
-        most_ns = max(self.others.values())
-        return self.computing_ns >= CLEAR_LEAD * most_ns or most_ns < LEAST_SHARE * self.window_ns
+        """Whether computing takes clearly longer than any other single part, and no less than those of the
+        host together."""
+        others = self.others
+        most_ns = max(others.values())
+        single_ns = max(others["input"], others["communication"], *self.host.values())
+        leads = self.computing_ns >= max(CLEAR_LEAD * single_ns, most_ns)
+        return leads or most_ns < LEAST_SHARE * self.window_ns
 
 
 def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
