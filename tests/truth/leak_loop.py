@@ -75,3 +75,22 @@ class Trainer:
         self.optimizer.zero_grad()
         self.loss(batch() if inputs is None else inputs).backward()
         self.optimizer.step()
+
+
+def images(count: int = 4, size: int = 24) -> Any:
+    return torch.rand(count, 3, size, size)
+
+
+class Convolutions(Trainer):
+    """A small network of convolutions that is trained."""
+
+    def __init__(self, channels: int = 32) -> None:
+        self.model = nn.Sequential(
+            nn.Conv2d(3, 16, 3),
+            nn.ReLU(),
+            nn.Conv2d(16, channels, 3, stride=2),
+            nn.Flatten(),
+            nn.LazyLinear(8),
+        )
+        self.model(images())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)

@@ -34,12 +34,14 @@ from tests.truth import (  # noqa: F401
     kept_or_not,
     kept_or_not_at_last,
     kept_or_not_too,
+    kept_out_of_sight,
     kept_until_later,
     leaking,
     leaking_too,
     let_go_as_reported,
     let_go_by_research,
     let_go_by_services,
+    let_go_in_time,
     not_leaking,
 )
 from tests.truth.leak_loop import LOOPS, LeakLoop
