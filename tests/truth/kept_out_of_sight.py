@@ -284,7 +284,7 @@ def a_graph_that_only_gets_edges() -> Iterator[None]:
         yield
 
 
-@leaks("read", cause=NO_USUAL)
+@leaks("read images", cause=NO_USUAL)
 def a_spy_is_still_around_the_augmentation() -> Iterator[None]:
     """A mock that wraps a function is left from a test, and notes the arguments of each call."""
     trainer = Convolutions()
