@@ -36,6 +36,9 @@ BOUND = 0.5
 # Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
 LEAST_SEEN = 0.01
 
+# What a hint about kernels likely saves where it comes before warnings that likely save less.
+LEAST_OF_KERNELS = 0.05
+
 # A finding with such a share of the time of its own is better advice than the operators that take most of it.
 COSTLY = 0.10
 
@@ -95,10 +98,11 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     found = [_seen(replace(f, finding=_with_saving(f, facts, predicted)), window_ns) for f in found]
     seen, replayed = facts.device is not None, predicted is not None
     costly = any(f.finding.cost_ns >= COSTLY * window_ns and f.rule.family in ABOUT_TIME for f in found)
+    computes = _computes(facts)
     found.sort(
         key=lambda f: (
             _place(f, seen=seen, costly=costly),
-            _rank(f, window_ns, facts.memory, replayed=replayed, costly=costly),
+            _rank(f, window_ns, facts.memory, replayed=replayed, costly=costly, computes=computes),
         )
     )
     plan = plan_fixes(predicted, [f.finding for f in found]) if predicted is not None else []
@@ -145,6 +149,11 @@ def _host_is_no_limit(facts: Facts) -> bool:
     """Whether the host's own speed limits nothing, as far as the recording shows."""
     if one_replayed_step(facts) or (host_may_keep_up(facts) and not host_likely_limits(facts)):
         return True
+    return _computes(facts)
+
+
+def _computes(facts: Facts) -> bool:
+    """Whether the GPU computes as much of the time as in a job that computing limits."""
     if facts.device is None:
         return False
     computing_ns = int(facts.device.window_account.computing_ns[0])
@@ -183,13 +192,21 @@ def _place(found: RuleFinding, *, seen: bool, costly: bool) -> int:
 
 
 def _rank(
-    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory], *, replayed: bool, costly: bool
+    found: RuleFinding,
+    window_ns: int,
+    memories: Sequence[DeviceMemory],
+    *,
+    replayed: bool,
+    costly: bool,
+    computes: bool,
 ) -> tuple[bool, bool, float, float, int, int, str]:
     """Sort by what a fix surely saves, if that can be seen, then by what it may save of the job's time, or
     frees of its memory. What costs most of the time comes first, sure or not. Without a replay nothing is
     sure but for copies and kernels, however small: they do not come before what likely saves more. Nor does
     the host's speed come first where it is a hint, or a secret in the recording, or memory that hardly grows
-    where time is lost."""
+    where time is lost. Where computing limits the job, a hint about its kernels that likely saves much is as
+    good as a warning that surely saves nothing: half precision on GPUs that need loss scaling for it comes
+    before copies."""
     finding = found.finding
     saving = finding.saving or Saving(0, finding.cost_ns)
     saved_ns, likely_ns = _saved(finding, saving)
@@ -197,12 +214,13 @@ def _rank(
     held = _held_share(finding, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and max(likely, held) < LEAST_SEEN
     of_host = found.severity == Severity.INFO and found.rule.id in ABOUT_HOST_SPEED
+    of_kernels = computes and found.rule.family == "kernels" and likely >= LEAST_OF_KERNELS
     small_leak = finding.cost_bytes_per_step > 0 and held < LEAST_SEEN and costly
     hint = (
         of_host
         or small_leak
         or found.rule.id == SECRETS
-        or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen))
+        or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen) and not of_kernels)
     )
     mostly = found.severity == Severity.ERROR and finding.cost_ns >= MOSTLY * window_ns
     seen = sure if replayed and sure >= LEAST_SEEN and not of_host else 0.0

@@ -16,7 +16,7 @@ from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.run import ABOUT_TIME, MOSTLY_FIRST_RUN, run_rules
 from tb_gpudiag.rules.shared.lost_time import removing
 from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS
-from tests.builder import TraceBuilder
+from tests.builder import DeviceProperties, TraceBuilder
 from tests.facts import facts_of as facts_of_story
 from tests.facts.replay.test_replay import two_steps
 from tests.rules.memory_stage import MIB, job
@@ -184,6 +184,27 @@ def test_where_computing_limits_the_job_the_hosts_speed_is_a_hint() -> None:
     gap = one_gap(lambda main, at, us: main.frame(prepare, at=at, us=us), 150)
     outcome = run_rules(facts_of_story(gap), [host_bound.RULE, kernels])
     assert [found.rule.id for found in outcome.findings] == ["GD991", "GD102"]
+
+
+@pytest.mark.parametrize(("copy_us", "first"), [(30, "GD501"), (250, "GD302")])
+def test_half_precision_comes_before_copies_where_computing_limits(
+    copy_us: float, first: str, tmp_path: Path
+) -> None:
+    """On a V100 it needs loss scaling, and so is a hint."""
+    trace = TraceBuilder()
+    trace.recording.devices = [DeviceProperties("Tesla V100-SXM2-16GB", compute_major=7)]
+    main = trace.thread()
+    main.step(0, at=100, us=1000)
+    main.op("aten::mm", at=100, us=8).launch("volta_sgemm_128x64_nn", at=101, us=5, runs_at=106, runs_us=194)
+    main.op("aten::copy_", at=110, us=190 + copy_us)
+    main.copy("HtoD", at=115, us=185 + copy_us, runs_at=300, runs_us=copy_us, bytes=8 * MIB, pinned=False)
+    after = 300 + copy_us
+    main.op("aten::mm", at=after, us=8).launch(
+        "volta_sgemm_128x64_nn", at=after + 1, us=5, runs_at=after + 6, runs_us=794 - copy_us
+    )
+    found = run_rules(facts_of(trace, tmp_path), RULES).findings
+    assert {one.rule.id: one.severity for one in found}["GD501"] == Severity.INFO
+    assert found[0].rule.id == first
 
 
 def test_without_a_replay_what_is_sure_does_not_come_before_what_likely_saves_more(facts: Facts) -> None:
