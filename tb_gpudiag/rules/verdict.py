@@ -138,9 +138,7 @@ def _without_gpu(facts: Facts, lost: Lost, unseen_ns: int) -> Verdict:
         said = (_FOR_ENGINE if for_engine else _SENTENCES["requests"]).format(all_requests=waited)
         return Verdict("unknown" if for_engine else "requests", said, 0.0)
     if nothing_of_the_job(facts) and not facts.recorded.unread_accelerator:
-        said = (
-            "Nothing of the job was recorded: the file has neither operators nor launches nor GPU activity."
-        )
+        said = "Nothing of the job was recorded: no operator and no launch ran while the profiler was active."
         return Verdict("unknown", said, 0.0)
     if facts.recorded.unread_accelerator:
         what = f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read."

@@ -70,6 +70,17 @@ class Host:
         return self.tree.any_below(work & ~match(self.events, torch_frames.PROFILER_FRAME))
 
     @cached_property
+    def of_job(self) -> bool:
+        """Whether there is anything that a job does on the host: operators, annotations, or Python outside of
+        the profiler's own beginning and end."""
+        events = self.events
+        if events.among(Category.CPU_OP, Category.USER_ANNOTATION).any():
+            return True
+        python = events.category == Category.PYTHON_FUNCTION
+        own = python & match(events, torch_frames.PROFILER_FRAME)
+        return bool((python & ~self.tree.under(own) & ~self.tree.any_below(own)).any())
+
+    @cached_property
     def cause(self) -> UInt8:
         """Cause of an idle GPU while this span is the innermost one, shape (n,); UNDECIDED if the span alone
         does not say."""

@@ -87,7 +87,6 @@ class Recorded:
     overhead: bool  # the GPU tracer's own work, such as allocating its buffers
     waits: bool = True  # calls in which the host waits for the GPU
     unread_accelerator: str = ""  # the kind of accelerator whose activity is in the trace and is not read
-    of_host: bool = True  # operators, annotations, Python or memory: what a job does on the host
 
 
 def find_recorded(trace: Trace, *, steps: bool) -> Recorded:
@@ -109,9 +108,6 @@ def find_recorded(trace: Trace, *, steps: bool) -> Recorded:
         waits=not occurs(events, SUBMITTED_ONLY)
         or occurs(events, BLOCKING_CALL)
         or bool((events.category == Category.DRIVER).any()),
-        of_host=stacks
-        or len(trace.memory) > 0
-        or bool(events.among(Category.CPU_OP, Category.USER_ANNOTATION).any()),
         unread_accelerator=next(
             (name for kind, name in UNREAD_ACCELERATORS.items() if (events.category == kind).any()), ""
         ),

@@ -120,7 +120,9 @@ _LONGEST_NAME = 60
 
 def nothing_of_the_job(facts: Facts) -> bool:
     """Whether the file has nothing that a job does: the profiler's own calls are all there is."""
-    return facts.device is None and not facts.recorded.of_host and not facts.gpu_use.certain
+    use = facts.gpu_use  # with stacks, the profiler's last wait is among its operators
+    of_gpu = use.launches or use.memory_events or use.waits or use.copies
+    return facts.device is None and not (of_gpu or facts.recorded.memory or facts.host.of_job)
 
 
 def no_gpu_sentence(use: GpuUse) -> str:

@@ -40,6 +40,25 @@ def test_the_profilers_own_calls_are_nothing_of_the_job(tmp_path: Path) -> None:
     assert find_verdict(facts).sentence.startswith("Nothing of the job was recorded")
 
 
+@pytest.mark.parametrize("works", [False, True])
+def test_a_block_in_which_nothing_ran_is_not_judged_by_the_profilers_end(works: bool, tmp_path: Path) -> None:
+    """With stacks, its frames and its own synchronization are in the file: no job on a GPU."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("train.py(3): <module>", at=0, us=1000)
+    if works:
+        main.frame("train.py(9): step", at=5, us=80)
+    main.frame("torch/profiler/profiler.py(476): __exit__", at=100, us=890)
+    main.frame("torch/profiler/profiler.py(117): stop_trace", at=110, us=870)
+    main.frame("torch/cuda/__init__.py(556): synchronize", at=120, us=850)
+    main.frame("<built-in function _cuda_synchronize>", at=900, us=20)
+    main.call("cudaDeviceSynchronize", at=901, us=17)
+    facts = facts_of(trace, tmp_path)
+    nothing = finding(RULE.check(facts)).title == "Nothing of the job was recorded"
+    assert nothing != works
+    assert find_verdict(facts).sentence.startswith("Nothing of the job was recorded") == nothing
+
+
 def test_launches_without_kernels_are_a_warning(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().step(0, at=0, us=100).call("cudaLaunchKernel", at=10, us=5)
