@@ -26,6 +26,9 @@ VERSION: Final = 8
 WORK: Final = ("computing", "copying", "communicating")
 """What a GPU does while it is not idle."""
 
+_IN_OPERATORS: Final = "dispatch"
+"""The cause of the host's time that is computing if there is no GPU."""
+
 _TEXT: Final = pa.string()
 _NUMBER: Final = pa.int64()
 _PER_CAUSE: Final = pa.list_(_NUMBER)
@@ -234,12 +237,14 @@ def per_cause(table: pa.Table, column: str, causes: int) -> Int64:
 
 def time_parts(table: pa.Table, about: About, causes: Sequence[str], *, on_gpu: bool) -> Int64:
     """Return how the time of each row of STEPS or COLLECTIVES was spent: WORK, then the causes, in the order
-    given. Shape (rows, 3 + causes). Without a GPU, the causes are of the host's time."""
+    given. Shape (rows, 3 + causes). Without a GPU, causes are of the host's time, and operators compute."""
     by_cause = per_cause(table, "idle_ns" if on_gpu else "host_ns", len(about.causes))
     found = np.zeros((len(table), len(WORK) + len(causes)), np.int64)
     for column, part in enumerate(WORK):
         found[:, column] = numbers(table, f"{part}_ns")
     for column, cause in enumerate(about.causes):
-        if cause in causes:
+        if cause == _IN_OPERATORS and not on_gpu:
+            found[:, 0] += by_cause[:, column]
+        elif cause in causes:
             found[:, len(WORK) + causes.index(cause)] += by_cause[:, column]
     return found

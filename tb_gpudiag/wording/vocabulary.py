@@ -10,7 +10,11 @@ from __future__ import annotations
 from tb_gpudiag.wording.term import Term, table, term
 
 WORK_PARTS = table(
-    Term("computing", "Computing", "The GPU runs kernels other than collectives."),
+    Term(
+        "computing",
+        "Computing",
+        "The GPU runs kernels other than collectives. Without a GPU: the CPU runs operators.",
+    ),
     Term("copying", "Copying, exposed", "The GPU runs copies or memsets and nothing else."),
     Term(
         "communicating",

@@ -18,7 +18,7 @@ export interface Colored extends Term {
 }
 
 export const WORK_PARTS: Readonly<Record<"computing" | "copying" | "communicating", Colored>> = {
-  "computing": {"word": "Computing", "noun": "computing", "explanation": "The GPU runs kernels other than collectives.", "color": {"light": "#2093e2", "dark": "#4b78a1"}, "hatched": false},
+  "computing": {"word": "Computing", "noun": "computing", "explanation": "The GPU runs kernels other than collectives. Without a GPU: the CPU runs operators.", "color": {"light": "#2093e2", "dark": "#4b78a1"}, "hatched": false},
   "copying": {"word": "Copying, exposed", "noun": "copying, exposed", "explanation": "The GPU runs copies or memsets and nothing else.", "color": {"light": "#6c86a6", "dark": "#bfdaf4"}, "hatched": false},
   "communicating": {"word": "Communicating, exposed", "noun": "communicating, exposed", "explanation": "The GPU runs collectives and nothing computes at the same time.", "color": {"light": "#6239a0", "dark": "#9b63f2"}, "hatched": false}
 };

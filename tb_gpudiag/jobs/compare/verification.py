@@ -115,7 +115,9 @@ def _of(rows: Sequence[pb.Verified]) -> str:
 def _recorded(comparison: pb.Comparison) -> list[str]:
     """Say that a profiler slows down the host, if that is where most of the time was saved."""
     saved = {pb.CauseTime.Cause.Name(row.cause): row.base_us - row.candidate_us for row in comparison.causes}
-    on_gpu = sum(saved.get(part, 0.0) for part in WORK)
+    # Without launches, the host computes.
+    launched = comparison.launches.base or comparison.launches.candidate
+    on_gpu = sum(saved.get(part, 0.0) for part in WORK) if launched else 0.0
     if comparison.mean_step_us.difference >= 0 or on_gpu >= sum(saved.values()) / 2:
         return []
     return [

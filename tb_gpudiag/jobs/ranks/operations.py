@@ -19,9 +19,6 @@ COMMUNICATING: Final = 2
 IN_COLLECTIVE: Final = "collective"
 """The cause of idle time that is part of communicating."""
 
-IN_OPERATORS: Final = "dispatch"
-"""The cause of time that is computing if there is no GPU."""
-
 
 @dataclass(frozen=True, eq=False)
 class TextColumn:
@@ -128,7 +125,9 @@ def operations_of(members: Sequence[Digest]) -> RankOperations:
         kernels=column("kernels"),
         work=column("work"),
         work_sizes=column("work_sizes"),
-        parts=np.concatenate([_parts(member, causes) for member in members])
+        parts=np.concatenate(
+            [time_parts(one.collectives, one.about, causes, on_gpu=one.about.devices > 0) for one in members]
+        )
         if members
         else np.zeros((0, len(WORK)), np.int64),
         part_names=(*WORK, *causes),
@@ -157,16 +156,6 @@ def _step_names(member: Digest) -> pa.ChunkedArray:
     step = numbers(member.collectives, "step")
     last = len(member.steps)
     return names.take(pa.array(np.where((step < 0) | (step >= last), last, step)))
-
-
-def _parts(member: Digest, causes: list[str]) -> Int64:
-    """Return the parts of a rank's operations, shape (rows, 3 + causes). Without a GPU, operators compute."""
-    found = time_parts(member.collectives, member.about, causes, on_gpu=member.about.devices > 0)
-    if not member.about.devices and IN_OPERATORS in causes:
-        operators = len(WORK) + causes.index(IN_OPERATORS)
-        found[:, COMPUTING] += found[:, operators]
-        found[:, operators] = 0
-    return found
 
 
 def row_groups(*columns: Int64) -> tuple[Int64, Int64]:

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-from tb_gpudiag.digest.digest import WORK, Digest, numbers, time_parts
+from tb_gpudiag.digest.digest import Digest, numbers, time_parts
 from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.channels import RECEIVE, SEND, Channels
 from tb_gpudiag.jobs.ranks.clocks import Clocks
-from tb_gpudiag.jobs.ranks.operations import COMPUTING, IN_OPERATORS, RankOperations
+from tb_gpudiag.jobs.ranks.operations import COMPUTING, RankOperations
 
 GPIPE: Final = "GPipe"
 ONE_F_ONE_B: Final = "1F1B"
@@ -254,11 +254,9 @@ def _steps_ns(member: Digest) -> int:
 
 
 def _computing_ns(member: Digest) -> int:
-    """Return the computing of a rank's steps; without a GPU, its operators'."""
-    about = member.about
-    found = time_parts(member.steps, about, about.causes, on_gpu=about.devices > 0).sum(axis=0)
-    operators = about.causes.index(IN_OPERATORS) + len(WORK) if IN_OPERATORS in about.causes else COMPUTING
-    return int(found[COMPUTING] if about.devices else found[operators])
+    """Return the computing of a rank's steps."""
+    parts = time_parts(member.steps, member.about, (), on_gpu=member.about.devices > 0)
+    return int(parts[:, COMPUTING].sum())
 
 
 def _edges(step: Int32, received: Bool) -> tuple[Bool, Bool]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE, IN_OPERATORS
+from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized
 from tb_gpudiag.jobs.rules.rank_findings import ABOUT_LATE_RANKS, SharedFinding
@@ -109,10 +109,8 @@ def _limiter_of(facts: JobFacts, rule: str) -> str:
 def limiter_parts(facts: JobFacts) -> dict[str, float]:
     """Time of the steady steps by limiter, mean over the ranks."""
     found: dict[str, float] = dict.fromkeys(dict.fromkeys([*_PART_LIMITERS.values(), "unknown"]), 0.0)
-    for member, parts in zip(facts.set.members, facts.steady_parts, strict=True):
-        for name, ns in parts.items():
-            # Without a GPU, operators are the computing.
-            part = "computing" if name == IN_OPERATORS and not member.about.devices else name
+    for parts in facts.steady_parts:
+        for part, ns in parts.items():
             found[_PART_LIMITERS.get(part, "unknown")] += ns / len(facts.set.members)
     return found
 

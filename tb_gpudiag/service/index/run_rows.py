@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
-from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, per_cause, texts
+from tb_gpudiag.digest.digest import WORK, Digest, MemoryPeaks, numbers, texts, time_parts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
 
@@ -88,13 +88,10 @@ def row_with(findings: Sequence[pb.Finding], **more: Any) -> pb.RunRow:
 
 def _account(digest: Digest) -> list[pb.CauseTime]:
     """Return the parts of the step window: of the GPU, or of the host if there is no GPU."""
-    steps, causes = digest.steps, digest.about.causes
-    on_gpu = digest.about.devices > 0
-    work = ("computing", "copying", "communicating")
-    parts = {part: int(numbers(steps, f"{part}_ns").sum()) for part in work}
-    spent = per_cause(steps, "idle_ns" if on_gpu else "host_ns", len(causes)).sum(axis=0).tolist()
-    parts |= dict(zip(causes, spent, strict=True))
-    return [pb.CauseTime(cause=name, us=ns / 1_000) for name, ns in parts.items() if ns]
+    about = digest.about
+    spent = time_parts(digest.steps, about, about.causes, on_gpu=about.devices > 0).sum(axis=0).tolist()
+    parts = zip((*WORK, *about.causes), spent, strict=True)
+    return [pb.CauseTime(cause=name, us=ns / 1_000) for name, ns in parts if ns]
 
 
 def memory_share(memories: Iterable[MemoryPeaks | pb.DeviceMemory]) -> float:

@@ -291,7 +291,7 @@ def test_a_cpu_job_is_accounted_for_by_its_main_thread() -> None:
     found = compared(cpu(4000, "a"), cpu(2000, "b"))
     assert {pb.CauseTime.Cause.Name(row.cause): (row.base_us, row.candidate_us) for row in found.causes} == {
         "input": (2, 1),
-        "dispatch": (1, 0.5),
+        "computing": (1, 0.5),
         "other": (1, 0.5),
     }
 
