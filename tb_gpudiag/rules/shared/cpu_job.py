@@ -106,17 +106,17 @@ def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> fl
     """Return which share of the usual step this time of the main thread takes.
 
     A pause in one step, as of a garbage collector that runs by itself, is not usual. Nor are pauses now and
-    then in frames that usually take no time, if operators have them, too: others had the thread's core.
+    then in frames that usually take no time, if operators have them, too: others had the thread's core, and
+    the time without it is none of the job's, whatever it interrupted.
 
     chosen: mask of the time. costs: of recording what begins in a stretch of it, or right after it.
     """
-    others = lost.stretches(~chosen)
+    rest = ~chosen
     if facts.host_work.interruptions.several and facts.recorded.stacks:
-        some = chosen & (lost.event != NONE)
-        stalled = some.copy()
-        stalled[some] = stalled_spans(facts.host, lost.event[some], lost.length_ns[some])
-        chosen = chosen & ~stalled
-    stretches = lost.stretches(chosen)
+        stalled = lost.event != NONE
+        stalled[stalled] = stalled_spans(facts.host, lost.event[stalled], lost.length_ns[stalled])
+        chosen, rest = chosen & ~stalled, rest & ~stalled
+    stretches, others = lost.stretches(chosen), lost.stretches(rest)
     recorded_ns = facts.host_work.recorder_cost.within(stretches.start, stretches.end, costs) + costs.operator
     left_ns = np.maximum(0, stretches.end - stretches.start - recorded_ns)
     steps = facts.steps if len(facts.steps) >= _FEWEST_STEPS else None
