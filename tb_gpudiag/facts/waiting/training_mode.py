@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import kernel_names, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category
@@ -73,6 +74,19 @@ def without_gradients(host: Host) -> Bool:
     optimizer = match(events, marks.OPTIMIZER_STEP) | match(events, marks.ZERO_GRAD)
     found &= ~(host.in_backward | host.loader | tree.under(optimizer & (tree.depth >= 0)))
     return tree.under(found)
+
+
+def before_backward(host: Host, steps: Steps) -> Bool:
+    """Mask of the events that end before a backward pass of their step goes on, shape (n,): it may learn from
+    what they make."""
+    events = host.events
+    if not len(steps):
+        return np.zeros(len(events), np.bool_)
+    step = np.searchsorted(steps.start_ns, events.start_ns, side="right") - 1
+    until_ns = np.where(step == NONE, events.start_ns, steps.end_ns[step])
+    backward_ns = np.sort(events.start_ns[host.in_backward])
+    found: Bool = np.searchsorted(backward_ns, events.end_ns) < np.searchsorted(backward_ns, until_ns)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

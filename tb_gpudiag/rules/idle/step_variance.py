@@ -30,7 +30,7 @@ from tb_gpudiag.rules.answer import (
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
 from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
@@ -48,6 +48,10 @@ WARNING_SHARE = 0.10
 
 # The first step is excluded, since it can contain earlier work. Of two others, neither is the usual one.
 FEWEST_STEPS = 4
+
+# On a CPU, other processes take the core from whatever a step does, and from its operators as well. If these
+# grew by this much of what grew most, that is why.
+SAME_GREW = 0.5
 
 # Things that only slow steps do are listed if they take at least this share of the extra time.
 ONLY_SHARE = 0.1
@@ -157,12 +161,30 @@ def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding:
     only = [(name, ns) for name, ns in found_only if ns >= ONLY_SHARE * uneven.excess_ns]
     lost = lost_time(facts)
     found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
+    if _starts_a_loader(uneven, facts.loader_starts.once):
+        found = replace(found, fix=_KEEP_WORKERS)
     is_unseen = _is_unseen(uneven, lost, facts)
     # Under a load a process loses its core wherever it is, so any part of a single step may grow.
     by_chance = not only and (uneven.pattern.shape is Shape.SINGLE or _runs_the_same_longer(uneven))
     if facts.device is None and (by_chance or is_unseen):
         found = replace(found, severity=Severity.INFO)
     return replace(found, sure=not is_unseen)
+
+
+def _starts_a_loader(uneven: _Uneven, starts: Intervals) -> bool:
+    """Whether slow steps are longer mostly because an epoch begins in them."""
+    times, slow = uneven.steps.times, uneven.slow
+    grew_most = next((cause for _, _, cause in _grown(uneven)), None)
+    begins = coverage(starts, times.start_ns[slow], times.end_ns[slow]).any()
+    return grew_most is Cause.INITIALIZATION and bool(begins)
+
+
+_KEEP_WORKERS = Fix(
+    "A loader starts in these steps, as at the beginning of each epoch: keep its workers from one epoch to "
+    "the next. If epochs are far longer than this recording, leave it.",
+    fix_code("tb_gpudiag.rules.idle.input_pipeline")["one_iterator"],
+    "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
+)
 
 
 def _is_unseen(uneven: _Uneven, lost: Lost, facts: Facts) -> bool:
@@ -175,7 +197,9 @@ def _is_unseen(uneven: _Uneven, lost: Lost, facts: Facts) -> bool:
 
 def _runs_the_same_longer(uneven: _Uneven) -> bool:
     """Whether slow steps take longer for the same operators, as they do beside other processes on a CPU."""
-    return all(cause in _SAME_OPERATORS for _, _, cause in _grown(uneven)[:1])
+    grown = _grown(uneven)
+    same_ns = sum(ns for _, ns, cause in grown if cause in _SAME_OPERATORS)
+    return not grown or same_ns >= SAME_GREW * grown[0][1]
 
 
 def _finding(

@@ -8,6 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.training_mode import before_backward
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
@@ -83,19 +84,36 @@ def _finding(facts: Facts, event: Int64, cost_ns: int, weight_ns: Int64) -> Find
     window_ns = facts.window.duration_ns
     operators = len(np.unique(facts.host.operator[event]))
     whose = "the main thread's time" if facts.device is None else "the time"
+    before = before_backward(facts.host, facts.recorded_steps)[event]
+    learns = bool(2 * weight_ns[before].sum() >= weight_ns.sum())
     return Finding(
         title=f"{_TITLE} {share(cost_ns, window_ns)} of {whose}",
-        summary="Operators run with gradients switched off, outside the backward pass and the optimizer: an "
-        "evaluation, a second model, an average of the weights, statistics. The trace does not show whether "
-        "each step needs them.",
-        fix=Fix("Run what not every step needs in every hundredth.", CODE["rarely"]),
+        summary="Operators run with gradients switched off, outside the backward pass and the optimizer: "
+        f"{_BEFORE if learns else _OTHERS}. The trace does not show whether each step needs them.",
+        fix=_MORE_AT_A_TIME if learns else Fix(_RARELY, CODE["rarely"]),
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Without gradients", cost_ns, window_ns),
             Evidence("Operators", number(operators, "operator"), per_step(operators, len(facts.steps))),
         ],
         places=places(facts.host, event, weight_ns, by_operator=not facts.recorded.stacks),
+        sure=not learns,
     )
+
+
+_OTHERS = "an evaluation, a second model, an average of the weights, statistics"
+
+_BEFORE = (
+    "most of them before the backward pass of a step, which may learn from what they make, as from moves of "
+    "a game or the outputs of another model"
+)
+
+_RARELY = "Run what not every step needs in every hundredth."
+
+_MORE_AT_A_TIME = Fix(
+    "If the step learns from what this makes, make more of it at a time: larger batches, more games at once. "
+    "Otherwise, run it in every hundredth step."
+)
 
 
 RULE = Rule("GD511", "evaluation_in_step", "Evaluation in each step", check, severity=Severity.INFO)

@@ -50,6 +50,20 @@ def test_an_evaluation_in_the_step_is_a_hint_with_its_function(gpu: bool, tmp_pa
 
 
 @pytest.mark.parametrize("gpu", [True, False])
+@pytest.mark.parametrize("learns", [True, False])
+def test_what_a_backward_pass_may_learn_from_is_not_to_run_rarely(
+    gpu: bool, *, learns: bool, tmp_path: Path
+) -> None:
+    trace = _training(EVALUATES, 300, gpu=gpu)
+    main = trace.thread(tid=trace.recording.pid)
+    name = "autograd::engine::evaluate_function: MmBackward0" if learns else "aten::mm"
+    main.op(name, at=STEP_AT + 900, us=20, sequence=1, forward_thread=1 if learns else 0)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.sure is not learns
+    assert ("games" in found.fix.text) is learns
+
+
+@pytest.mark.parametrize("gpu", [True, False])
 def test_below_the_threshold_it_is_clear(gpu: bool, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_training(EVALUATES, 80, gpu=gpu), tmp_path)))
 
