@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 from tb_gpudiag.service.processes import memory_limit
@@ -56,6 +58,21 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUDIAG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Empty folders, each made when it is asked for."""
+    base = tmp_path_factory.mktemp("tests")
+    return (base / str(number) for number in itertools.count())
+
+
+@pytest.fixture
+def tmp_path(folders: Iterator[Path]) -> Path:
+    """A folder of this test alone. For that of pytest, a link to the latest one is replaced each time."""
+    folder = next(folders)
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture
@@ -105,6 +122,19 @@ def shared_traces() -> Path:
     if not SHARED_TRACES.is_dir():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
     return SHARED_TRACES
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """In a worker of pytest-xdist, report a test that passes once, and not as five events.
+
+    Each is written, sent, read and handed to all plugins again, which takes longer than many a test.
+    """
+    if not hasattr(item.config, "workerinput") or item.config.option.durations is not None:
+        return None
+    for report in runtestprotocol(item, nextitem=nextitem, log=False):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_collection_finish() -> None:
