@@ -11,13 +11,14 @@ import pytest
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.trace.files.find import find_traces
-from tests.simulator.jobs import DistributedJob, simulate_job
+from tests.simulator.jobs import DistributedJob
+from tests.simulator.jobs.run import simulate_once
 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUDIAG_CACHE_DIR", str(tmp_path / "cache"))
-    simulate_job(DistributedJob("ddp", ranks=2, steps=3), seed=0).write(tmp_path / "log")
+    simulate_once(DistributedJob("ddp", ranks=2, steps=3)).write(tmp_path / "log")
     return tmp_path / "log"
 
 
@@ -63,6 +64,7 @@ def test_a_changed_rank_is_judged(log: Path, judged: list[int], capsys: pytest.C
     assert judged == [2, 2]
 
 
+@pytest.mark.slow
 def test_the_same_traces_elsewhere_are_named_as_they_are_there(
     log: Path, judged: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +76,7 @@ def test_the_same_traces_elsewhere_are_named_as_they_are_there(
     assert judged == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_damaged_answer_is_made_again(
     log: Path, tmp_path: Path, judged: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +89,7 @@ def test_a_damaged_answer_is_made_again(
     assert judged == [2, 2]
 
 
+@pytest.mark.slow
 def test_an_answer_without_a_rank_that_cannot_be_read_is_not_kept(
     log: Path, judged: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
