@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 import tb_gpudiag
 from tb_gpudiag.rules.all import RULES
+from tests.with_each import with_each
 
 PACKAGE = Path(tb_gpudiag.__file__).parent
 
@@ -244,7 +243,7 @@ def test_rooms_import_only_what_they_may() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("module", "code", "allowed"),
     [
         ("facts.memory.x", "from tb_gpudiag.facts.core.recording import Steps", True),
@@ -323,7 +322,7 @@ def test_rules_read_facts_and_no_events() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("code", "raw"),
     [
         ("def check(facts, taken): return len(facts.events)", True),
@@ -343,7 +342,7 @@ def test_every_module_has_its_layer() -> None:
     assert not unknown, f"add these to LAYERS, SAME_AS or OPEN_TO_ALL: {sorted(unknown)}"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("module", "code", "allowed"),
     [
         ("rules.x", "from tb_gpudiag.facts.facts import Facts", True),
@@ -383,7 +382,7 @@ def test_the_loader_needs_only_the_standard_library_and_tensorboards_base_plugin
     )
 
 
-@pytest.mark.parametrize("layer_name", ["trace", "facts", "rules", "report", "cli"])
+@with_each("layer_name", ["trace", "facts", "rules", "report", "cli"])
 def test_reading_a_trace_does_not_need_torch(layer_name: str) -> None:
     for module, tree in modules():
         if layer(module) == layer_name:

@@ -10,13 +10,14 @@ import pytest
 
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
 from tests.conftest import REPOSITORY
+from tests.with_each import with_each
 
 NAME_OF = {rule.id: rule.name for rule in EVERY_RULE}
 SHARED = {"common", "cpu", "record", "serve"}  # scripts of demo/ that are not about one fault
 DEMOS = sorted(path for path in (REPOSITORY / "demo").glob("*.py") if path.stem not in SHARED)
 
 
-@pytest.mark.parametrize("script", DEMOS, ids=lambda path: path.stem)
+@with_each("script", DEMOS)
 def test_a_demo_is_named_after_the_rule_that_it_must_trigger(script: Path) -> None:
     named = re.match(r"(GD\d{3}) (\w+): ", ast.get_docstring(ast.parse(script.read_text())) or "")
     assert named is not None
@@ -50,9 +51,7 @@ def test_every_route_is_documented_and_known_to_the_development_server() -> None
         assert f'"{route}"' in server, f"frontend/vite.config.ts: pass the route /{route} on"
 
 
-@pytest.mark.parametrize(
-    "workflow", sorted((REPOSITORY / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem
-)
+@with_each("workflow", sorted((REPOSITORY / ".github" / "workflows").glob("*.yml")))
 def test_a_workflow_runs_what_is_here(workflow: Path) -> None:
     text = re.sub(r" *# .*", "", workflow.read_text(encoding="utf-8"))
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.builder import BASE_NS, EPOCH_NS, Generation, TraceBuilder
 from tests.some_values import EACH_GENERATION
+from tests.with_each import with_each
 
 REAL_TRACE_OF: dict[Generation, str] = {
     "A": "v100_resnet50_workers0",
@@ -64,7 +65,7 @@ def test_the_file_and_the_document_are_the_same(generation: Generation) -> None:
     assert gzip.decompress(trace.bytes(gzipped=True)) == trace.bytes()
 
 
-@pytest.mark.parametrize("generation", ["B+", "C1", "C2"])
+@with_each("generation", ["B+", "C1", "C2"])
 def test_timestamps_are_exact_to_the_nanosecond(generation: Generation) -> None:
     trace = TraceBuilder(generation)
     trace.thread().op("aten::mm", at=0.001, us=2.125)
@@ -97,7 +98,7 @@ def test_work_has_the_correlation_of_its_launch(generation: Generation) -> None:
     }
 
 
-@pytest.mark.parametrize("generation", ["A", "B+", "C1", "C2"])
+@with_each("generation", ["A", "B+", "C1", "C2"])
 def test_a_kernel_names_the_innermost_operator_around_its_launch(generation: Generation) -> None:
     trace = small_training(generation)
     key = "external id" if generation == "A" else "External id"

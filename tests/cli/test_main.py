@@ -11,6 +11,7 @@ import pytest
 from tb_gpudiag.cli.main import COMMANDS, main
 from tb_gpudiag.version import __version__
 from tests.report.reports import slow_loader
+from tests.with_each import with_each
 
 
 def _gpudiag(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,7 +51,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert f"usage: gpudiag {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@with_each("command", COMMANDS)
 def test_every_command_has_a_parser_for_completion_in_the_shell(command: str) -> None:
     assert import_module(f"tb_gpudiag.cli.{command}").parser().prog == f"gpudiag {command}"
 

@@ -16,6 +16,7 @@ from tb_gpudiag.digest.digest_files import MOST_BYTES, from_bytes, to_bytes
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError
 from tb_gpudiag.report import report_pb2 as pb
 from tests.digest.made import CAUSES, digest, parts
+from tests.with_each import with_each
 
 
 def example() -> Digest:
@@ -44,10 +45,9 @@ def test_an_empty_digest() -> None:
     assert len(from_bytes(to_bytes(digest())).collectives) == 0
 
 
-@pytest.mark.parametrize(
+@with_each(
     "content",
     [b"", b"x", gzip.compress(b""), gzip.compress(b"ARROW1"), b"\x80\x04N."],
-    ids=["nothing", "text", "packed nothing", "packed words", "pickle"],
 )
 def test_other_files_are_not_digests(content: bytes) -> None:
     with pytest.raises(NotATrace, match="digest"):
@@ -73,7 +73,7 @@ def test_parts_of_other_causes_are_refused() -> None:
         from_bytes(to_bytes(digest(steps=[{"idle_ns": [1, 2]}])))
 
 
-@pytest.mark.parametrize(
+@with_each(
     "about",
     [
         {"recorder": "perf"},

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.digest.rank_lists import MOST_RANKS, from_text, to_text
+from tests.with_each import with_each
 
 
 @given(st.sets(st.integers(0, 2**31 - 1), max_size=30) | st.sets(st.integers(0, 40)))
@@ -14,7 +15,7 @@ def test_any_ranks_come_back(ranks: set[int]) -> None:
     assert from_text(to_text(sorted(ranks))) == tuple(sorted(ranks))
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("ranks", "text"),
     [
         ([], ""),
@@ -28,7 +29,7 @@ def test_regular_groups_are_short(ranks: list[int], text: str) -> None:
     assert to_text(ranks) == text
 
 
-@pytest.mark.parametrize(
+@with_each(
     "text",
     ["0-2147483646", f"0-{MOST_RANKS}", "0-5 3", "5 5", "7-3", "0-8:0", "8-0:-1", "-1", "2147483648", "x"],
 )

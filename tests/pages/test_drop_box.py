@@ -16,6 +16,7 @@ from tb_gpudiag.pages import drop_box
 from tb_gpudiag.pages.drop_box import TOKEN_HEADER, DropBox, safe_name
 from tb_gpudiag.pages.server import PageServer
 from tests.report.reports import slow_loader
+from tests.with_each import with_each
 
 
 class Dropping:
@@ -117,7 +118,7 @@ def test_a_second_file_of_one_name_does_not_replace_the_first(dropping: Dropping
     assert (dropping.box.log / dropping.kept()[0]).read_bytes() == trace
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("sent", "kept"),
     [
         ("../../etc/x.json", "x.json"),

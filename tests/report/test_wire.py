@@ -9,6 +9,7 @@ from google.protobuf import json_format
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json, to_json
 from tests.report.reports import HOSTILE, hostile, usual_report
+from tests.with_each import with_each
 
 
 def test_json_has_the_names_of_the_proto_and_defaults() -> None:
@@ -45,7 +46,7 @@ def test_json_that_is_not_a_report_is_an_error() -> None:
         from_json('{"devices": 3}', pb.Report)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@with_each("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_is_not_finite_is_an_error(value: float) -> None:
     report = pb.Report(devices=[pb.Device(idle_by_cause=[pb.CauseTime(cause="input", us=value)])])
     with pytest.raises(ValueError, match=r"CauseTime\.us"):

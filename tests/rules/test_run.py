@@ -21,6 +21,7 @@ from tests.facts import facts_of as facts_of_story
 from tests.facts.replay.test_replay import two_steps
 from tests.rules.memory_stage import MIB, job
 from tests.rules.stage import facts_of, healthy, one_gap
+from tests.with_each import with_each
 
 WINDOW_NS = 1_000_000
 
@@ -246,7 +247,7 @@ def test_severity_follows_the_rules_policy_unless_the_finding_has_its_own(facts:
     assert {f.rule.id: f.severity.name for f in outcome.findings} == {"GD991": "WARNING", "GD992": "INFO"}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("cost_ms", "window_ms", "expected"),
     [(25, 100, Severity.ERROR), (24, 100, Severity.WARNING), (9, 10, Severity.WARNING)],
 )

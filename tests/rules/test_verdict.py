@@ -24,6 +24,7 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
 from tests.simulator.diagnosed import simulated_facts
 from tests.simulator.scenarios import different_scenarios
+from tests.with_each import with_each
 from tests.wording.plain import plain
 
 LIMITERS = {
@@ -121,7 +122,7 @@ def test_a_part_that_is_far_shorter_than_computing_does_not_limit_the_job(
     assert ("the largest part besides computing (66" in verdict.sentence) is not limits
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("window", "said"),
     [
         ((0, 800), "The last 200 ns of the recording are left out: they come after the GPU's last work."),

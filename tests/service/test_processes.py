@@ -19,6 +19,7 @@ from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, error_in, of_error, take
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.service.helpers import children, eventually, is_alive
+from tests.with_each import with_each
 
 LONG = 3 << 20
 
@@ -44,7 +45,7 @@ def test_errors_survive_a_round_trip() -> None:
     assert (type(found), str(found)) == (NotATrace, str(error))
 
 
-@pytest.mark.parametrize("kind", ["os", "GpudiagError", "__import__", "TraceError", "Nonsense"])
+@with_each("kind", ["os", "GpudiagError", "__import__", "TraceError", "Nonsense"])
 def test_an_error_of_unknown_kind_is_still_an_error(kind: str) -> None:
     fields = {"error": kind, "what": "w", "where": "", "remedy": ""}
     assert error_in(ChildMessage(fields)).what == "w"

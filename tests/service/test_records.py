@@ -15,6 +15,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.index import records
 from tb_gpudiag.service.index.records import Record, RecordReader
+from tests.with_each import with_each
 
 WALL_S = 1_700_000_000.0
 
@@ -70,7 +71,7 @@ def read(*records: tuple[float, pb.Report]) -> tuple[list[Record], str]:
     return list(reader.without_trace([])), " ".join(str(problem) for problem in reader.problems())
 
 
-@pytest.mark.parametrize("wall_s", [float("inf"), float("nan"), 1e290, -1e30])
+@with_each("wall_s", [float("inf"), float("nan"), 1e290, -1e30])
 def test_a_record_of_an_impossible_time_is_damaged(wall_s: float) -> None:
     found, problems = read((WALL_S, report()), (wall_s, report()))
     assert [one.time_ns for one in found] == [int(WALL_S * 1e9)]
@@ -93,8 +94,8 @@ def test_a_run_whose_last_time_is_not_a_number_hides_no_other_and_is_read_once(
     assert provider.reads == reads
 
 
-@pytest.mark.parametrize("name", ["start_us", "duration_us", "bytes"])
-@pytest.mark.parametrize("number", [1e300, -1e300, 1e19, float("inf")])
+@with_each("name", ["start_us", "duration_us", "bytes"])
+@with_each("number", [1e300, -1e300, 1e19, float("inf")])
 def test_a_record_with_an_impossible_number_is_damaged(name: str, number: float) -> None:
     found, problems = read((WALL_S, report()), (WALL_S + 1, report(**{name: number})))
     assert len(found) == 1

@@ -11,6 +11,7 @@ import pytest
 
 from tb_gpudiag.service.index.roots import Root, roots_from
 from tb_gpudiag.service.settings import MIB, machine_memory_bytes, settings_from
+from tests.with_each import with_each
 
 
 def test_a_logdir_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,7 @@ def test_several_directories_without_names_are_named_by_their_paths() -> None:
     assert [root.run("x") for root in roots_from("", "/one,/two")] == ["/one/x", "/two/x"]
 
 
-@pytest.mark.parametrize(("logdir", "spec"), [(None, None), ("", ""), ("", None)])
+@with_each(("logdir", "spec"), [(None, None), ("", ""), ("", None)])
 def test_nothing_to_watch_is_not_an_error(logdir: str | None, spec: str | None) -> None:
     assert roots_from(logdir, spec) == []
 
@@ -58,7 +59,7 @@ def test_the_environment_sets_the_limits() -> None:
     assert settings.memory_limit_bytes == 300 * MIB
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "many"])
+@with_each("text", ["", "0", "-1", "nan", "inf", "many"])
 def test_a_limit_that_is_not_positive_is_the_default(text: str) -> None:
     names = ("GPUDIAG_CACHE_MB", "GPUDIAG_TIME_LIMIT_S", "GPUDIAG_MEMORY_LIMIT_MB")
     assert settings_from(dict.fromkeys(names, text)) == settings_from({})

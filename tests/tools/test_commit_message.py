@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.with_each import with_each
 from tools.commit_message import MOST_CHARACTERS, SCISSORS, problems
 
 
-@pytest.mark.parametrize(
+@with_each(
     "message",
     [
         "Read twice\n\nThe first answer was cut off.\n",
@@ -22,7 +21,7 @@ def test_messages_that_are_fine(message: str) -> None:
     assert problems(message) == []
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("message", "problem"),
     [
         ("Read twice\n", "no body"),

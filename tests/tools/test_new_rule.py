@@ -13,6 +13,7 @@ import pytest
 
 from tb_gpudiag.rules.all import RULES
 from tests.conftest import REPOSITORY
+from tests.with_each import with_each
 from tools.new_rule.__main__ import Refused, check_id_and_name, listed, write_rule
 
 SOME_TESTS = ("tests/rules/test_rules.py", "tests/rules/launches/test_quite_new.py")
@@ -84,7 +85,7 @@ def test_a_rule_goes_behind_the_last_one_of_its_family() -> None:
     assert names == sorted(names)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("id", "name", "why"),
     [
         ("GD101", "quite_new", "GD101 is or was input_pipeline"),

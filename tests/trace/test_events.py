@@ -14,9 +14,10 @@ from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder import Generation, TraceBuilder
 from tests.some_values import EACH_GENERATION
 from tests.trace.support import document, memory_rows, names, read_bytes, rows, slow_read, span
+from tests.with_each import with_each
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("cat", "category"),
     [
         ("Operator", Category.CPU_OP),
@@ -49,7 +50,7 @@ def test_categories(cat: str | None, category: Category) -> None:
     assert read_bytes(document(event, schemaVersion=1)).events.category.tolist() == [category]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("cat", "name", "category"),
     [
         ("Operator", "ProfilerStep#3", Category.USER_ANNOTATION),
@@ -65,7 +66,7 @@ def test_steps(cat: str, name: str, category: Category) -> None:
     assert read_bytes(document(span(name, cat=cat))).events.category.tolist() == [category]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("event", "device", "stream"),
     [
         ({"pid": 2, "tid": 7, "args": {"device": 2, "stream": 7}}, 2, 7),
@@ -77,7 +78,7 @@ def test_steps(cat: str, name: str, category: Category) -> None:
         ({"pid": 1, "tid": 1, "args": {"device": 2**40, "stream": "x"}}, 1, 1),
     ],
 )
-@pytest.mark.parametrize("cat", ["kernel", "gpu_memcpy", "Memset"])
+@with_each("cat", ["kernel", "gpu_memcpy", "Memset"])
 def test_device_and_stream_of_gpu_work(event: dict[str, Any], device: int, stream: int, cat: str) -> None:
     events = read_bytes(document(span(cat=cat, **event))).events
     assert (events.device.tolist(), events.stream.tolist()) == ([device], [stream])
@@ -127,7 +128,7 @@ def test_arguments() -> None:
     assert e.call_stacks == ["b.py(2): g;a.py(1): f"]
 
 
-@pytest.mark.parametrize("form", [{"ph": "i", "s": "t"}, {"ph": "X", "dur": 12.5}, {"ph": "I"}])
+@with_each("form", [{"ph": "i", "s": "t"}, {"ph": "X", "dur": 12.5}, {"ph": "I"}])
 def test_memory_events(form: dict[str, Any]) -> None:
     args = {
         "Device Type": 1,
@@ -177,7 +178,7 @@ def test_impossible_durations_are_zero_and_noted() -> None:
     assert [note.split(" ", 1)[0] for note in trace.notes] == ["text", "1", "5"]
 
 
-@pytest.mark.parametrize("ts", ["null", "NaN", "inf", '"soon"', "[1]", "1e40", "-1e40", "9.3e18"])
+@with_each("ts", ["null", "NaN", "inf", '"soon"', "[1]", "1e40", "-1e40", "9.3e18"])
 def test_a_span_without_a_timestamp_is_malformed(ts: str) -> None:
     bad = json.dumps(span("bad", 1)).replace('"ts": 1', f'"ts": {ts}')
     trace = read_bytes(document(span("a", 1), bad, span("b", 2)))

@@ -16,6 +16,7 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.trace_parts import LONGEST_NAME
 from tests.builder import SnapshotBuilder
 from tests.trace.support import document, memory_rows, names, read_bytes, span
+from tests.with_each import with_each
 
 NOW_US = 1_700_000_000_000_000
 HOUR_US = 3_600_000_000
@@ -25,7 +26,7 @@ def memory(ts: int) -> dict[str, Any]:
     return {"ph": "i", "name": "[memory]", "pid": 7, "tid": 8, "ts": ts, "args": {"Bytes": 512}}
 
 
-@pytest.mark.parametrize("stray_us", [0, NOW_US - 25 * HOUR_US, NOW_US + 25 * HOUR_US, 3 * 10**15])
+@with_each("stray_us", [0, NOW_US - 25 * HOUR_US, NOW_US + 25 * HOUR_US, 3 * 10**15])
 def test_a_stray_event_is_malformed_and_the_rest_is_kept(stray_us: int) -> None:
     events = [span(f"good{i}", NOW_US + i) for i in range(4)]
     trace = read_bytes(document(span("stray", stray_us), memory(stray_us), *events, memory(NOW_US + 2)))
@@ -66,7 +67,7 @@ def test_names_of_megabytes_are_cut() -> None:
     assert (trace.events.device[-1], trace.events.stream[-1]) == (NONE, NONE)
 
 
-@pytest.mark.parametrize("hours", [1, 23, 24 * 10])
+@with_each("hours", [1, 23, 24 * 10])
 def test_a_long_recording_keeps_all_its_events(hours: int) -> None:
     events = [span(f"e{i}", NOW_US + i * hours * HOUR_US // 40) for i in range(41)]
     trace = read_bytes(document(*events))

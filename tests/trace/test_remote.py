@@ -10,6 +10,7 @@ import pytest
 
 from tb_gpudiag.trace.files import remote
 from tests.service.helpers import eventually
+from tests.with_each import with_each
 
 
 class Asked:
@@ -51,7 +52,7 @@ def test_a_call_that_fails_is_repeated_until_it_works() -> None:
     assert asked.times == 3
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("error", "times"), [(OSError("503"), remote.ATTEMPTS), (FileNotFoundError(), 1), (PermissionError(), 1)]
 )
 def test_a_failure_that_lasts_is_raised(error: OSError, times: int) -> None:

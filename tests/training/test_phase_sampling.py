@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tb_gpudiag.training.phase_sampling import AROUND, LOOK_EVERY, SHARE, STRIDES, PhaseSampling
+from tests.with_each import with_each
 
 
 def sampled(own_us: float, step_us: float) -> PhaseSampling:
@@ -14,7 +13,7 @@ def sampled(own_us: float, step_us: float) -> PhaseSampling:
     return found
 
 
-@pytest.mark.parametrize(("own_us", "step_us"), [(30, 100_000), (30, 9_000), (20, 800), (20, 3_000)])
+@with_each(("own_us", "step_us"), [(30, 100_000), (30, 9_000), (20, 800), (20, 3_000)])
 def test_timing_costs_its_share_of_the_steps_at_most(own_us: float, step_us: float) -> None:
     stride = sampled(own_us, step_us).stride
     assert AROUND * own_us / stride <= SHARE * step_us

@@ -9,6 +9,7 @@ import pytest
 
 from tb_gpudiag.training import recordings_on_disk
 from tb_gpudiag.training.recordings_on_disk import RankFiles, WrittenRecording, worker_and_time
+from tests.with_each import with_each
 
 S = 10**9
 NOW = 1_700_000_000 * S
@@ -57,7 +58,7 @@ def test_it_stops_looking_and_says_what_is_missing(tmp_path: Path, monkeypatch: 
     assert "1 of 3 ranks" in ranks.what_is_missing()
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("file", "expected"),
     [
         ("w.12.pt.trace.json", ("w", 12)),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tb_gpudiag.vocabulary import api_calls, gpu_names
+from tests.with_each import with_each
 
 MEANINGS = (
     "LAUNCH_CALL",
@@ -22,7 +21,7 @@ MEANINGS = (
 )
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("call", "means"),
     [
         ("urEnqueueKernelLaunch", "LAUNCH_CALL KERNEL_LAUNCH"),
@@ -58,7 +57,7 @@ def test_a_call_of_intels_runtime_means(call: str, means: str) -> None:
     assert [name for name in MEANINGS if getattr(api_calls, name).fullmatch(call)] == means.split()
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("copy", "direction"),
     [
         ("Memcpy M2D (Host (User Allocated) -> Device)", gpu_names.TO_DEVICE),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.vocabulary.engines import STEP_MARK, EngineMark, StepKind, read_mark
+from tests.with_each import with_each
 
 MARKS = {
     # vLLM: requests and tokens of prompts, then of generation
@@ -35,13 +34,13 @@ MARKS = {
 }
 
 
-@pytest.mark.parametrize("name", MARKS)
+@with_each("name", MARKS)
 def test_marks_say_what_the_requests_are_at(name: str) -> None:
     assert read_mark(name) == MARKS[name]
     assert STEP_MARK.fullmatch(name)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "name",
     [
         "step[DRAFT_EXTEND bs=1]",  # by the model that drafts

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tb_gpudiag.vocabulary.frames import (
     Frame,
     LineKind,
@@ -13,9 +11,10 @@ from tb_gpudiag.vocabulary.frames import (
     stack_place,
     with_any_numbers,
 )
+from tests.with_each import with_each
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "expected"),
     [
         ("train.py(12): step", "train.py(12): step"),
@@ -63,7 +62,7 @@ def test_numbers_and_addresses_in_a_name_vary_but_not_the_line_of_a_frame() -> N
     assert not frame.fullmatch("train.py(13): log")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("file", "installed"),
     [
         ("transformers/image_transforms.py", True),
@@ -98,6 +97,6 @@ def test_a_comprehension_is_a_place_where_its_line_is_known() -> None:
     assert str(place) == "train.py:14 in <listcomp>"
 
 
-@pytest.mark.parametrize("name", ["(0): f", "??(0): c10::alloc", ":0", "<string>(1): f"])
+@with_each("name", ["(0): f", "??(0): c10::alloc", ":0", "<string>(1): f"])
 def test_a_frame_without_a_file_is_no_place(name: str) -> None:
     assert place_frame(name) is None

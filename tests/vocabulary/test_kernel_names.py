@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from tb_gpudiag.vocabulary.kernel_names import (
     function_name,
     read_names,
 )
+from tests.with_each import with_each
 
 NAMES = [
     line.split(maxsplit=1)
@@ -37,7 +37,7 @@ def test_the_names_have_every_family() -> None:
     assert {family for family, _ in NAMES} == {family.label for family in Family}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "arithmetic", "unaligned"),
     [
         ("ampere_sgemm_128x64_nn", Arithmetic.FP32_CORES, False),
@@ -118,7 +118,7 @@ def test_a_name_tells_what_multiplies(name: str, arithmetic: int, unaligned: boo
     assert (read_name(name).arithmetic, read_name(name).unaligned) == (arithmetic, unaligned)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "shortens"),
     [
         ("ampere_sgemm_128x64_nn", True),
@@ -141,7 +141,7 @@ def test_mixed_precision_halves_the_bytes_of_fp32_kernels(name: str, shortens: b
     assert read_name(name).shortens is shortens
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "any_size"),
     [
         ("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_AF0EM8_AF1EM8_ASE_ASEM64_GSU2", False),
@@ -166,7 +166,7 @@ def test_any_text_has_a_family(name: str) -> None:
     assert read_name(name).family in Family
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("kernel", "does"),
     [
         ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
@@ -189,7 +189,7 @@ def test_many_names_are_read_as_each_of_them_is() -> None:
     assert many[: len(names)] == [read_name(name) for name in names]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("kernel", "kind"),
     [
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", "AllReduce"),

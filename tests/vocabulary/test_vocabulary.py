@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.test_layers import PACKAGE, modules
+from tests.with_each import with_each
 
 FUNCTIONS = frozenset(
     {"compile", "match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"}
@@ -75,7 +76,7 @@ def test_exceptions_are_needed(name: str) -> None:
     assert list(uses_of_patterns(ast.parse((PACKAGE / name).read_text(encoding="utf-8"))))
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("code", "found"),
     [
         ('import re\nX = re.compile(r"aten::mm")', True),
@@ -87,7 +88,7 @@ def test_a_pattern_is_seen(code: str, found: bool) -> None:
     assert bool(list(uses_of_patterns(ast.parse(code)))) is found
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("code", "found"),
     [
         ('X = {"aten::mm": 0}', True),

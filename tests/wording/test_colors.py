@@ -21,6 +21,7 @@ from tb_gpudiag.wording.palette import (
     Scheme,
     Tone,
 )
+from tests.with_each import with_each
 from tests.wording.color_vision import EYES, ciede2000, contrast, difference, over
 
 APART = 10.0
@@ -58,9 +59,9 @@ NEIGHBORS: dict[str, Mapping[str, Tone]] = {
 }
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("eyes", EYES)
-@pytest.mark.parametrize("group", [name for name in NEIGHBORS if name != "severities"])
+@with_each("scheme", SCHEMES)
+@with_each("eyes", EYES)
+@with_each("group", [name for name in NEIGHBORS if name != "severities"])
 def test_neighbors_differ(group: str, eyes: str, scheme: Scheme) -> None:
     close = [
         f"{a} and {b}: {apart:.1f}"
@@ -74,8 +75,8 @@ def _surfaces(scheme: Scheme) -> list[str]:
     return [getattr(PALETTE[name], scheme) for name in ("page", "surface", "raised")]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("group", NEIGHBORS)
+@with_each("scheme", SCHEMES)
+@with_each("group", NEIGHBORS)
 def test_colors_stand_out_from_the_page(group: str, scheme: Scheme) -> None:
     _all_have(
         GRAPHICS,
@@ -117,7 +118,7 @@ def test_hatching_is_visible(scheme: Scheme) -> None:
 
 
 # From the supplementary data of Sharma, Wu and Dalal (2005).
-@pytest.mark.parametrize(
+@with_each(
     ("one", "other", "apart"),
     [
         ((50.0, 2.6772, -79.7751), (50.0, 0.0, -82.7485), 2.0425),

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.wording import format as formatter
 from tb_gpudiag.wording.format import column_us, figures, one_line, ordinal, time_ns, time_us
 from tb_gpudiag.wording.quantity import bandwidth, number, ratio
+from tests.with_each import with_each
 
 VECTORS: dict[str, list[list[Any]]] = json.loads(
     Path(__file__).with_name("format_vectors.json").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ def _value(written: Any) -> Any:
     return float(written) if written in {"NaN", "Infinity", "-Infinity"} else written
 
 
-@pytest.mark.parametrize("function", VECTORS)
+@with_each("function", VECTORS)
 def test_the_shared_vectors(function: str) -> None:
     results = 2 if function == "column_us" else 1
     for row in VECTORS[function]:

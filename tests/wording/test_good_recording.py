@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.wording.good_recording import RECORDING, RECORDING_FOR_FIGURES
+from tests.with_each import with_each
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -22,7 +23,7 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("page", PAGES)
+@with_each("page", PAGES)
 def test_every_page_shows_the_same_block(page: str) -> None:
     assert f"```python\n{PAGES[page]}```" in (REPOSITORY / page).read_text(encoding="utf-8")
 

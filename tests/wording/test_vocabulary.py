@@ -26,6 +26,7 @@ from tb_gpudiag.wording import kinds, vocabulary
 from tb_gpudiag.wording.kinds import collective
 from tb_gpudiag.wording.term import Terms, term
 from tests.conftest import REPOSITORY
+from tests.with_each import with_each
 from tools.words import GENERATED, TABLES
 
 PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
@@ -66,12 +67,12 @@ WIRE: dict[str, set[str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WIRE)
+@with_each("name", WIRE)
 def test_the_wire_has_the_ids_of_the_enums(name: str) -> None:
     assert WIRE[name] == ENUMS[name][1]
 
 
-@pytest.mark.parametrize("name", ENUMS)
+@with_each("name", ENUMS)
 def test_the_vocabulary_has_the_ids_of_the_enums(name: str) -> None:
     table, ids = ENUMS[name]
     assert set(table) == ids
@@ -83,7 +84,7 @@ def test_kinds_of_events_are_in_the_order_of_their_numbers() -> None:
     assert {id: number for number, id in enumerate(kinds.EVENT_KINDS)} == numbers
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "word"),
     [
         ("AllReduce", "All-reduce"),
@@ -99,7 +100,7 @@ def test_a_collective_is_known_however_it_is_written(name: str, word: str) -> No
     assert collective(name).word == word
 
 
-@pytest.mark.parametrize("name", TABLES)
+@with_each("name", TABLES)
 def test_words_and_explanations_are_complete(name: str) -> None:
     table = TABLES[name]
     if name != "COLUMNS":  # those of different tables may have one name

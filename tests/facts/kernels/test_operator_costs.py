@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-import pytest
-
 from tb_gpudiag.facts.kernels.operator_costs import Cost, OperatorKind, in_order, operator_cost
+from tests.with_each import with_each
 
 BF16 = "c10::BFloat16"
 Shapes = list[list[int]]
@@ -27,7 +26,7 @@ def _texts(shapes: Shapes, number: str, settings: list[str] | None) -> tuple[str
 CONVOLUTION = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("shapes", "settings", "operations", "sizes"),
     [
         # 4 items of 4 × 4 positions, each from 2048 × 3 × 3 inputs.
@@ -88,7 +87,7 @@ def test_a_convolution_without_settings_has_no_cost() -> None:
     assert operator_cost("aten::cudnn_convolution", *texts) is None
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("operator", "shape", "causal", "share"),
     [
         ("aten::_flash_attention_forward", [1, 32768, 32, 128], (8, "False"), 1),
@@ -128,7 +127,7 @@ def test_experts_read_the_weights_that_they_use() -> None:
     assert few.sizes == (2, 2, 4)  # two tokens use at most four experts
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("operator", "shapes", "sizes"),
     [
         ("aten::mv", [[512, 1024], [1024]], (1, 512, 1024, 1)),
@@ -153,9 +152,7 @@ def test_groups_read_all_their_weights() -> None:
     assert found.bytes == 2 * (4096 * 512 + 8 * 512 * 256 + 4096 * 256)
 
 
-@pytest.mark.parametrize(
-    "shapes", [[[8, 16], [16]], [[8, 16], [8, 15, 4]], [[4, 8, 16], [5, 16, 4]], [[8, 16]]]
-)
+@with_each("shapes", [[[8, 16], [16]], [[8, 16], [8, 15, 4]], [[4, 8, 16], [5, 16, 4]], [[8, 16]]])
 def test_shapes_that_are_no_groups_have_no_cost(shapes: Shapes) -> None:
     assert operator_cost("aten::_grouped_mm", *_texts(shapes, BF16, None)) is None
 
@@ -179,7 +176,7 @@ def test_a_recurrent_layer_multiplies_its_weights_at_each_step() -> None:
     assert backward.operations == 2 * forward.operations
 
 
-@pytest.mark.parametrize(
+@with_each(
     "shapes",
     ["[]", "[[1, 2, 3]]", "[[1, 2, 3], 7]", '[[1, 2, 3], [["x", 2]]]', "[7, [[2, 2]]]", "[[2, 2, 2], []]"],
 )
@@ -196,7 +193,7 @@ def test_convolutions_of_libraries_that_say_it_by_their_names() -> None:
     assert found.operations == 2 * 8 * 28 * 28 * 96 * 9
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("operator", "shapes", "number", "moved"),
     [
         ("aten::add", [[8192, 8192], [8192, 8192], []], "float", 3 * 8192**2 * 4),
@@ -230,7 +227,7 @@ def test_fp8_matmuls_write_16_bits() -> None:
     assert found.bytes == 64 * 32 + 32 * 128 + 2 * 64 * 128
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("operator", "shapes", "types"),
     [
         ("aten::unknown", "[[1, 2]]", '["float"]'),
@@ -253,7 +250,7 @@ def test_inputs_that_do_not_fit_have_no_cost(operator: str, shapes: str, types: 
     assert operator_cost(operator, shapes, types, settings) is None
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("shapes", "strides", "expected"),
     [
         ([[4, 8]], [[8, 1]], True),

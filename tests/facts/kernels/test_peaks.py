@@ -9,6 +9,7 @@ from tb_gpudiag.facts.kernels.peaks import DEVICE_PEAKS, LAPTOP_PEAKS, Peaks, pe
 from tb_gpudiag.trace.events import Metadata
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
+from tests.with_each import with_each
 
 
 def _device(name: str = "", **properties: int) -> DeviceProperties:
@@ -21,7 +22,7 @@ def _peaks(device: DeviceProperties) -> Peaks:
     return found
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "half", "bandwidth"),
     [
         ("NVIDIA A100-SXM4-40GB", 312, 1.555),
@@ -74,7 +75,7 @@ def test_formats_are_as_fast_as_their_width_suggests() -> None:
         assert not peaks.fp8 or peaks.fp8 / peaks.half == pytest.approx(2, rel=0.03), name
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "units", "per_clock", "ghz"),
     [
         ("Tesla V100-SXM2-32GB", 80, 1024, 1.53),

@@ -12,6 +12,7 @@ from tests.builder import DeviceProperties, TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
 from tests.real_traces import real_facts
+from tests.with_each import with_each
 
 BF16 = "c10::BFloat16"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
@@ -156,7 +157,7 @@ def test_blocks_of_a_multiprocessor(
     assert found.waves.tolist() == [pytest.approx(3 / blocks)]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "properties",
     [
         {**A100, "computeMajor": None},

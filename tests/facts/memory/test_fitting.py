@@ -16,12 +16,13 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.conftest import SHARED_TRACES
 from tests.rules.memory_stage import only
+from tests.with_each import with_each
 
 MIB = 1 << 20
 GIB = 1 << 30
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("requested", "reserved"),
     [(1, 2), (MIB, 2), (MIB + 1, 20), (10 * MIB - 512, 20), (10 * MIB, 10), (11 * MIB, 12), (21 * MIB, 22)],
 )

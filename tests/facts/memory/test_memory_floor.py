@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.floor import FALLS, MOST_FLOORS, Periods, floors, theil_sen, trend, windows
+from tests.with_each import with_each
 
 
 def curve_of(time_ns: list[int], allocated: list[int], start_bytes: int = 0) -> Curve:
@@ -117,7 +118,7 @@ def test_a_cache_that_fills_rises_in_the_first_half_only() -> None:
     assert line.later == 0
 
 
-@pytest.mark.parametrize(("steps", "drawn"), [(2, None), (3, 2), (4, 3)])
+@with_each(("steps", "drawn"), [(2, None), (3, 2), (4, 3)])
 def test_three_steps_are_the_fewest(steps: int, drawn: int | None) -> None:
     start = np.arange(steps, dtype=np.int64) * 100
     line = trend(floors(curve_of((start + 1).tolist(), list(range(steps))), steps_of(start, start + 100)))

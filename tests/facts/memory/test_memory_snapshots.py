@@ -18,6 +18,7 @@ from tb_gpudiag.rules.shared.leak_state import until_full
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.builder.snapshot import Shape
+from tests.with_each import with_each
 
 MB = 1 << 20
 MODULE = "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py(1): _call_impl"
@@ -171,7 +172,7 @@ def test_segments_show_memory_that_is_free_but_cannot_be_returned() -> None:
 MAIN = "train.py(3): main"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("stack", "retries"),
     [
         ([MAIN], 1),  # the cache was emptied to get memory

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tb_gpudiag.facts.memory.noted_history import kept_since, steady_rate
+from tests.with_each import with_each
 
 STEPS = (0, 1, 2, 4, 8, 16, 32, 40, 52)
 
@@ -15,7 +16,7 @@ def history(held: Callable[[int], int], steps: tuple[int, ...] = STEPS) -> list[
     return [(step, held(step)) for step in steps]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("held", "rate"),
     [
         (lambda step: 1000 + 10 * step, 10),
@@ -34,13 +35,13 @@ def test_steady_growth_goes_on_from_the_beginning(held: Callable[[int], int], ra
     assert steady_rate(history(held)) == pytest.approx(rate, rel=0.3)
 
 
-@pytest.mark.parametrize("steps", [(), (0,), (1, 2, 3, 4), (1, 40, 52)])
+@with_each("steps", [(), (0,), (1, 2, 3, 4), (1, 40, 52)])
 def test_few_points_are_no_history(steps: tuple[int, ...]) -> None:
     assert steady_rate(history(lambda step: 10 * step, steps)) == 0
     assert kept_since(history(lambda step: 10 * step, steps)) == 1
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("held", "least", "most"),
     [
         (lambda step: 10 * step, 1, 1),

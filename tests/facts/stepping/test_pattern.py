@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
+from tests.with_each import with_each
 
 
 def _pattern(lengths: Sequence[float], first: int = 0) -> Pattern | None:
@@ -40,7 +41,7 @@ def test_finds_when_steps_got_faster() -> None:
     assert found.others.tolist() == [6, 7, 8, 9]
 
 
-@pytest.mark.parametrize(("period", "steps"), [(2, 9), (3, 12), (4, 13), (8, 40)])
+@with_each(("period", "steps"), [(2, 9), (3, 12), (4, 13), (8, 40)])
 def test_finds_every_kth_step(period: int, steps: int) -> None:
     found = _pattern([190.0 if i % period == 1 else 100.0 + i % 3 for i in range(steps)])
     assert found is not None

@@ -17,6 +17,7 @@ from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.real_traces import first_in
 from tests.simulator import Job, simulate
+from tests.with_each import with_each
 
 
 def found_in(sequence: list[int], *, whole: int = -1, pause: int = -1) -> Repetition | None:
@@ -41,8 +42,8 @@ def test_a_loop_between_setup_and_tail() -> None:
     assert repetition([91, 92, 93, *unit * 5, 94, 95]) == (10, [3, 13, 23, 33, 43])
 
 
-@pytest.mark.parametrize("head", [1, 2, 3, 7, 30, 60])
-@pytest.mark.parametrize("size", [3, 30])
+@with_each("head", [1, 2, 3, 7, 30, 60])
+@with_each("size", [3, 30])
 def test_the_step_and_not_its_layers(size: int, head: int) -> None:
     """Even if a step has little else than layers, or its length is a multiple of theirs."""
     step = layer(size) * 12 + layer(head, 1)
@@ -92,8 +93,8 @@ def test_the_repetition_begins_after_the_longest_pause() -> None:
     assert repetition(step[35:] + step * 4, pause=100) == (40, [5, 45, 85, 125])
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("kinds", [2, 20, 500])
+@with_each("seed", range(5))
+@with_each("kinds", [2, 20, 500])
 def test_chance_is_not_a_repetition(kinds: int, seed: int) -> None:
     assert found_in(np.random.default_rng(seed).integers(0, kinds, 5_000).tolist()) is None
 
@@ -107,7 +108,7 @@ def test_a_repetition_covers_most_of_the_sequence() -> None:
     assert found_in(layer(30) * 5 + other) is None
 
 
-@pytest.mark.parametrize("sequence", [[], [1], [1] * 500, [1, 2] * 3])
+@with_each("sequence", [[], [1], [1] * 500, [1, 2] * 3])
 def test_too_short_a_sequence_has_no_repetition(sequence: list[int]) -> None:
     assert found_in(sequence) is None
 

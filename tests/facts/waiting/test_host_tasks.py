@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
+from tests.with_each import with_each
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "task"),
     [
         ("<built-in function collect>", HostTask.GARBAGE),

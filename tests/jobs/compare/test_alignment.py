@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.jobs.compare.alignment import Pair, WorkRow, align, changes, common_path, rest
+from tests.with_each import with_each
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 ROWS = st.lists(
@@ -137,7 +137,7 @@ def test_work_of_one_name_is_one_row() -> None:
     assert (change.base_ns, change.candidate_ns) == (7, 5)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("paths", "common"),
     [
         ([], ()),

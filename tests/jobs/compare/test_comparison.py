@@ -19,6 +19,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.text import document_text
 from tests.digest.made import CAUSES, digest, parts
 from tests.jobs.compare.sides import finding, made, trace
+from tests.with_each import with_each
 
 NOISE = [0, 3, -2, 1, -4, 2, -1, 4]
 """Noise of the steps in µs."""
@@ -111,7 +112,7 @@ def test_too_few_steps_do_not_tell(steps: int, tells: bool) -> None:
     assert ("the base has only 4 steady steps; 5 are needed" in found.sentence) is not tells
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("base", "candidate", "why"),
     [
         ({}, {"device_name": "NVIDIA H100"}, "different GPUs (“NVIDIA A100-SXM4-80GB” and “NVIDIA H100”)"),
@@ -363,9 +364,7 @@ def test_the_mfu_of_both_sides_is_their_mean() -> None:
     assert "+20.0 points" in words
 
 
-@pytest.mark.parametrize(
-    "others", [[], [{"mfu": 0.4, "mfu_of": "67 TFLOP/s (FP32)"}], [{"mfu": 0.0, "mfu_of": ""}]]
-)
+@with_each("others", [[], [{"mfu": 0.4, "mfu_of": "67 TFLOP/s (FP32)"}], [{"mfu": 0.0, "mfu_of": ""}]])
 def test_there_is_no_mfu_unless_all_recordings_have_one_of_the_same_peak(
     others: list[dict[str, Any]],
 ) -> None:

@@ -13,6 +13,7 @@ from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.noise import ONE_ON_CPU, RANKS_ON_CPU
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.compare.sides import trace
+from tests.with_each import with_each
 
 FASTER, SLOWER, SAME, CANNOT_TELL = (
     pb.Comparison.FASTER,
@@ -30,7 +31,7 @@ def several(us: Sequence[float], id: str) -> list[Digest]:
     return [on_cpu(each, f"{id}{number}", origin_ns=number) for number, each in enumerate(us)]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("base", "candidate", "verdict"),
     [
         (1000, 1000 * (1 + 0.9 * ONE_ON_CPU), CANNOT_TELL),
@@ -57,7 +58,7 @@ def test_steps_that_vary_show_a_busy_machine(times: float, verdict: int) -> None
     assert ("as on a busy machine" in found.sentence) is (verdict == CANNOT_TELL)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("computing", "candidate", "verdict"),
     [
         (0.99, 900, FASTER),

@@ -9,6 +9,7 @@ import pytest
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.compare.sides import finding, made, trace
+from tests.with_each import with_each
 
 STEPS = [1000] * 8
 FASTER = [800] * 8
@@ -37,7 +38,7 @@ def test_a_finding_that_is_gone_and_gave_what_it_promised() -> None:
     assert row.sentence.endswith("as promised: 150\N{NO-BREAK SPACE}µs to 250\N{NO-BREAK SPACE}µs.")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("low_us", "high_us", "promise"),
     [
         (100, 150, pb.Verified.ABOVE),

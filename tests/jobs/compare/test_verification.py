@@ -14,6 +14,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.text import document_text
 from tests.jobs.compare.sides import finding, trace
 from tests.jobs.ranks.stage import job
+from tests.with_each import with_each
 
 LOADER = finding("GD101", 1600, saves_us=(150, 250))
 LAUNCHES = finding("GD201", 3200, saves_us=(150, 500))
@@ -52,7 +53,7 @@ def test_a_fix_that_was_not_made() -> None:
     assert "is still there" in found.sentence
 
 
-@pytest.mark.parametrize("rule", ["GD101", "input_pipeline", "gd101"])
+@with_each("rule", ["GD101", "input_pipeline", "gd101"])
 def test_another_fix_was_made(rule: str) -> None:
     found = verified([LOADER, LAUNCHES], [LOADER], rule)
     assert found.made == pb.Verification.ANOTHER

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.jobs.history.change_points import change_points
+from tests.with_each import with_each
 
 LEAST = 0.05
 SLOW = pytest.mark.slow
@@ -64,7 +65,7 @@ def test_a_change_that_is_too_small() -> None:
     assert change_points(values, 0.03) == [20]
 
 
-@pytest.mark.parametrize("count", [6, 8, 12, 40])
+@with_each("count", [6, 8, 12, 40])
 def test_a_ramp_is_no_change(count: int) -> None:
     assert change_points(np.linspace(0, 1, count) + noise(count, 4, 0.005), LEAST) == []
 

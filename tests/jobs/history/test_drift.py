@@ -12,6 +12,7 @@ from tb_gpudiag.jobs.history.drift import HOST_LEAK
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.history.runs import EVERY, START_NS, recording
+from tests.with_each import with_each
 
 MB = 1 << 20
 GB = 1 << 30
@@ -119,7 +120,7 @@ def test_recordings_of_less_than_a_minute_have_no_rate_per_hour() -> None:
     assert sentence == "CPU memory grows by 6.31 KiB per step (2 recordings; too short for a rate per hour)."
 
 
-@pytest.mark.parametrize(
+@with_each(
     "floors",
     [
         [[0, 6_536, 6_536], [40_556, 47_092, 47_092]],  # what the profiler keeps is counted in the next one

@@ -14,6 +14,7 @@ from tb_gpudiag.report.views.text import document_text
 from tests.jobs.compare.sides import finding
 from tests.jobs.history.runs import MINUTE, START_NS, recording
 from tests.report.views.formats import Page, one_space, rendered
+from tests.with_each import with_each
 
 
 def test_points_are_in_the_order_of_time() -> None:
@@ -104,7 +105,7 @@ def test_the_same_recording_counts_once() -> None:
     assert len(history.points) == 1
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("span", "seconds"),
     [("1623143089861", 1623143089.861), ("1695835535000123456", 1695835535.000123456), ("12", 0), ("", 0)],
 )

@@ -10,6 +10,7 @@ from tb_gpudiag.jobs.ledger.ledger_file import LedgerEntries, LedgerEntry
 from tb_gpudiag.jobs.ledger.past_gains import LEAST_SAVINGS, ledger_message, past_gains, with_past
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.ledger.test_ledger_file import ENTRY
+from tests.with_each import with_each
 
 
 def entries(shares: list[float], **changed: object) -> list[LedgerEntry]:
@@ -42,7 +43,7 @@ def test_too_few_savings_show_no_range() -> None:
     assert "19 savings of one fix at a time show where 90% of them lie; there are 18" in found.sentence
 
 
-@pytest.mark.parametrize(("savings", "low", "high"), [(19, 1, 19), (38, 1, 38), (39, 2, 38), (100, 5, 96)])
+@with_each(("savings", "low", "high"), [(19, 1, 19), (38, 1, 38), (39, 2, 38), (100, 5, 96)])
 def test_nine_in_ten_savings_lie_in_the_range(savings: int, low: int, high: int) -> None:
     found = past_gains("GD101", entries([number / 100 for number in range(savings, 0, -1)]))
     assert (found.low_share, found.high_share) == pytest.approx((low / 100, high / 100))

@@ -15,6 +15,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
 from tests.digest.made import table
 from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.with_each import with_each
 from tests.wording.plain import plain
 
 
@@ -61,7 +62,7 @@ def test_a_rank_that_is_slow_once_is_found_with_that_step() -> None:
     assert plain(finding.title).startswith("Rank 3 takes 10 ms longer than its peers in 1 of 5 steps")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("steps", "of_steps", "on_cpu", "once"),
     [(3, 6, True, True), (4, 6, True, True), (5, 6, True, False), (1, 6, False, True), (2, 6, False, False)],
 )
@@ -137,7 +138,7 @@ def test_steps_that_a_rank_did_not_record_are_not_compared() -> None:
     assert isinstance(check(facts_of(digests)), Clear)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("low_ms", "others_ms", "work", "chance"),
     [(0, 50, "", True), (0, 30, "", False), (5, 50, "", False), (0, 50, "more", False)],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
@@ -17,6 +15,7 @@ from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Saving
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio, share_of, size
 from tests.report.reports import usual_report
+from tests.with_each import with_each
 
 WINDOW = Window(0, 1_000_000)
 
@@ -28,7 +27,7 @@ def message(step_ns: float = 0, code: str = "", **finding: object) -> pb.Finding
     return finding_message(RuleFinding(rule, found, Severity.WARNING), WINDOW, step_ns)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "wanted"),
     [
         (duration(12_300_000, "per step"), (12_300_000, "ns")),

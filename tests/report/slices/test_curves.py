@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from tb_gpudiag.report.slices.curves import (
     slice_curve,
     unpack,
 )
+from tests.with_each import with_each
 
 points = st.lists(st.tuples(st.integers(0, 2_000), st.integers(-50, 50)), min_size=1, max_size=300)
 
@@ -65,7 +65,7 @@ def test_a_slice_has_the_extremes_of_every_pixel(
         assert shown(found, low) == shown(found, high - 1) == (min(values), max(values))
 
 
-@pytest.mark.parametrize("count", [1, BLOCK, BLOCK + 1, BLOCK**2, 5 * BLOCK**2 + 7])
+@with_each("count", [1, BLOCK, BLOCK + 1, BLOCK**2, 5 * BLOCK**2 + 7])
 def test_long_curves_have_their_extremes_on_every_level(count: int) -> None:
     random = np.random.default_rng(count)
     time, value = np.cumsum(random.integers(0, 4, count)), random.integers(-(10**12), 10**12, count)

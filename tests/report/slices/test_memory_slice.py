@@ -30,6 +30,7 @@ from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.real_traces import first_in
+from tests.with_each import with_each
 
 GROUPS = [Group("aten::empty", "train.py", 12, "step"), Group("aten::zeros"), Group("", "loss.py", 3, "add")]
 NO_STEPS = Steps([], np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -228,7 +229,7 @@ def test_steps_in_the_range_are_marked() -> None:
     assert [(step.name, step.start_us, step.end_us) for step in found.steps] == [("<b>second</b>", 1, 2)]
 
 
-@pytest.mark.parametrize(("start_us", "end_us"), [(-1e300, 1e300), (50.0, 60.0), (-9.0, -8.0), (1.0, 1.0)])
+@with_each(("start_us", "end_us"), [(-1e300, 1e300), (50.0, 60.0), (-9.0, -8.0), (1.0, 1.0)])
 def test_ranges_outside_the_recording_are_valid(start_us: float, end_us: float) -> None:
     arrays = prepared(history_of([Piece(10, 20, 5)]))
     found = slice_memory(arrays, None, start_us, end_us, 8)

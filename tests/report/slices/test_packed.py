@@ -4,9 +4,9 @@ import base64
 import gzip
 
 import numpy as np
-import pytest
 
 from tb_gpudiag.report.slices.embedded_events import differences, packed_column
+from tests.with_each import with_each
 
 
 def _unpacked(text: str) -> list[int]:
@@ -21,9 +21,7 @@ def _unpacked(text: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    "values", [[], [0], [1, -1, 63, -64, 64, 127, 128, -129], [2**53, -(2**53), 5], [2**62, -(2**63)]]
-)
+@with_each("values", [[], [0], [1, -1, 63, -64, 64, 127, 128, -129], [2**53, -(2**53), 5], [2**62, -(2**63)]])
 def test_numbers_of_any_size_are_packed(values: list[int]) -> None:
     assert _unpacked(packed_column(np.array(values, np.int64))) == values
 

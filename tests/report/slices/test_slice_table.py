@@ -12,6 +12,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report.slices.parameters import Together
 from tb_gpudiag.report.slices.slice_table import CALL_KINDS, SEARCHED, SLICES, SliceKind
 from tests.conftest import REPOSITORY
+from tests.with_each import with_each
 
 
 def names_of(kind: SliceKind) -> list[str]:
@@ -20,7 +21,7 @@ def names_of(kind: SliceKind) -> list[str]:
     return [part.name for some in parts for part in some]
 
 
-@pytest.mark.parametrize("name", SLICES)
+@with_each("name", SLICES)
 def test_a_builder_takes_the_parameters(name: str) -> None:
     kind = SLICES[name]
     builder = inspect.signature(getattr(import_module(kind.module), kind.builder))
@@ -29,14 +30,14 @@ def test_a_builder_takes_the_parameters(name: str) -> None:
     assert {"state", "progress", "error"} <= set(kind.message.DESCRIPTOR.fields_by_name)
 
 
-@pytest.mark.parametrize("name", SLICES)
+@with_each("name", SLICES)
 def test_routes_and_their_parameters_are_documented(name: str) -> None:
     rows = (REPOSITORY / "docs" / "http.md").read_text(encoding="utf-8").splitlines()
     (row,) = (row for row in rows if row.startswith(f"| `/{name}` |"))
     assert [each for each in ("id", *names_of(SLICES[name])) if f"`{each}`" not in row] == []
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "values"),
     [
         ("timeline", {"start_us": "5", "end_us": "5"}),

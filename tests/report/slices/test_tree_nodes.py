@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.report.slices.prepared import heaviest_nodes
+from tests.with_each import with_each
 
 
 def test_few_nodes_are_all_there() -> None:
@@ -28,7 +28,7 @@ def random_tree(seed: int, size: int) -> tuple[Int64, Int64]:
     return parent, weight
 
 
-@pytest.mark.parametrize("seed", range(20))
+@with_each("seed", range(20))
 def test_parents_are_there(seed: int) -> None:
     parent, weight = random_tree(seed, 200)
     found = heaviest_nodes(np.arange(200), weight, 50)

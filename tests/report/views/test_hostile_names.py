@@ -13,6 +13,7 @@ from tb_gpudiag.report.views.markdown import code, text
 from tests.builder import TraceBuilder
 from tests.report.reports import HOSTILE, hostile, report_of, slow_loader, usual_report
 from tests.report.views.formats import Page, rendered, to_html, to_markdown, to_text
+from tests.with_each import with_each
 
 MB = 1 << 20
 
@@ -97,7 +98,7 @@ def test_names_of_a_repetition_stay_names(good: pb.Report) -> None:
         assert "<img" not in page
 
 
-@pytest.mark.parametrize(
+@with_each(
     "words",
     [
         "a|b",
@@ -123,14 +124,14 @@ def test_markdown_text_renders_as_itself(words: str) -> None:
     assert page.tags == {"p"}
 
 
-@pytest.mark.parametrize("words", ["a", "`", "``a`", "a``", "<b>", HOSTILE.replace("\u202e", ""), " x "])
+@with_each("words", ["a", "`", "``a`", "a``", "<b>", HOSTILE.replace("\u202e", ""), " x "])
 def test_markdown_code_renders_as_itself(words: str) -> None:
     page = Page(MarkdownIt("commonmark").render(code(words)))
     assert page.words.strip() == " ".join(words.split())
     assert page.tags == {"p", "code"}
 
 
-@pytest.mark.parametrize("name", ["a|b", "a\\|b", "a\\", "|", "`|`", "a`b"])
+@with_each("name", ["a|b", "a\\|b", "a\\", "|", "`|`", "a`b"])
 def test_a_name_does_not_end_a_cell_of_a_markdown_table(name: str) -> None:
     report = pb.Report(host=[pb.HostActivity(name=name, kind="call", us=1)])
     page = rendered(to_markdown([report]))

@@ -13,6 +13,7 @@ from tb_gpudiag.wording.format import size_bytes
 from tests.report.views.formats import FORMATS, one_space, words_in
 from tests.simulator import simulate
 from tests.trace.support import read_bytes
+from tests.with_each import with_each
 
 MB = 1 << 20
 
@@ -45,7 +46,7 @@ def _words(**memory: Any) -> str:
     return words_in("text", pb.Report(memory=[pb.DeviceMemory(**memory)]))
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("trend", "low", "high", "words"),
     [
         ({"state": "rising"}, 1, 3, "; 95% confidence: {low} to {high})"),

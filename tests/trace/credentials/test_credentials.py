@@ -20,6 +20,7 @@ from tb_gpudiag.vocabulary.credential_names import MARK, Name, is_credential, ki
 from tb_gpudiag.vocabulary.credential_text import ANYWHERE, IN_NAMES
 from tb_gpudiag.vocabulary.recorded import Credential
 from tests.trace.support import document, read_bytes, span
+from tests.with_each import with_each
 
 HUGGING_FACE = "hf_" + "a1B2" * 8
 GITHUB = "ghp_" + "0aZ9" * 9
@@ -50,7 +51,7 @@ def found_in(value: object) -> dict[str, str]:
     return dict(sorted(names))
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "expected"),
     [
         ({"env": {"HF_TOKEN": HUGGING_FACE, "HOME": "/root"}}, {"HF_TOKEN": "Hugging Face token"}),
@@ -80,7 +81,7 @@ def test_a_credential_wherever_it_is(value: object, expected: dict[str, str]) ->
     assert found_in(value) == expected
 
 
-@pytest.mark.parametrize(
+@with_each(
     "value",
     [
         {"TOKENIZERS_PARALLELISM": "false", "GPG_KEY": "A035C8C19219BA821ECEA86B64E628F8D684696D"},
@@ -323,7 +324,7 @@ def test_places_are_the_same_without_a_compiler(
         assert credential_places.places(text, at, len(text), most) == compiled
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "kind"),
     [
         ("HF_TOKEN", Name.CLEAR),

@@ -13,6 +13,7 @@ from tb_gpudiag.trace.flight_recorder.dump import Progress
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dump, read_dumps
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
+from tests.with_each import with_each
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -69,7 +70,7 @@ def test_a_pickle_that_builds_objects_does_not_run(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "it_ran").exists()
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@with_each("protocol", [2, 3, 4, 5])
 def test_plain_data_is_the_same_as_unpickled(protocol: int) -> None:
     data = {
         "numbers": [0, 255, 65_536, -1, 1 << 62, 1.5, None, True, False],
@@ -80,7 +81,7 @@ def test_plain_data_is_the_same_as_unpickled(protocol: int) -> None:
     assert plain_data(pickle.dumps(("a", ("b",)), protocol=protocol), "") == ["a", ["b"]]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "content",
     [
         b"",

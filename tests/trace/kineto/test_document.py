@@ -13,6 +13,7 @@ from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.read import read_trace
 from tests.trace.support import document, names, read_bytes, rows, span
+from tests.with_each import with_each
 
 EVENTS = json.dumps([span("first", 1), span("second", 2)])
 SMALL_CHUNKS = Limits(chunk_bytes=16)
@@ -133,7 +134,7 @@ def test_text_after_the_events_need_not_be_json() -> None:
     assert len(trace.notes) == 1
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("content", "error"),
     [
         (b"", EmptyFile),
@@ -159,11 +160,8 @@ def test_text_after_the_events_need_not_be_json() -> None:
         (b'{"traceEvents": [{"ph": "X", "args": ' + b'{"a":' * 1000 + b"1" + b"}" * 1000 + b"}]}", TooDeep),
         (b'{"traceEvents": [{"ph": "X", "args": ' + b'{"a":' * 1000, TooDeep),
     ],
-    ids=lambda value: value[:40].decode("latin-1") if isinstance(value, bytes) else value.__name__,
 )
-@pytest.mark.parametrize(
-    "limits", [Limits(), Limits(chunk_bytes=500)], ids=["one chunk", "chunks of 500 bytes"]
-)
+@with_each("limits", [Limits(), Limits(chunk_bytes=500)])
 def test_other_files_are_refused(content: bytes, error: type[TraceError], limits: Limits) -> None:
     with pytest.raises(TraceError) as raised:
         read_bytes(content, limits=limits)

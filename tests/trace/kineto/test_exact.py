@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.trace_parts import LONGEST_NS
 from tests.trace.support import document, memory_rows, nanoseconds, read_bytes, rows, slow_read, span
+from tests.with_each import with_each
 
 # Of one recording: since the profiler's base time, since boot, since 1970, and slightly negative.
 TIMESTAMPS_NS = st.sampled_from([0, 10**13, 10**16, 10**18, 17 * 10**17, -(10**9)]).flatmap(
@@ -46,7 +47,7 @@ def test_timestamps_with_three_places(timestamps: list[tuple[int, int]], quoted:
     assert trace.events.start_ns[0] == 0
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "ns"),
     [
         ("1712195495000123.457", 1712195495000123457),  # float64 has it as …123.5

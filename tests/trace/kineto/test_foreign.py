@@ -11,6 +11,7 @@ from tb_gpudiag.errors import NotATrace
 from tests.builder import Generation, TraceBuilder
 from tests.some_values import EACH_GENERATION
 from tests.trace.support import document, read_bytes, span
+from tests.with_each import with_each
 
 
 def array(*events: dict[str, Any]) -> bytes:
@@ -43,7 +44,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("writer", OTHERS)
+@with_each("writer", OTHERS)
 def test_what_another_program_wrote_is_refused_and_named(writer: str) -> None:
     with pytest.raises(NotATrace, match=writer) as refused:
         read_bytes(OTHERS[writer])

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tests.trace.support import read_bytes
+from tests.with_each import with_each
 
 
 def blocks(*events: dict[str, Any]) -> list[float | None]:
@@ -21,7 +21,7 @@ def kernel(name: str, grid: object, block: object, **args: object) -> dict[str, 
     return {"cat": "kernel", "name": name, "args": {"grid": grid, "block": block, **args}}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "grid", "block", "expected"),
     [
         ("void at::native::vectorized_elementwise_kernel<4>()", [16384, 2, 1], [256, 1, 1], 32768),

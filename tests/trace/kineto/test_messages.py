@@ -7,6 +7,7 @@ import pytest
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace.events import Message, Trace
 from tests.trace.support import document, read_bytes, span
+from tests.with_each import with_each
 
 ARGS = {
     "Collective name": "allreduce",
@@ -46,7 +47,7 @@ def test_a_trace_without_messages_has_none() -> None:
     assert messages(trace) == [None, None]
 
 
-@pytest.mark.parametrize("bad", [{"Seq": "x" * 5000}, {"Seq": -5, "Group size": 10**30}, {"dtype": "\x1f"}])
+@with_each("bad", [{"Seq": "x" * 5000}, {"Seq": -5, "Group size": 10**30}, {"dtype": "\x1f"}])
 def test_hostile_values_are_not_believed(bad: dict[str, object]) -> None:
     (found,) = messages(read_bytes(document(span(name="record_param_comms", args={**ARGS, **bad}))))
     assert found is None or (found.sequence in (NONE, 17) and found.group_size in (NONE, 2))

@@ -16,6 +16,7 @@ from tb_gpudiag.errors import EmptyFile, NotATrace
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.read import WRITING_GRACE_S, read_trace
 from tests.trace.support import LONG_AGO_S, document, names, read_bytes, span
+from tests.with_each import with_each
 
 EVENTS = [
     span("plain", 0),
@@ -120,8 +121,8 @@ def test_gzip_is_recognized_by_its_bytes_not_its_name(tmp_path: Path) -> None:
         assert names(read_trace(str(tmp_path / name))) == NAMES
 
 
-@pytest.mark.parametrize("tail", [b"", b"\x00" * 512, b"garbage"])
-@pytest.mark.parametrize("cut", [1, 150, 700])
+@with_each("tail", [b"", b"\x00" * 512, b"garbage"])
+@with_each("cut", [1, 150, 700])
 def test_gzip_of_several_members(cut: int, tail: bytes) -> None:
     trace = read_bytes(gzip.compress(WHOLE[:cut]) + gzip.compress(b"") + gzip.compress(WHOLE[cut:]) + tail)
     assert (names(trace), trace.status) == (NAMES, "COMPLETE")

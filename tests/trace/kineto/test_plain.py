@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 
 import numpy as np
-import pytest
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace.kineto.plain import PlainFields, is_json, read_plain
+from tests.with_each import with_each
 
 
 def fields_of(key: str, *values: str, argument: bool = False) -> PlainFields:
@@ -19,7 +19,7 @@ def fields_of(key: str, *values: str, argument: bool = False) -> PlainFields:
     return fields
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("written", "ns"),
     [
         ("1712195495000123.457", 1712195495000123457),
@@ -52,7 +52,7 @@ def test_times_are_exact(written: str, ns: int | None) -> None:
     assert times.tolist() == [ns or 0, 0]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("written", "number"),
     [
         ("7", 7),
@@ -84,7 +84,7 @@ def test_decimals() -> None:
     assert np.array_equal(found, [0.25, 3, 1.5, np.nan, np.nan, np.nan], equal_nan=True)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("written", "text"),
     [
         (r'"a\n\u00e9"', "a\né"),
@@ -106,7 +106,7 @@ def test_elements_that_are_no_objects_are_counted() -> None:
     assert (fields.count, fields.others) == (2, 4)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "text",
     ["", "[1", "[1,]", "[1] x", "[01]", "nan", "{a: 1}", r'"\ud83d"', r'"\\\ud83d"', '"\t"', "1" * 5_000],
 )
@@ -114,7 +114,7 @@ def test_what_is_not_json(text: str) -> None:
     assert not is_json(text.encode())
 
 
-@pytest.mark.parametrize("text", ["null", r'"\ud83d\ude00"', r'"\\ud83d"', '"\x7f"', r'"\u0000"', "[NaN]"])
+@with_each("text", ["null", r'"\ud83d\ude00"', r'"\\ud83d"', '"\x7f"', r'"\u0000"', "[NaN]"])
 def test_what_is_json(text: str) -> None:
     assert is_json(text.encode())
 

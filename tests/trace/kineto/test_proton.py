@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.kineto.proton import NOTE, is_proton_trace, joined
 from tb_gpudiag.trace.read import read_trace
+from tests.with_each import with_each
 
 NAME = 'odd {"args":{ ]}\n{"displayTimeUnit":"us","traceEvents":['
 
@@ -69,6 +69,6 @@ def test_it_is_found_by_its_content(tmp_path: Path) -> None:
     assert [(file.worker, file.kind) for file in find_traces(str(tmp_path)).files] == [("a", "trace")]
 
 
-@pytest.mark.parametrize("text", [b"{}", b'{"displayTimeUnit":"ms","traceEvents":[]}', stream(7, 0)[1:]])
+@with_each("text", [b"{}", b'{"displayTimeUnit":"ms","traceEvents":[]}', stream(7, 0)[1:]])
 def test_others_are_not(text: bytes) -> None:
     assert not is_proton_trace(text)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.trace.files.limits import Limits
 from tests.trace.support import document, names, read_bytes, span
+from tests.with_each import with_each
 
 GOOD = "GOOD"
 VALUES = [
@@ -109,7 +110,7 @@ def test_a_value_over_the_limit_costs_only_itself(long: str, after: list[str], c
     assert (trace.status, trace.metadata.record_shapes) == ("COMPLETE", True)
 
 
-@pytest.mark.parametrize("value", ["null", "[]", '"text"', "{}"])
+@with_each("value", ["null", "[]", '"text"', "{}"])
 def test_a_run_of_values_longer_than_any_bound(value: str) -> None:
     """More text than the largest element may have."""
     max_element_bytes = 20_000

@@ -18,6 +18,7 @@ from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.memory.snapshot_pickle import load_plain
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
+from tests.with_each import with_each
 
 PLAIN = {
     "segments": [
@@ -60,7 +61,7 @@ def load(data: bytes) -> Any:
     return load_plain(data, Limits(), "x.pickle")
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@with_each("protocol", [2, 3, 4, 5])
 def test_plain_data_survives_a_round_trip(protocol: int) -> None:
     assert load(pickle.dumps(PLAIN, protocol)) == PLAIN
 
@@ -229,9 +230,7 @@ def test_the_size_of_the_file_is_limited(tmp_path: Path) -> None:
         read_trace(path, limits=Limits(max_snapshot_bytes=9_000))
 
 
-@pytest.mark.parametrize(
-    "value", [{1, 2}, frozenset({1}), b"bytes", bytearray(b"b"), ((1, 2), (3, 4)), (1, 2, 3)]
-)
+@with_each("value", [{1, 2}, frozenset({1}), b"bytes", bytearray(b"b"), ((1, 2), (3, 4)), (1, 2, 3)])
 def test_instructions_that_no_snapshot_has_are_refused(value: Any) -> None:
     with pytest.raises(TraceError):
         load(pickle.dumps([value], 5))
@@ -247,7 +246,7 @@ def test_a_snapshot_cut_anywhere_is_refused(tmp_path: Path) -> None:
             load(data[:size])
 
 
-@pytest.mark.parametrize("first", range(0, 300, 50))
+@with_each("first", range(0, 300, 50))
 def test_any_bytes_give_plain_data_or_an_error_of_ours(first: int) -> None:
     for seed in range(first, first + 50):
         chance = random.Random(seed)
@@ -258,7 +257,7 @@ def test_any_bytes_give_plain_data_or_an_error_of_ours(first: int) -> None:
             load(bytes(data))
 
 
-@pytest.mark.parametrize(
+@with_each(
     "data", [b"\x80\x04.", b"\x80\x04u.", b"\x80\x04}K\x01K\x02a.", b"\x80\x04h\x05.", b"\x80\x02]]NNs."]
 )
 def test_instructions_in_a_wrong_order_are_a_damaged_pickle(data: bytes) -> None:

@@ -17,6 +17,7 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.conftest import SHARED_TRACES
 from tests.trace.support import LONG_AGO_S, both_ways, same_trace
+from tests.with_each import with_each
 
 pytestmark = pytest.mark.skipif(not snapshot_tables.available(), reason="not compiled")
 
@@ -104,7 +105,7 @@ def nested(depth: int) -> list[Any]:
     return [nested(depth - 1)] if depth else []
 
 
-@pytest.mark.parametrize(
+@with_each(
     "data",
     [
         pickle.dumps(cyclic()),
@@ -125,7 +126,6 @@ def nested(depth: int) -> list[Any]:
         b"\x80\x04X\xff\xff\xff\xff",
         b"\x80\x02r\xff\xff\xff\x7f.",
     ],
-    ids=lambda data: repr(data[:12]),
 )
 def test_anything_else_is_left_to_the_unpickler(data: bytes) -> None:
     assert read_tables(data) is None

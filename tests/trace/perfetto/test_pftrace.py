@@ -23,6 +23,7 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder.pftrace import Encoder, encoded, perfetto
 from tests.conftest import SHARED_TRACES
+from tests.with_each import with_each
 
 EVENTS: list[dict[str, Any]] = [
     {"ph": "M", "name": "thread_name", "pid": 42, "tid": 43, "args": {"name": "thread 43 (python)"}},
@@ -241,7 +242,7 @@ def test_any_number_of_packets() -> None:
     assert all(is_pftrace(content[:size]) for size in (40, 300, len(content)))
 
 
-@pytest.mark.parametrize(
+@with_each(
     "text", [b"", b"\n", b"\nhello world", b'\n{"traceEvents": []}', b"\n\x10" + b"\x00" * 30, b"\x80\x04."]
 )
 def test_no_packets(text: bytes) -> None:

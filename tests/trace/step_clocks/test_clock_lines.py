@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead
 from tb_gpudiag.trace.step_clocks.clock_lines import read_lines
@@ -15,7 +14,9 @@ from tb_gpudiag.trace.step_clocks.clock_state import clock_of
 from tb_gpudiag.training.clocking import RankClock
 from tb_gpudiag.training.event_records import append_scalars
 from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, PHASES, TAGS
+from tests.training.test_clocking import read_by_tensorboard
 from tests.training.test_step_drift import COLUMNS, steps
+from tests.with_each import with_each
 
 
 def clocks(folder: Path, counts: list[int]) -> Path:
@@ -33,7 +34,7 @@ def event_file(clock: Path, rank: int = 0) -> Path:
 def test_lines_are_what_tensorboard_reads(tmp_path: Path) -> None:
     clock = clocks(tmp_path, [300])
     lines, errors = read_lines(str(clock))
-    events = EventAccumulator(str(event_file(clock)), size_guidance={"scalars": 0}).Reload()
+    events = read_by_tensorboard(event_file(clock))
     assert not errors
     assert lines[0].step.tolist() == list(range(300))
     for column, tag in enumerate(TAGS):
@@ -117,7 +118,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert all(isinstance(error, GpudiagError) for error in errors)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("path", "is_file"),
     [
         ("/log/run/gpudiag/clock/rank-0/events.out.tfevents.1.host.2", True),
