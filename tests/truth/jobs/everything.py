@@ -11,6 +11,8 @@ from tests.truth.jobs import (  # noqa: F401
     loading,
     operators,
     ranks,
+    seventh_ranks,
+    seventh_round,
     sharded,
     sixth_round,
     small_changes,
