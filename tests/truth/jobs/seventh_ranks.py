@@ -50,7 +50,7 @@ class SharedNorm(nn.Module):
         return (x - mean) * torch.rsqrt(variance + 1e-5) * self.scale + self.shift
 
 
-@job(limiters="communication mixed launch", rules="GD608", world=2, timed=15)
+@job(limiters="communication mixed launch", rules="GD608 GD609", world=2, timed=15)
 def statistics_of_each_layer_shared(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """Each of 40 normalizations agrees on its mean with the other rank; fixed: a rank's batch is enough."""
     layers: list[nn.Module] = []
@@ -129,6 +129,7 @@ class Packed(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     rules="GD602 GD101",
     functions="__getitem__ fetch <listcomp> endless broken_samples_on_a_rank",
     rank=1,
+    allowed="GD101",  # fixed, all ranks still unpack samples while nothing trains
     world=3,
     timed=12,
 )

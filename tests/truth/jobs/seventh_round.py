@@ -114,6 +114,7 @@ class Scaled(nn.Module):
     limiters="python launch",
     rules="GD102 GD201 GD202",
     functions="__torch_function__ _convert <listcomp> forward subclass_kept_in_the_model",
+    allowed="GD102 GD201 GD202",  # fixed, it still calls small operators in sixty small layers
 )
 def subclass_kept_in_the_model(fixed: bool) -> Iterator[None]:
     """A loader's subclass of Tensor takes each operator through Python; fixed: `as_subclass`."""
