@@ -37,7 +37,7 @@ class Score:
     rank: bool | None = None
     promised: bool | None = None  # by the first finding alone
     planned: bool | None = None  # between that and all fixes of the plan
-    gone: bool | None = None  # the finding, after the fix
+    gone: bool | None = None  # the finding, after the fix; None if the fixed job may have it, too
     alarms: list[str] = field(default_factory=list)  # findings of healthy code, above INFO
     equal: list[str] = field(default_factory=list)  # verdicts of equal code
     changed: str = ""  # verdict of before against after
@@ -134,7 +134,8 @@ def _score_findings(found: Score, expected: Expected, said: dict[str, Diagnosis]
     after = [one for kind, one in said.items() if kind.startswith("after")]
     if found.job.gpu:
         return
-    found.gone = not any(rule in expected.rules - found.job.allowed for one in after for rule in _loud(one))
+    if goes := expected.rules - found.job.allowed:
+        found.gone = not any(rule in goes for one in after for rule in _loud(one))
 
 
 def _of_fault(expected: Expected, said: dict[str, Diagnosis]) -> list[Diagnosis]:

@@ -111,8 +111,8 @@ _BEFORE = (
 _RARELY = "Run what not every step needs in every hundredth."
 
 _MORE_AT_A_TIME = Fix(
-    "If the step learns from what this makes, make more of it at a time: larger batches, more games at once. "
-    "Otherwise, run it in every hundredth step."
+    "If the step learns from what this makes, make it in a cheaper way, or more of it at a time: larger "
+    "batches, more games at once. Otherwise, run it in every hundredth step."
 )
 
 

@@ -183,7 +183,7 @@ def read_batch(seconds: float) -> None:
     limiters=LATE,
     rules="GD102 GD602",
     functions="append_under_lock lock_file_of_all_ranks",
-    allowed="GD602",  # fixed, rank 0 still takes 10 ms to write
+    allowed="GD102 GD602",  # fixed, rank 0 still sleeps 10 ms in each step under its lock, and all wait
     world=4,
     timed=12,
 )
