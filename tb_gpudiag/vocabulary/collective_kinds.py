@@ -79,6 +79,10 @@ NEEDED_NOW = any_of(
 )
 """FSDP's mark around what it gathers for the unit that runs next."""
 
+FSDP_HOOK = any_of(r"(FSDP|fsdp)::.*", r"FullyShardedDataParallel\._\w+", flags=re.S)
+"""FSDP's marks and operators around its own work before and after a unit runs. It copies there what it
+gathers and reduces."""
+
 RATE_LIMITER = any_of(r"FullyShardedDataParallel\.rate_limiter")
 """FSDP's host waits until the GPU is done with an earlier unit (`limit_all_gathers`)."""
 

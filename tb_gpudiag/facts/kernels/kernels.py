@@ -12,10 +12,11 @@ from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, longest, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match_some
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import gpu_names, operators
+from tb_gpudiag.vocabulary.collective_kinds import FSDP_HOOK
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import CHANNELS_FIRST, LAYOUT_KERNEL, TF32_ROUNDING, read_names
 from tb_gpudiag.vocabulary.recorded import Category
@@ -184,10 +185,16 @@ def of_channels_first(kernels: Kernels, host: Host) -> Bool:
     return kernels.is_kernel & match_some(host.events, CHANNELS_FIRST, kernels.event)
 
 
+def _of_fsdp(host: Host) -> Bool:
+    """Mask of the events in FSDP's own work, shape (n,)."""
+    return host.tree.under(match(host.events, FSDP_HOOK))
+
+
 def moves_of(host: Host, operator: Int64) -> Int64:
-    """Return the Move of operators, or NONE, shape (k,)."""
+    """Return the Move of operators, or NONE, shape (k,). FSDP copies what it sends: no fix is the user's."""
     found = np.full(len(operator), NONE, np.int64)
     here = (operator != NONE) & match_some(host.events, operators.DATA_MOVER, operator)
+    here &= ~_of_fsdp(host)[operator]
     if here.any():
         found[here] = host.purpose(_OPERATORS, len(Move))[0][operator[here]]
     return np.where(found == len(Move), NONE, found)
@@ -196,4 +203,5 @@ def moves_of(host: Host, operator: Int64) -> Int64:
 def cpu_moves_of(host: Host, operator: Int64) -> Int64:
     """Return the Move of operators on a CPU, where joining tensors is copying, or NONE, shape (k,)."""
     joins = (operator != NONE) & match_some(host.events, operators.JOINER, operator)
+    joins &= ~_of_fsdp(host)[operator]
     return np.where(joins, Move.COPY, moves_of(host, operator))

@@ -123,3 +123,16 @@ def test_casts_of_a_job_on_the_cpu(us: float, fires: bool, tmp_path: Path) -> No
         assert found.title.endswith("of the main thread's time, mostly casts")
     else:
         assert is_clear(answer)
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_what_fsdp_copies_to_send_it_is_not_the_users(gpu: bool, tmp_path: Path) -> None:
+    for mark in ("FSDP::post_backward_reduce", "train"):
+        if gpu:
+            trace = _moving(500, mark, "aten::copy_")
+        else:
+            trace, main = one_step(devices=())
+            main.op("aten::mm", at=STEP_AT, us=500)
+            main.annotation(mark, at=STEP_AT + 500, us=400).op("aten::copy_", at=STEP_AT + 500, us=300)
+            main.op("aten::cat", at=STEP_AT + 800, us=100)
+        assert is_clear(RULE.check(facts_of(trace, tmp_path))) is (mark != "train")
