@@ -34,7 +34,7 @@ from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
 
 # A cache that is still filling looks like a leak for as many steps as it has entries, and so does a list that
-# is cleared now and then. With fewer steps than this the finding says so.
+# is cleared now and then. With fewer steps than this the finding says so, and is not certain.
 MANY_STEPS = 10
 
 _WHERE_FROM = {
@@ -89,7 +89,7 @@ def _ends_the_job(memory: DeviceMemory, trend: Trend) -> bool:
 
 
 def is_sure(memory: DeviceMemory) -> bool:
-    """Whether what grows is a leak for sure.
+    """Whether what grows is no full buffer, for sure.
 
     A retained graph and a cache that is replaced by a larger one grow whatever was freed before them, and a
     full buffer does not fill the memory. A list that nothing is taken out of may be a full buffer: `del` and
@@ -143,7 +143,7 @@ def _finding(memory: DeviceMemory) -> Finding:
         cost_bytes=_grown_bytes(memory, trend),
         cost_bytes_per_step=rate if trend.unit == "step" else 0.0,
         memory_device=memory.device,
-        sure=is_sure(memory),
+        sure=not any(_doubts(memory, trend)),
         evidence=list(_evidence(memory, trend, keepers(memory))),
         places=places_of(parts)[:MOST_PLACES],
         severity=Severity.ERROR if _ends_the_job(memory, trend) else Severity.WARNING,
@@ -174,12 +174,17 @@ def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained]) -> Iter
         yield "It filled the memory until an allocation failed."
     elif full:
         yield f"At this rate memory is full after {_about(full)}."
+    yield from _doubts(memory, trend)
+
+
+def _doubts(memory: DeviceMemory, trend: Trend) -> Iterator[str]:
+    """Say what harmless would look the same; nothing if the finding is certain."""
     if not is_sure(memory):
         yield (
             f"A buffer of more than {trend.steps} entries that was full before the recording would look the "
             "same: frees of older memory are not recorded."
         )
-    if trend.steps < MANY_STEPS:
+    if trend.steps < MANY_STEPS and not (memory.ran_out or is_steady(memory)):
         yield (
             "So few steps were recorded that a cache still filling, or a list cleared later, would look the "
             "same."

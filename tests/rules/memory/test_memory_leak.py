@@ -146,6 +146,7 @@ def test_few_steps_are_mentioned_in_the_summary(steps: int, said: bool, tmp_path
     """One of the steps is excused."""
     found = only(RULE.check(facts_of(job([MIB] * steps), tmp_path)))
     assert ("So few steps" in found.summary) is said
+    assert found.sure is not said
 
 
 def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None:
