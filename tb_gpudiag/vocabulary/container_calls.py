@@ -6,7 +6,10 @@ import re
 
 from tb_gpudiag.vocabulary.patterns import any_of
 
-_CONTAINER = r"(list|dict|set|collections\.(deque|OrderedDict|defaultdict)) object at .*"
+# The recorder names a method by the first object it saw it called on. When a job makes its model, torch looks
+# at stack traces, so that all lists' methods have the name of that subclass.
+_LIST_SUBCLASS = "StackSummary"
+_CONTAINER = rf"(list|{_LIST_SUBCLASS}|dict|set|collections\.(deque|OrderedDict|defaultdict)) object at .*"
 
 # A module's hooks stay with it. Those of a tensor go with its graph.
 _HOOKS = r"(.*/)?torch/nn/modules/module\.py\(\d+\): register_(full_)?(forward|backward)_(pre_)?hook"
@@ -46,7 +49,7 @@ def call_of(name: str) -> tuple[str, str]:
     """Return the container's type and the method, such as ("list", "append"), of a name that is one of the
     above. Addresses in names are not reliable: the recorder may keep the first one it saw."""
     if (found := _CALL.match(name)) is not None:
-        return found[2], found[1]
+        return "list" if found[2] == _LIST_SUBCLASS else found[2], found[1]
     if (found := _HEAP_CALL.match(name)) is not None:
         return HEAP, found[1]
     if (found := _FUNCTION.fullmatch(name)) is None:

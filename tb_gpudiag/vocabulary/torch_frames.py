@@ -102,6 +102,7 @@ OPTIMIZER_FRAME = any_of(
     PATH + rf"\w*optim\w*/({not_before('lr_scheduler')}[^(]*)?\(\d+\): (step|_\w+_step)",
     flags=re.S,
 )
+OPTIMIZER_MADE = any_of(PATH + r"torch/optim/optimizer\.py\(\d+\): __init__", flags=re.S)
 ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)
 BACKWARD_FRAME = any_of(
     *_ENGINE_WAIT,

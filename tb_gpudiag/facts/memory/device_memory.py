@@ -44,6 +44,7 @@ from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType, MemoryAction
+from tb_gpudiag.vocabulary.torch_frames import OPTIMIZER_MADE
 
 MOST_GPUS = 64
 """A node has up to 16."""
@@ -178,6 +179,13 @@ class DeviceMemory:
         seen = (Phase.OPTIMIZER, Phase.ZERO_GRAD) if self._trace.kind == "snapshot" else (Phase.OPTIMIZER,)
         return np.sort(np.r_[marked, self.curve.time_ns[np.isin(phase, seen)]])
 
+    @cached_property
+    def optimizers_made(self) -> Int64:
+        """Periods in which an optimizer was made, in order; -1 before them. Only frames show that."""
+        events = self.allocations.host.events
+        made_ns = events.start_ns[match(events, OPTIMIZER_MADE)]
+        return np.unique(np.searchsorted(self.floors.periods.start_ns, made_ns, side="right") - 1)
+
     @property
     def shows_updates(self) -> bool:
         """Whether `updates_ns` has every optimizer's step. A snapshot without frames of what frees misses
@@ -203,7 +211,7 @@ class DeviceMemory:
     @cached_property
     def begins_with_job(self) -> bool:
         """Whether a GPU's recording begins with empty memory, or the first step or what comes before it, and
-        nothing later, builds modules or allocates optimizer state."""
+        nothing later, makes an optimizer, builds modules or allocates optimizer state."""
         phase, periods = self.allocations.phase, self.floors.periods
         if not self.is_cpu and not self.curve.start_bytes and not self.allocations.found.any():
             return True
@@ -211,6 +219,8 @@ class DeviceMemory:
         state = (phase == Phase.OPTIMIZER) & (self.allocations.freed == NONE)
         step = np.searchsorted(periods.start_ns, self.allocations.time_ns, side="right") - 1
         first = bool(state.any()) and len(periods) > 1 and bool((step[state] == 0).all())
+        made = self.optimizers_made
+        first |= bool(len(made)) and bool((made <= 0).all())
         return first or (bool(built.any()) and bool((step[built] <= 0).all()))
 
     @cached_property

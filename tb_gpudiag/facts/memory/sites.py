@@ -20,6 +20,7 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
+from tb_gpudiag.facts.memory.pace import Pace, pace_of
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
@@ -70,6 +71,7 @@ class GrowingSite:
     count_per_unit: float  # slope of the number alive
     count_later: float  # slope of the number alive within the second half
     fell: float  # the most of them that went from one floor to the next, as a share of the most alive
+    pace: Pace
     freed_later: float  # share of these bytes that are freed after the last step
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
@@ -108,8 +110,10 @@ class FloorTable:
 
     bytes, count: of each site at each floor, shape (g, c).
     column: index of each floor, shape (c,).
-    alive: allocations that are alive at any of these floors, shape (a,).
+    alive: allocations that are alive at any of these floors, in order of time, shape (a,).
     site: the site of each of them, shape (a,).
+    since, until: the first floor at which each of them is alive, and the first one after that at which it is
+        not, shape (a,).
     one: one allocation of each site, shape (g,).
     """
 
@@ -118,6 +122,8 @@ class FloorTable:
     column: Int64
     alive: Int64
     site: Int64
+    since: Int64
+    until: Int64
     one: Int64
 
 
@@ -144,7 +150,7 @@ def floor_table(allocations: Allocations, found: Floors) -> FloorTable:
         np.add.at(table[layer], (site, low), weight)
         np.add.at(table[layer], (site, high), -weight)
     table = np.cumsum(table, axis=2)[:, :, :count]
-    return FloorTable(table[0], table[1], column, alive, site, one[kept])
+    return FloorTable(table[0], table[1], column, alive, site, low, high, one[kept])
 
 
 def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
@@ -203,7 +209,8 @@ def _site(
 ) -> GrowingSite:
     """Describe one row of the table. slopes: (slope, low, high)."""
     slope, low, high = slopes
-    own = table.alive[table.site == number]
+    mine = table.site == number
+    own = table.alive[mine]
     last = int(found.position[table.column[-1]])
     freed = allocations.freed[own]
     held = own[(allocations.position[own] <= last) & ((freed == NONE) | (freed > last))]
@@ -236,6 +243,7 @@ def _site(
         count_per_unit=theil_sen(x, counts)[0],
         count_later=later_slope(x, counts),
         fell=float(-np.diff(counts).min(initial=0)) / max(1.0, float(counts.max())),
+        pace=pace_of(table.count[number], table.bytes[number], table.since[mine], table.until[mine]),
         freed_later=float(size[ended].sum()) / max(1, int(size.sum())),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],

@@ -12,6 +12,7 @@ from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, loss_of
 from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, is_boundless, places_of
+from tb_gpudiag.rules.shared.leak_pace import MANY_STEPS, ending
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LIKELY_STEPS,
@@ -32,10 +33,6 @@ from tb_gpudiag.rules.shared.out_of_memory import is_large
 from tb_gpudiag.rules.shared.outer_step import may_end_with_update
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
-
-# A cache that is still filling looks like a leak for as many steps as it has entries, and so does a list that
-# is cleared now and then. With fewer steps than this the finding says so, and is not certain.
-MANY_STEPS = 10
 
 _WHERE_FROM = {
     "step": "The recording marks no steps: they are inferred from the backward pass and the optimizer.",
@@ -108,8 +105,10 @@ def is_likely(memory: DeviceMemory) -> bool:
 
 
 def _may_end(memory: DeviceMemory) -> bool:
-    """Whether the optimizer's next step may free what grows, or a container may be full one day."""
-    return may_end_with_update(memory) or ((fills(memory) or may_fill(memory)) and not memory.ran_out)
+    """Whether the optimizer's next step may free what grows, or it may soon grow no more."""
+    if may_end_with_update(memory) or ending(memory):
+        return True
+    return (fills(memory) or may_fill(memory)) and not memory.ran_out
 
 
 def _boundless(memory: DeviceMemory) -> float:

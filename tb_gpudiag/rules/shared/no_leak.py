@@ -18,6 +18,7 @@ from tb_gpudiag.rules.shared.leak_holder import (
     is_replaced,
     places_of,
 )
+from tb_gpudiag.rules.shared.leak_pace import ending
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LEAST_BYTES_PER_STEP,
@@ -219,6 +220,8 @@ def _hint(memory: DeviceMemory) -> str:
         return f"{grows}, {_into_what(memory)}: a recording when it is full tells."
     if may_fill(memory):
         return f"{grows}, {_MAY_FILL}: a longer recording tells."
+    if why := ending(memory):
+        return f"{grows}, but {why}. A longer recording tells."
     return f"{grows}, or a full buffer drops its oldest there: {how}."
 
 
@@ -247,6 +250,8 @@ def _grows_or_turns(memory: DeviceMemory) -> str:
         return f"{grows}, {_into_what(memory)}"
     if may_fill(memory):
         return f"{grows}, {_MAY_FILL}"
+    if why := ending(memory):
+        return f"{grows}, but {why}"
     if any(site.noted and site.noted.low >= NOTED_KEPT for site in keepers(memory)):
         return (
             f"{grows}, but had it done so in all steps of this job, much more would be held: it is dropped "
@@ -274,7 +279,7 @@ def _how_to_be_sure(memories: Sequence[DeviceMemory]) -> str:
         return "Record again when it is full."
     if any(map(may_fill, memories)):
         return "Record more steps than the deque's maxlen, or note its limit with tb_gpudiag.NotingTensors."
-    if any(map(_is_noted, memories)):
+    if any(map(_is_noted, memories)) or any(map(ending, memories)):
         return "Record more steps: a leak goes on, and what is dropped now and then is dropped."
     if all(memory.is_cpu for memory in memories):
         return _HOW_TO_BE_SURE

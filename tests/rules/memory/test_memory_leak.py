@@ -149,6 +149,34 @@ def test_few_steps_are_mentioned_in_the_summary(steps: int, said: bool, tmp_path
     assert found.sure is not said
 
 
+def _for_new_keys(*, seed: int, keys: int, steps: int) -> list[int]:
+    """What a cache keeps that is asked for a key in each step."""
+    draw = random.Random(seed)
+    asked = [draw.randrange(keys) for _ in range(steps)]
+    return [0 if key in asked[:step] else MIB for step, key in enumerate(asked)]
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [
+        ([MIB] * 20 + [0] * 4, "not grown in the last 3 steps"),
+        (_for_new_keys(seed=1, keys=20, steps=32), "less and less"),
+    ],
+)
+def test_growth_that_may_end_is_no_certain_leak(kept: list[int], why: str, tmp_path: Path) -> None:
+    answer = RULE.check(facts_of(job(kept), tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert why in answer.reason
+    assert "a leak goes on" in answer.how_to_record
+
+
+@pytest.mark.parametrize(
+    "kept", [[MIB] * 23 + [0], [MIB, 0, 0] * 8, [0] * 4 + [MIB, 0] * 10, [MIB, MIB, 0, 0, 0, 0] * 4]
+)
+def test_growth_that_pauses_as_before_is_a_leak(kept: list[int], tmp_path: Path) -> None:
+    assert only(RULE.check(facts_of(job(kept), tmp_path))).sure
+
+
 def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None:
     leaking, healthy_one = (
         find_verdict(facts_of(job([kept] * 6, device_bytes=118 * MIB), tmp_path / str(kept)))

@@ -1,0 +1,73 @@
+"""How the growth of what a site keeps goes on: evenly to the end, less and less, or no more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.arrays import Float64, Int64
+from tb_gpudiag.frozen import dataclass
+
+_ALIKE = 0.1
+"""Jumps of one size differ by up to this share of it."""
+
+_FEWEST_JUMPS = 4
+"""Fewer jumps may be alike by chance."""
+
+_LASTED = 2
+"""What was alive at so many floors was kept: a step's own tensors are alive at one."""
+
+_AS_FULL = 1.25
+"""A buffer with room for so many bytes is full to its next entry."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """quiet: floors at the end without growth. longest_quiet: the most floors without it between others.
+    drift: of growth at an even rate, this has a mean of 0 and a standard deviation of 1 (Laplace's test).
+        Below 0, more of it came at the beginning.
+    oldest_gone: allocations that were kept and freed, if all were older than all that are alive, and about as
+        much was alive when the first of them went; or 0. A queue that is read too slowly grows on.
+    in_even_jumps: the bytes grew by the same amount now and then, and never fell.
+    """
+
+    quiet: int
+    longest_quiet: int
+    drift: float
+    oldest_gone: int
+    in_even_jumps: bool
+
+
+def pace_of(counts: Int64, size: Int64, since: Int64, until: Int64) -> Pace:
+    """counts, size: allocations of a site and their bytes at each floor, shape (c,). since, until: of its
+    allocations in order of time, the first floor at which each is alive, and the first one after that at
+    which it is not, shape (k,)."""
+    growth = np.diff(np.maximum.accumulate(counts)).astype(np.float64)
+    grew = np.flatnonzero(growth)
+    return Pace(
+        quiet=len(growth) - 1 - int(grew[-1]) if len(grew) else len(growth),
+        longest_quiet=int(np.diff(grew).max(initial=1)) - 1,
+        drift=_drift(growth),
+        oldest_gone=_oldest_gone(size, since, until),
+        in_even_jumps=_in_even_jumps(np.diff(size)),
+    )
+
+
+def _drift(growth: Float64) -> float:
+    place = (np.arange(len(growth)) + 0.5) / max(1, len(growth)) - 0.5
+    spread = np.sqrt(np.square(growth).sum() / 12)
+    return float((growth * place).sum() / spread) if spread else 0.0
+
+
+def _oldest_gone(size: Int64, since: Int64, until: Int64) -> int:
+    alive = until == len(size)
+    gone = np.flatnonzero((until - since >= _LASTED) & ~alive)
+    if not len(gone) or not alive.any() or gone[-1] > int(np.argmax(alive)):
+        return 0
+    return len(gone) if size[-1] <= _AS_FULL * size[: int(until[gone].min())].max() else 0
+
+
+def _in_even_jumps(change: Int64) -> bool:
+    jumps = change[change != 0][1:]  # the first one is from nothing
+    if len(jumps) < _FEWEST_JUMPS or jumps.min() <= 0:
+        return False
+    return bool(np.ptp(jumps) <= _ALIKE * np.median(jumps))

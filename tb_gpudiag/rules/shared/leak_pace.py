@@ -1,0 +1,60 @@
+"""Growth that may end: it slows down, has stopped, drops its oldest, or is an optimizer's state."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE
+from tb_gpudiag.rules.shared.leak_holder import is_kept
+from tb_gpudiag.rules.shared.leak_state import keepers
+from tb_gpudiag.wording.format import count
+
+# With fewer steps, a cache that is still filling looks the same in any case, and the finding says so.
+MANY_STEPS = 10
+
+# A cache that has seen half of its keys meets the others less and less often. What grows in every step does
+# not drift at all, and what grows at random, as a leak may, drifts as far as this once in 15 times.
+SLOWING = -1.5
+
+# A leak pauses as it did before. It has stopped if it pauses for more than twice as long as ever, and for two
+# steps: the last one's may not be seen yet.
+PAUSE = 2
+
+# The first one or two may be from before the loop.
+FEWEST_OLDEST = 3
+
+
+def ending(memory: DeviceMemory) -> str:
+    """Say why most of what grows may soon grow no more; "" if nothing shows that."""
+    trend, own = memory.trend, keepers(memory)
+    if trend is None or trend.steps < MANY_STEPS or memory.ran_out:
+        return ""
+    whole = sum(site.per_unit for site in own)
+    ends = [(site, why) for site in own if (why := _ends(memory, site))]
+    if sum(site.per_unit for site, _ in ends) <= CAUSE_SHARE * whole:
+        return ""
+    return ends[0][1]
+
+
+def _ends(memory: DeviceMemory, site: GrowingSite) -> str:
+    if site.replaced or is_kept(site):
+        return ""
+    pace = site.pace
+    if pace.quiet >= PAUSE * (pace.longest_quiet + 1):
+        return f"it has not grown in the last {count(pace.quiet, 'step')}: what is full looks the same"
+    if pace.drift <= SLOWING:
+        return "it grows less and less: a cache that has seen most of its keys looks the same"
+    if pace.oldest_gone >= FEWEST_OLDEST:
+        return f"the {count(pace.oldest_gone, 'oldest allocation')} went: a full buffer drops its oldest"
+    if _is_state(memory, site):
+        return "it is the optimizer's state of parameters that it had before, which get their gradients later"
+    return ""
+
+
+def _is_state(memory: DeviceMemory, site: GrowingSite) -> bool:
+    """Whether an optimizer made when the recording began, or before, allocated it, and no parameters grow."""
+    others = [one for one in keepers(memory) if one.phase not in (Phase.OPTIMIZER, Phase.BACKWARD)]
+    made = memory.optimizers_made
+    known = memory.has_modules and not len(made[made > 0])
+    return site.phase is Phase.OPTIMIZER and known and not others

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tb_gpudiag.facts.memory.pace import Pace, pace_of
+
+
+def pace(*alive: tuple[int, int], floors: int, size: int = 1) -> Pace:
+    """alive: of each allocation, the first floor at which it is alive, and the first one at which not."""
+    since, until = np.array(alive).T
+    at = np.arange(floors)
+    counts = ((since[:, None] <= at) & (at < until[:, None])).sum(axis=0)
+    return pace_of(counts, counts * size, since, until)
+
+
+def kept(*steps: int, floors: int) -> Pace:
+    return pace(*((step, floors) for step in steps), floors=floors)
+
+
+def test_pauses_are_counted_at_the_end_and_before() -> None:
+    found = kept(1, 2, 5, 6, floors=10)
+    assert (found.quiet, found.longest_quiet) == (3, 2)
+    assert kept(*range(10), floors=10).quiet == 0
+
+
+def test_even_growth_does_not_drift_and_other_growth_does() -> None:
+    assert kept(*range(1, 20), floors=20).drift == pytest.approx(0)
+    assert kept(*range(2, 20, 4), floors=20).drift == pytest.approx(0, abs=0.3)
+    early, late = (1, 2, 3, 4, 5, 7, 8, 10, 13), (7, 10, 12, 13, 15, 16, 17, 18, 19)
+    assert kept(*early, floors=20).drift < -1
+    assert kept(*late, floors=20).drift > 1
+
+
+def test_a_ring_drops_its_oldest_when_it_is_full() -> None:
+    ring = [(step, min(20, step + 12)) for step in range(20)]
+    assert pace(*ring, floors=20).oldest_gone == 8
+
+
+@pytest.mark.parametrize(
+    "alive",
+    [
+        [(step, step + 1) for step in range(19)] + [(0, 20)],  # a step's own tensors, and one that is kept
+        [(step, 20 if step % 2 else step + 2) for step in range(20)],  # each second one is kept
+        [(step, 20 if step > 9 else 2 * step + 2) for step in range(20)],  # a queue that is read too slowly
+        [(step, 20) for step in range(20)],
+    ],
+)
+def test_no_other_site_drops_its_oldest(alive: list[tuple[int, int]]) -> None:
+    assert pace(*alive, floors=20).oldest_gone == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "even"),
+    [
+        ([0, 300, 300, 400, 400, 500, 600, 600, 700], True),
+        ([0, 300, 300, 400, 400, 500, 600, 600, 600], False),  # too few
+        ([0, 100, 100, 200, 200, 400, 400, 800, 1600], False),
+        ([0, 300, 400, 500, 600, 700, 600, 700, 800], False),
+    ],
+)
+def test_jumps_of_one_size_are_even(size: list[int], *, even: bool) -> None:
+    found = pace_of(np.ones(len(size), np.int64), np.array(size), np.array([0]), np.array([len(size)]))
+    assert found.in_even_jumps is even
