@@ -4,8 +4,8 @@
 Without names, all loops are recorded, and the scores go into the page "How right it is". It takes a few
 minutes: all loops run in one process, one after the other.
 
-Each is scored twice: as it was recorded, with NotingTensors, and without what that noted, as torch.profiler
-alone records it.
+Each is scored three times: recorded late in the job with NotingTensors, the same recording without what that
+noted, and recorded as torch.profiler alone does, from before the loop makes its model on.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ from tests.truth.score import share
 BEFORE, RECORDED = 20, 12
 """Steps before the recording, and in it."""
 
+FROM_START = 32
+"""Steps of the recording that begins before the loop makes its model."""
+
 
 Answer = Literal["found", "cannot tell", "nothing"]
 
@@ -67,24 +70,25 @@ class LeakScore:
 
 
 def main(out: str, *names: str) -> None:
-    noted, plain = [], []
+    found = []
     for loop in [LOOPS[name] for name in names] if names else LOOPS.values():
-        file = Path(out) / f"{loop.name}.pt.trace.json"
-        if not file.exists():
-            _record(loop, file)
-        noted.append(_score(loop, to_dict(tb_gpudiag.diagnose(str(file)))))
-        plain.append(_score(loop, to_dict(_diagnose_without_notes(file))))
-        print(_line(noted[-1], plain[-1]), flush=True)
-    print("\n".join(f"{what}: {of_noted}; {of_plain}" for what, of_noted, of_plain in _figures(noted, plain)))
+        late, whole = (Path(out) / f"{loop.name}{end}.pt.trace.json" for end in ("", ".from_start"))
+        if not late.exists():
+            _record(loop, late)
+        if not whole.exists():
+            _record_from_start(loop, whole)
+        answers = tb_gpudiag.diagnose(str(late)), _without_notes(late), tb_gpudiag.diagnose(str(whole))
+        found.append([_score(loop, to_dict(answer)) for answer in answers])
+        print(_line(*found[-1]), flush=True)
+    ways = list(zip(*found, strict=True))
+    print("\n".join(f"{what}: {'; '.join(figures)}" for what, *figures in _figures(*ways)))
     if not names:
-        put("make leaks", _written(noted, plain))
+        put("make leaks", _written(*ways))
 
 
 def _record(loop: LeakLoop, file: Path) -> None:
     """Record as the documentation says, with stacks and memory."""
-    torch.manual_seed(0)
     file.parent.mkdir(parents=True, exist_ok=True)
-    steps = loop.loop()
     with profile(
         activities=[ProfilerActivity.CPU],
         schedule=tb_gpudiag.NotingTensors(torch.profiler.schedule(wait=BEFORE, warmup=1, active=RECORDED)),
@@ -93,13 +97,33 @@ def _record(loop: LeakLoop, file: Path) -> None:
         profile_memory=True,
         with_stack=True,
     ) as profiler:
-        for _ in range(BEFORE + 1 + RECORDED):
-            next(steps)
-            profiler.step()
+        _run(loop, profiler, BEFORE + 1 + RECORDED)
+
+
+def _record_from_start(loop: LeakLoop, file: Path) -> None:
+    """Record from before the loop makes its model on, as torch.profiler alone does."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(wait=0, warmup=0, active=FROM_START, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(file)),
+        record_shapes=True,
+        profile_memory=True,
+        with_stack=True,
+    ) as profiler:
+        _run(loop, profiler, FROM_START)
+
+
+def _run(loop: LeakLoop, profiler: Any, count: int) -> None:
+    torch.manual_seed(0)
+    steps = loop.loop()
+    for _ in range(count):
+        next(steps)
+        profiler.step()
     steps.close()  # type: ignore[attr-defined]
 
 
-def _diagnose_without_notes(file: Path) -> Any:
+def _without_notes(file: Path) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / file.name
         plain.write_text(file.read_text().replace(f'"{KEY}"', '"unknown"', 1))
@@ -144,21 +168,23 @@ def _figures_of_one(scores: Sequence[LeakScore]) -> dict[str, str]:
     }
 
 
-def _written(noted: Sequence[LeakScore], plain: Sequence[LeakScore]) -> str:
+def _written(*ways: Sequence[LeakScore]) -> str:
+    """ways: the same loops, scored in the ways of the table's columns."""
     today = datetime.datetime.now(tz=datetime.timezone.utc)
+    columns = "with `NotingTensors` | without | without, from the job's start"
     return "\n".join(
         [
-            f"{today:%Y-%m-%d}, torch {torch.__version__}, {len(noted)} loops.",
+            f"{today:%Y-%m-%d}, torch {torch.__version__}, {len(ways[0])} loops.",
             "",
-            "| what | with `NotingTensors` | without |",
-            "| --- | --- | --- |",
-            *(f"| {' | '.join(row)} |" for row in _figures(noted, plain)),
-            "",
-            "| loop | leaks | not right | without `NotingTensors` |",
+            f"| what | {columns} |",
             "| --- | --- | --- | --- |",
+            *(f"| {' | '.join(row)} |" for row in _figures(*ways)),
+            "",
+            f"| loop | leaks | {columns} |",
+            "| --- | --- | --- | --- | --- |",
             *(
-                f"| {one.loop.about} | {_kind(one)} | {_wrong(one)} | {_wrong(other)} |"
-                for one, other in zip(noted, plain, strict=True)
+                f"| {scores[0].loop.about} | {_kind(scores[0])} | {' | '.join(map(_wrong, scores))} |"
+                for scores in zip(*ways, strict=True)
             ),
             "",
         ]
@@ -181,10 +207,10 @@ def _wrong(score: LeakScore) -> str:
     )
 
 
-def _line(noted: LeakScore, plain: LeakScore) -> str:
-    kind = "leak" if noted.loop.keeps else "healthy"
-    wrong = f"{_wrong(noted) or 'right'}; plain: {_wrong(plain) or 'right'}"
-    return f"{kind} {noted.loop.name}: {wrong}; {noted.said}"
+def _line(*scores: LeakScore) -> str:
+    kind = "leak" if scores[0].loop.keeps else "healthy"
+    wrong = "; ".join(_wrong(score) or "right" for score in scores)
+    return f"{kind} {scores[0].loop.name}: {wrong}; {scores[0].said}"
 
 
 if __name__ == "__main__":
