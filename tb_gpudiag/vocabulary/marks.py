@@ -9,6 +9,14 @@ from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
 
 # torch.profiler's schedule: one for each step().
 STEP = any_of(r"ProfilerStep\s?#\d+")
+_STEP_NUMBER = re.compile(r"ProfilerStep\s?#(\d{1,9})")
+
+
+def step_number(mark: str) -> int:
+    """Return how many steps the profiler's schedule has seen before this one; 0 for other names."""
+    found = _STEP_NUMBER.fullmatch(mark)
+    return int(found[1]) if found else 0
+
 
 # Kineto's synchronization event of a stream that waits for another stream's event.
 STREAM_WAIT_EVENT = any_of(r"Stream Wait Event")

@@ -21,7 +21,7 @@ from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
-from tb_gpudiag.facts.memory.noted_history import steady_rate
+from tb_gpudiag.facts.memory.noted_history import kept_since, steady_rate
 from tb_gpudiag.facts.memory.noted_tensors import (
     NotedTensors,
     Unrecorded,
@@ -42,7 +42,7 @@ from tb_gpudiag.facts.memory.sites import (
 )
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
-from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
+from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType, MemoryAction
 from tb_gpudiag.vocabulary.torch_frames import OPTIMIZER_MADE
 
@@ -238,6 +238,18 @@ class DeviceMemory:
     def steady_per_step(self) -> float:
         """Bytes per step by which memory was noted to grow since the job began; 0 if that is not known."""
         return steady_rate(self._noted.history) if self._noted is not None else 0.0
+
+    @cached_property
+    def kept_since(self) -> float:
+        """The least share of what the steps up to the end would have kept at the recording's rate; 1 where
+        that was not noted."""
+        return kept_since(self._noted.history) if self._noted is not None else 1.0
+
+    @property
+    def steps_so_far(self) -> int:
+        """Steps of the job up to the recording's end, as far as their marks say: at least those recorded."""
+        names = self.floors.periods.names
+        return max(len(names), step_number(names[-1]) + 1) if names else 0
 
     @cached_property
     def steady_sites(self) -> list[GrowingSite]:

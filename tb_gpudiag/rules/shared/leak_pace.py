@@ -6,8 +6,8 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE
-from tb_gpudiag.rules.shared.leak_holder import is_kept
-from tb_gpudiag.rules.shared.leak_state import keepers
+from tb_gpudiag.rules.shared.leak_holder import KEPT_SINCE_START, is_kept
+from tb_gpudiag.rules.shared.leak_state import is_steady, keepers
 from tb_gpudiag.wording.format import count
 
 # With fewer steps, a cache that is still filling looks the same in any case, and the finding says so.
@@ -28,7 +28,7 @@ FEWEST_OLDEST = 3
 def ending(memory: DeviceMemory) -> str:
     """Say why most of what grows may soon grow no more; "" if nothing shows that."""
     trend, own = memory.trend, keepers(memory)
-    if trend is None or trend.steps < MANY_STEPS or memory.ran_out:
+    if trend is None or trend.steps < MANY_STEPS or memory.ran_out or is_steady(memory):
         return ""
     whole = sum(site.per_unit for site in own)
     ends = [(site, why) for site in own if (why := _ends(memory, site))]
@@ -38,7 +38,9 @@ def ending(memory: DeviceMemory) -> str:
 
 
 def _ends(memory: DeviceMemory, site: GrowingSite) -> str:
-    if site.replaced or is_kept(site):
+    if site.replaced:
+        return _begins_anew(memory, site)
+    if is_kept(site):
         return ""
     pace = site.pace
     if pace.quiet >= PAUSE * (pace.longest_quiet + 1):
@@ -49,6 +51,17 @@ def _ends(memory: DeviceMemory, site: GrowingSite) -> str:
         return f"the {count(pace.oldest_gone, 'oldest allocation')} went: a full buffer drops its oldest"
     if _is_state(memory, site):
         return "it is the optimizer's state of parameters that it had before, which get their gradients later"
+    return ""
+
+
+def _begins_anew(memory: DeviceMemory, site: GrowingSite) -> str:
+    """What grows with the tokens of an answer, or in an episode, begins anew with the next one."""
+    if memory.kept_since < KEPT_SINCE_START:
+        return "this job's memory was as low shortly before: it begins anew now and then"
+    steps = memory.steps_so_far
+    if memory.floors.periods.unit == "step" and site.bytes < KEPT_SINCE_START * site.per_unit * steps:
+        has = count(round(site.bytes / site.per_unit), "step")
+        return f"it is as large as {has} make it, after {count(steps, 'step')}: it begins anew now and then"
     return ""
 
 
