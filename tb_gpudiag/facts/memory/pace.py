@@ -19,14 +19,17 @@ _LASTED = 2
 _AS_FULL = 1.25
 """A buffer with room for so many bytes is full to its next entry."""
 
+_AT_ONCE = 3
+"""What is cleared, or found by Python's garbage collector, goes by so many or more at once."""
+
 
 @dataclass(frozen=True)
 class Pace:
     """quiet: floors at the end without growth. longest_quiet: the most floors without it between others.
     drift: of growth at an even rate, this has a mean of 0 and a standard deviation of 1 (Laplace's test).
         Below 0, more of it came at the beginning.
-    oldest_gone: allocations that were kept and freed, if all were older than all that are alive, and about as
-        much was alive when the first of them went; or 0. A queue that is read too slowly grows on.
+    oldest_gone: allocations that were kept and freed, if all were older than all that are alive, and they
+        went at once, or about as much was alive then; or 0. A queue that is read too slowly grows on.
     in_even_jumps: the bytes grew by the same amount now and then, and never fell.
     """
 
@@ -63,7 +66,9 @@ def _oldest_gone(size: Int64, since: Int64, until: Int64) -> int:
     gone = np.flatnonzero((until - since >= _LASTED) & ~alive)
     if not len(gone) or not alive.any() or gone[-1] > int(np.argmax(alive)):
         return 0
-    return len(gone) if size[-1] <= _AS_FULL * size[: int(until[gone].min())].max() else 0
+    at_once = len(gone) >= _AT_ONCE * len(np.unique(until[gone]))
+    as_full = size[-1] <= _AS_FULL * size[: int(until[gone].min())].max()
+    return len(gone) if at_once or as_full else 0
 
 
 def _in_even_jumps(change: Int64) -> bool:

@@ -48,7 +48,7 @@ def _ends(memory: DeviceMemory, site: GrowingSite) -> str:
     if pace.drift <= SLOWING:
         return "it grows less and less: a cache that has seen most of its keys looks the same"
     if pace.oldest_gone >= FEWEST_OLDEST:
-        return f"the {count(pace.oldest_gone, 'oldest allocation')} went: a full buffer drops its oldest"
+        return f"the {count(pace.oldest_gone, 'oldest allocation')} went: it is full, or dropped now and then"
     if _is_state(memory, site):
         return "it is the optimizer's state of parameters that it had before, which get their gradients later"
     return ""

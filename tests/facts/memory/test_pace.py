@@ -35,6 +35,8 @@ def test_even_growth_does_not_drift_and_other_growth_does() -> None:
 def test_a_ring_drops_its_oldest_when_it_is_full() -> None:
     ring = [(step, min(20, step + 12)) for step in range(20)]
     assert pace(*ring, floors=20).oldest_gone == 8
+    cleared = [(step, 6 if step < 4 else 20) for step in range(20)]
+    assert pace(*cleared, floors=20).oldest_gone == 4
 
 
 @pytest.mark.parametrize(
