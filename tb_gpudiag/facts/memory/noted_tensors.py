@@ -156,12 +156,13 @@ def _varied(noted: NotedTensors, kept: Mapping[int, int], recorded: int, since_s
 class Unrecorded:
     """Tensors of one size that became more, while the trace does not show who allocated them.
 
-    per_step: by so many, without those that the trace shows. since_start: as in NotedGrowth.
+    per_step: by so many, without those that the trace shows. since_start, holder: as in NotedGrowth.
     """
 
     bytes: int  # of each
     per_step: float
     since_start: float
+    holder: NotedHolder | None
 
 
 def unrecorded_tensors(noted: NotedTensors, alive: Int64, recorded: int) -> list[Unrecorded]:
@@ -172,7 +173,8 @@ def unrecorded_tensors(noted: NotedTensors, alive: Int64, recorded: int) -> list
         count = came - noted.went.get(size, 0) - shown[size]
         if count > 0 and recorded:
             so_far = max(count, count * noted.steps / recorded)
-            found.append(Unrecorded(size, count / recorded, min(1.0, noted.held.get(size, count) / so_far)))
+            since = min(1.0, noted.held.get(size, count) / so_far)
+            found.append(Unrecorded(size, count / recorded, since, noted.holders.get(size)))
     return found
 
 

@@ -31,6 +31,7 @@ from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.no_leak import growth_text, no_leak, steps_text
 from tb_gpudiag.rules.shared.out_of_memory import is_large
 from tb_gpudiag.rules.shared.outer_step import may_end_with_update
+from tb_gpudiag.rules.shared.unseen_leak import unseen_leaks
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
 
@@ -47,7 +48,8 @@ def look_for_leak(memories: list[DeviceMemory]) -> RuleAnswer:
     """Report the devices, at least one, whose memory floor rises for good."""
     judged = [(memory, state_of(memory)) for memory in memories]
     rising = [memory for memory, state in judged if state == "rising"]
-    return [_finding(memory) for memory in rising if is_sure(memory) or is_likely(memory)] or no_leak(judged)
+    found = [_finding(memory) for memory in rising if is_sure(memory) or is_likely(memory)]
+    return found or unseen_leaks([memory for memory, state in judged if state]) or no_leak(judged)
 
 
 def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:

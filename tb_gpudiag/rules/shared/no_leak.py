@@ -10,8 +10,6 @@ from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import CannotTell, Clear
 from tb_gpudiag.rules.shared.leak_holder import (
-    EACH_STEP,
-    KEPT_SINCE_START,
     NOTED_KEPT,
     call_of_holder,
     is_filling,
@@ -37,6 +35,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     risen_bytes,
 )
 from tb_gpudiag.rules.shared.outer_step import RECORD_UPDATES, may_end_with_update, outer_step_reason
+from tb_gpudiag.rules.shared.unseen_leak import unseen_growth
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import Quantity, duration, number, size
@@ -76,29 +75,9 @@ def no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> CannotTell 
         return CannotTell(
             "; ".join(kept), "Record more steps: a list that is cleared now and then looks the same."
         )
-    grows = [(memory, rate) for memory, _ in known if (rate := _grows_unseen(memory)) >= LEAST_BYTES_PER_STEP]
-    if grows:
-        return _unseen_thread(*grows[0])
+    if unseen := unseen_growth([memory for memory, _ in known]):
+        return unseen
     return Clear("; ".join(_level(memory, state) for memory, state in known))
-
-
-def _grows_unseen(memory: DeviceMemory) -> float:
-    """Bytes per step in tensors that the trace does not show, and of which each step since the job began
-    has left some."""
-    return sum(
-        one.bytes * one.per_step
-        for one in memory.unrecorded
-        if one.per_step >= EACH_STEP and one.since_start >= KEPT_SINCE_START
-    )
-
-
-def _unseen_thread(memory: DeviceMemory, rate: float) -> CannotTell:
-    grows = f"Python holds {size(rate, 'per step')} more of {memory.name} memory"
-    return CannotTell(
-        f"{grows}, and the recording does not show who allocates it: a thread that the job has started",
-        "For one recording, do in the main thread what the other thread does, so that the profiler sees it.",
-        hint=f"{grows}, which a thread allocates that the profiler does not see.",
-    )
 
 
 def _not_explained(memories: list[DeviceMemory]) -> CannotTell | Clear:

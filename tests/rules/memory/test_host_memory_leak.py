@@ -273,6 +273,20 @@ def test_tensors_that_the_trace_does_not_show_are_told(
         assert "a thread" in answer.hint
 
 
+def test_what_a_thread_keeps_since_the_job_began_is_a_leak_of_its_holder(tmp_path: Path) -> None:
+    history = [[step, MIB * step] for step in (4, 8, 16, 24, 32)]
+    written = noted({MIB: 8}, {}, older=24, steps=32)
+    written |= {"history": history, "holders": held_by(["/home/me/train.py(3): workspace"])}
+    found = only(check_noted([0] * 8, written, tmp_path))
+    assert found.title == f"Host memory grows by {size(MIB, 'per step')}"
+    assert "A thread" in found.summary
+    assert found.places[0].function == "workspace"
+    fell = written | {"history": [[4, 9 * MIB], [8, 9 * MIB], [16, 0], [24, 24 * MIB], [32, 32 * MIB]]}
+    assert cannot_tell(check_noted([0] * 8, fell, tmp_path))
+    full = written | {"holders": held_by([], type="deque", entries=32, limit=40)}
+    assert cannot_tell(check_noted([0] * 8, full, tmp_path))
+
+
 def test_allocations_that_another_thread_frees_are_not_a_leak(tmp_path: Path) -> None:
     """The profiler does not see the free, but the address is allocated again."""
     trace = TraceBuilder()

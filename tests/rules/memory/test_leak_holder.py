@@ -112,7 +112,7 @@ def test_a_deque_that_began_empty_may_have_a_limit(tmp_path: Path) -> None:
     ).sure
 
 
-@pytest.mark.parametrize(("gone", "reason"), [(0, ""), (3, ""), (9, "went at once")])
+@pytest.mark.parametrize(("gone", "reason"), [(0, ""), (2, ""), (3, "3 oldest"), (9, "went at once")])
 def test_what_was_seen_to_go_at_once_is_dropped_now_and_then(gone: int, reason: str, tmp_path: Path) -> None:
     """Of 14 tensors that a line keeps, one in each step."""
     trace = TraceBuilder()
