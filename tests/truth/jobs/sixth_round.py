@@ -295,7 +295,13 @@ def one_batch_in_the_pipeline(fixed: bool, rank: int, world: int) -> Iterator[No
         yield
 
 
-@job(limiters="communication python mixed launch", rules="GD608", world=2, timed=12)
+@job(
+    limiters="communication python mixed launch",
+    rules="GD608",
+    allowed="GD102",  # fixed, at most 3.3 of the 7.7 ms that its layers take without FSDP are arithmetic
+    world=2,
+    timed=12,
+)
 def each_layer_a_unit(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """FSDP2 gathers each of 96 narrow layers by itself; fixed: the model in two pieces."""
     layers = [nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(96)]
