@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,13 @@ def test_json_has_the_names_of_the_proto_and_defaults() -> None:
 
 def test_an_unset_message_is_left_out() -> None:
     assert "error" not in json.loads(to_json(pb.ReportState(state="queued")))
+
+
+def test_entries_of_a_map_are_in_the_order_of_their_keys() -> None:
+    slowdown = pb.Slowdown(by_kind={f"kind {number}": number for number in random.sample(range(50), 50)})
+    kinds = list(json.loads(to_json(slowdown))["by_kind"])
+    assert len(kinds) == 50
+    assert kinds == sorted(kinds)
 
 
 def test_json_is_one_compact_line() -> None:
