@@ -22,9 +22,14 @@ def test_each_case_runs_and_a_failure_names_its_case() -> None:
     assert ran == [1, 1]
 
 
-def test_cases_do_not_share_what_is_one_tests_own() -> None:
-    def write(name: str, tmp_path: Path) -> None:
-        (tmp_path / name).touch(exist_ok=False)
+@with_each("name", ["a", "a"])
+def test_each_case_has_a_folder_of_its_own(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch(exist_ok=False)
 
-    with pytest.raises(AssertionError, match="tmp_path"):
-        with_each("name", ["a", "b"])(write)
+
+def test_cases_do_not_share_what_is_one_tests_own() -> None:
+    def change(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NAME", name)
+
+    with pytest.raises(AssertionError, match="monkeypatch"):
+        with_each("name", ["a", "b"])(change)

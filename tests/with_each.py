@@ -11,14 +11,14 @@ from _pytest._io.saferepr import saferepr
 
 Test = Callable[..., None]
 
-ONE_TESTS_OWN = {"tmp_path", "monkeypatch", "caplog", "capsys"}
+ONE_TESTS_OWN = {"monkeypatch", "caplog", "capsys"}
 
 
 def with_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Test], Test]:
     """Run a test with each case, as `pytest.mark.parametrize` does, but as one test.
 
-    It ends at the first case that fails, and names it. The cases share fixtures: those of a single test
-    are refused.
+    It ends at the first case that fails, and names it. Each case has a `tmp_path` of its own. The other
+    fixtures are shared: those of a single test are refused.
     """
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     found = [dict(zip(keys, [case] if len(keys) == 1 else case, strict=True)) for case in cases]
@@ -31,8 +31,8 @@ def with_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Tes
 
         @functools.wraps(test)
         def run(**given: Any) -> None:
-            for case in found:
-                _run(test, case, given)
+            for number, case in enumerate(found):
+                _run(test, {**case, **_own(given, number)})
 
         run.__signature__ = inspect.Signature(fixtures)  # type: ignore[attr-defined]
         return run
@@ -40,8 +40,17 @@ def with_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Tes
     return of_all
 
 
-def _run(test: Test, case: dict[str, Any], given: dict[str, Any]) -> None:
+def _own(given: dict[str, Any], number: int) -> dict[str, Any]:
+    """Give a case a folder of its own."""
+    if "tmp_path" not in given:
+        return given
+    folder = given["tmp_path"] / str(number)
+    folder.mkdir()
+    return {**given, "tmp_path": folder}
+
+
+def _run(test: Test, given: dict[str, Any]) -> None:
     try:
-        test(**case, **given)
+        test(**given)
     except Exception as error:
-        raise AssertionError(f"with {saferepr(case)}: {error}") from error
+        raise AssertionError(f"with {saferepr(given)}: {error}") from error

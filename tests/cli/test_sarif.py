@@ -15,6 +15,7 @@ import pytest
 from tb_gpudiag.cli.annotations import sarif
 from tb_gpudiag.report import report_pb2 as pb
 from tests.report.reports import HOSTILE
+from tests.with_each import with_each
 
 TEXT = {"type": "string"}
 MESSAGE = {"text": TEXT, "markdown": TEXT}
@@ -87,7 +88,7 @@ def finding(*places: pb.Place, **more: Any) -> pb.Finding:
 PLAIN = pb.Place(file="src/train.py", line=7, function="step")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "findings",
     [
         [],
@@ -97,7 +98,6 @@ PLAIN = pb.Place(file="src/train.py", line=7, function="step")
         [finding(pb.Place(function="no file"), title="T"), finding(PLAIN), finding(PLAIN, title="T")],
         [pb.Finding(rule="GD999", title="of no rule that is known", places=[PLAIN])],
     ],
-    ids=["none", "one", "paths", "hostile", "several", "unknown"],
 )
 def test_logs_have_what_the_standard_requires(findings: list[pb.Finding]) -> None:
     log = json.loads(sarif(findings))

@@ -26,6 +26,7 @@ from tests.facts.replay.test_replay import two_steps
 from tests.real_traces import first_in
 from tests.rules.stage import without_gpu
 from tests.simulator import FAULTS, Fault, simulate
+from tests.with_each import with_each
 
 
 def test_a_replayed_saving_says_so_and_is_what_the_story_says() -> None:
@@ -49,7 +50,7 @@ def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
     assert trusted_replay(facts_of(without_gpu())) is None
 
 
-@pytest.mark.parametrize(("cost", "most"), [(50, 100), (600, 800), (1000, 1000)])
+@with_each(("cost", "most"), [(50, 100), (600, 800), (1000, 1000)])
 def test_on_a_cpu_the_rest_gains_no_more_than_the_fix_removes(cost: int, most: int) -> None:
     facts = facts_of(without_gpu())
     window_ns = facts.window.duration_ns

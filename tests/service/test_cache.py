@@ -20,6 +20,7 @@ from tb_gpudiag.service.caches import cache as cache_module
 from tb_gpudiag.service.caches.cache import Cache, digest_of_code, entry_key
 from tb_gpudiag.service.caches.cache_entry import HEAD, Arrays, CacheEntry, write_entry
 from tb_gpudiag.service.processes.process_setup import worker_environment
+from tests.with_each import with_each
 
 
 def fill(draft: Path, text: str = "report", numbers: int = 100) -> None:
@@ -126,8 +127,8 @@ def read_all(entry: CacheEntry) -> None:
     entry.arrays()
 
 
-@pytest.mark.parametrize("how", ["cut off", "changed", "longer", "gone"])
-@pytest.mark.parametrize("part", ["head", "header", "report", "array"])
+@with_each("how", ["cut off", "changed", "longer", "gone"])
+@with_each("part", ["head", "header", "report", "array"])
 def test_damage_is_detected_before_anything_is_served(tmp_path: Path, part: str, how: str) -> None:
     cache = Cache(tmp_path / "cache")
     damage(put(cache, "k"), part, how)
@@ -142,7 +143,7 @@ def test_damage_is_detected_before_anything_is_served(tmp_path: Path, part: str,
     assert gzip.decompress(again.report_gz()) == b"again"
 
 
-@pytest.mark.parametrize("how", ["cut off", "changed", "gone"])
+@with_each("how", ["cut off", "changed", "gone"])
 def test_damage_after_an_entry_was_found_is_detected(tmp_path: Path, how: str) -> None:
     entry = put(Cache(tmp_path / "cache"), "k")
     damage(entry, "report", how)
@@ -175,7 +176,7 @@ HEADERS: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("header", HEADERS)
+@with_each("header", HEADERS)
 def test_an_entry_with_a_wrong_header_is_replaced(tmp_path: Path, header: object) -> None:
     """Its checksum may be right: whoever can write the header can write the checksum, too."""
     cache = Cache(tmp_path / "cache")
@@ -206,7 +207,7 @@ def _shared(path: Path) -> None:
     path.chmod(0o666)
 
 
-@pytest.mark.parametrize("make", [_pipe, _folder, _link, _shared])
+@with_each("make", [_pipe, _folder, _link, _shared])
 def test_what_is_not_a_file_of_this_user_is_not_opened_and_is_replaced(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:

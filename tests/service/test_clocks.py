@@ -29,6 +29,7 @@ from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, PHASES
 from tests.service.helpers import eventually
 from tests.service.test_hangs import HOSTILE, _failed, listed, report_of, serve
 from tests.training.test_step_drift import COLUMNS, INPUT, slowed, steps
+from tests.with_each import with_each
 
 __all__ = ["serve"]
 
@@ -221,7 +222,7 @@ def test_phases_are_those_of_timed_steps(tmp_path: Path) -> None:
     assert list(one.phases[0].us) == [values[0, 1] * 1e3, 0, 0]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("rank", "start", "end"), [(7, None, None), (0, 50, 50), (0, 60, 50), (0, 1e300, None), (0, None, -5.0)]
 )
 def test_what_is_not_there_is_refused(

@@ -19,6 +19,7 @@ from tb_gpudiag.service.caches import shared_cache
 from tb_gpudiag.service.caches.cache_entry import Arrays, write_to
 from tb_gpudiag.service.caches.shared_cache import SharedCache, owner
 from tb_gpudiag.service.processes.process_setup import worker_environment
+from tests.with_each import with_each
 
 KEY, OTHER = "a" * 32, "b" * 32
 MARK = "c" * 32
@@ -52,7 +53,7 @@ def test_another_process_finds_an_entry_and_who_wrote_it(tmp_path: Path) -> None
     assert other.note == ""
 
 
-@pytest.mark.parametrize(("key", "mark"), [(OTHER, MARK), (KEY, OTHER), (KEY, "")])
+@with_each(("key", "mark"), [(OTHER, MARK), (KEY, OTHER), (KEY, "")])
 def test_an_entry_is_served_for_its_own_trace_only(tmp_path: Path, key: str, mark: str) -> None:
     cache = SharedCache(tmp_path / "team", ROOM)
     put(cache)
@@ -60,8 +61,8 @@ def test_an_entry_is_served_for_its_own_trace_only(tmp_path: Path, key: str, mar
     assert text_of(cache, key, mark) is None
 
 
-@pytest.mark.parametrize("at", [3, 20, 60, 200, 300, -1])
-@pytest.mark.parametrize("how", ["cut off", "changed", "longer", "empty"])
+@with_each("at", [3, 20, 60, 200, 300, -1])
+@with_each("how", ["cut off", "changed", "longer", "empty"])
 def test_a_damaged_entry_is_ignored_and_replaced(tmp_path: Path, at: int, how: str) -> None:
     cache = SharedCache(tmp_path / "team", ROOM)
     put(cache)
@@ -82,7 +83,7 @@ def test_a_damaged_entry_is_ignored_and_replaced(tmp_path: Path, at: int, how: s
     assert text_of(cache) == "again"
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "link"])
+@with_each("what", ["pipe", "folder", "link"])
 def test_other_things_with_the_name_of_an_entry_are_ignored(tmp_path: Path, what: str) -> None:
     cache = SharedCache(tmp_path / "team", ROOM)
     put(cache, OTHER)
@@ -99,7 +100,7 @@ def test_other_things_with_the_name_of_an_entry_are_ignored(tmp_path: Path, what
     assert text_of(cache) == (None if what == "folder" else "report")
 
 
-@pytest.mark.parametrize(("of_directory", "of_entry"), [(0o2775, 0o664), (0o700, 0o600), (0o1777, 0o664)])
+@with_each(("of_directory", "of_entry"), [(0o2775, 0o664), (0o700, 0o600), (0o1777, 0o664)])
 def test_entries_have_the_permissions_of_the_directory(
     tmp_path: Path, of_directory: int, of_entry: int
 ) -> None:

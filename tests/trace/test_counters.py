@@ -12,6 +12,7 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace import counters
 from tb_gpudiag.trace.events import Counter, Trace
 from tests.trace.support import read_bytes
+from tests.with_each import with_each
 
 GPU, HOST = 0, 100
 
@@ -56,7 +57,7 @@ def test_values_are_in_time_order_since_the_start() -> None:
     assert counter.value.tolist() == [10, 20.5, 30]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "unit"),
     [
         ("SMs Active [Throughput %]", "%"),

@@ -46,8 +46,8 @@ def test_a_stray_begin_or_end_takes_no_other_event_with_it() -> None:
     assert trace.malformed_events == 1
 
 
-@pytest.mark.parametrize("key", ["Bytes", "Total Allocated", "Total Reserved"])
-@pytest.mark.parametrize("size", [2**62, -(2**62), 2**63 - 1, 2**50 + 1])
+@with_each("key", ["Bytes", "Total Allocated", "Total Reserved"])
+@with_each("size", [2**62, -(2**62), 2**63 - 1, 2**50 + 1])
 def test_memory_that_no_machine_has_is_malformed(key: str, size: int) -> None:
     event = memory(NOW_US)
     impossible = {**event, "args": {**event["args"], key: size}}
@@ -96,8 +96,8 @@ def snapshot_with(time_us: int, row: int, folder: Path) -> Trace:
     return read_trace(str(path))
 
 
-@pytest.mark.parametrize("stray_us", [0, NOW_US - 25 * HOUR_US, NOW_US + 25 * HOUR_US, 3 * 10**15])
-@pytest.mark.parametrize("row", [0, 3, 7])
+@with_each("stray_us", [0, NOW_US - 25 * HOUR_US, NOW_US + 25 * HOUR_US, 3 * 10**15])
+@with_each("row", [0, 3, 7])
 def test_a_stray_entry_of_a_snapshot_keeps_its_bytes_and_gets_a_time(
     tmp_path: Path, stray_us: int, row: int
 ) -> None:
@@ -111,8 +111,8 @@ def test_a_stray_entry_of_a_snapshot_keeps_its_bytes_and_gets_a_time(
     assert any("one timestamp far from all others" in note for note in trace.notes)
 
 
-@pytest.mark.parametrize("stray_ns", [0, (NOW_US + 25 * HOUR_US) * 1000])
-@pytest.mark.parametrize("row", [0, 2, 4])
+@with_each("stray_ns", [0, (NOW_US + 25 * HOUR_US) * 1000])
+@with_each("row", [0, 2, 4])
 def test_a_stray_entry_of_a_memory_timeline_keeps_its_bytes_and_gets_a_time(
     tmp_path: Path, stray_ns: int, row: int
 ) -> None:

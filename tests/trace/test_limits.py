@@ -16,6 +16,7 @@ from tb_gpudiag.errors import TooLarge, Unreadable
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.read import read_trace
 from tests.trace.support import document, names, read_bytes, span
+from tests.with_each import with_each
 
 MEMBER_BYTES = 8 << 20
 MEMBER = gzip.compress(b" " * MEMBER_BYTES)
@@ -177,7 +178,7 @@ def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
         read_trace(str(pipe))
 
 
-@pytest.mark.parametrize("path", ["missing.json", ".", "memory://missing.json", "nosuch://x.json", "a\0b"])
+@with_each("path", ["missing.json", ".", "memory://missing.json", "nosuch://x.json", "a\0b"])
 def test_paths_that_cannot_be_opened(path: str, tmp_path: Path) -> None:
     if "://" not in path:
         path = str(tmp_path / path)

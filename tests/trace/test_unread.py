@@ -10,6 +10,7 @@ import pytest
 
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.read import read_trace
+from tests.with_each import with_each
 
 UNREAD = {
     "a tree of Triton's proton": (
@@ -22,8 +23,8 @@ UNREAD = {
 }
 
 
-@pytest.mark.parametrize("what", UNREAD)
-@pytest.mark.parametrize("packed", [False, True])
+@with_each("what", UNREAD)
+@with_each("packed", [False, True])
 def test_it_is_named(what: str, packed: bool, tmp_path: Path) -> None:
     content, remedy = UNREAD[what]
     path = tmp_path / "file"

@@ -15,6 +15,7 @@ from tb_gpudiag.training.compact_record import compared_steps, figures_of, recor
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.report.reports import report_at
+from tests.with_each import with_each
 
 MS = 1_000.0
 """In us, the builder's unit."""
@@ -53,7 +54,7 @@ def test_a_first_step_that_was_cut_is_no_step() -> None:
     assert marked(trace) == ["0", "1"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "trace",
     [
         steps_of(60 * MS, 60 * MS, 20 * MS),  # short, but it does all of its work

@@ -11,6 +11,7 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
+from tests.with_each import with_each
 
 PREFIXES = ["cuda", "hip", "cu"]
 
@@ -32,7 +33,7 @@ def step_with_capture(main: HostThread, number: int, at: float, capture_us: floa
     main.launch("gemm", at=begins, us=5, runs_at=begins + 8, runs_us=10_000 - capture_us - 40)
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
+@with_each("prefix", PREFIXES)
 def test_a_capture_in_the_first_step_is_set_up(prefix: str) -> None:
     trace = TraceBuilder()
     main = trace.thread()
@@ -75,7 +76,7 @@ def test_a_capture_may_go_on_beyond_the_recording(missing: str) -> None:
     assert facts.captures.times.total >= 405_000
 
 
-@pytest.mark.parametrize("mark", ["capture_32_FULL", "capture_8_PIECEWISE", "capture_1_DECODE"])
+@with_each("mark", ["capture_32_FULL", "capture_8_PIECEWISE", "capture_1_DECODE"])
 def test_a_servers_mark_is_a_capture_without_what_runs_in_it(mark: str) -> None:
     trace = TraceBuilder()
     main = trace.thread()

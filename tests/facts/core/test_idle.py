@@ -12,6 +12,7 @@ from tests.facts import facts_of
 from tests.facts.any_traces import any_traces
 from tests.facts.invariants import assert_invariants
 from tests.some_values import EACH_GENERATION
+from tests.with_each import with_each
 
 US = 1000
 
@@ -57,7 +58,7 @@ def test_where_only_calls_were_recorded_it_is_the_host_that_works_between_them()
     assert causes(facts_of(trace)) == {Cause.HOST: 300, Cause.LAUNCH: 10, Cause.LATENCY: 10}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("what", "cause"),
     [
         ("aten::mm", Cause.DISPATCH),
@@ -71,7 +72,7 @@ def test_inside_an_operator(what: str, cause: Cause) -> None:
     assert causes(facts_of(trace)) == {cause: 150, Cause.PYTHON: 150, Cause.LAUNCH: 10, Cause.LATENCY: 10}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("call", "cause"),
     [
         ("cudaMalloc", Cause.ALLOCATOR),

@@ -16,6 +16,7 @@ from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
 from tests.rules.stage import finding
+from tests.with_each import with_each
 from tests.wording.plain import plain
 
 MS = 1_000.0
@@ -68,9 +69,9 @@ def with_frames(main: HostThread, at: float) -> float:
     return 281 * MS
 
 
-@pytest.mark.parametrize("start", [start_loader, with_frames])
-@pytest.mark.parametrize("marked", [True, False])
-@pytest.mark.parametrize("at", [0, 4, 11])
+@with_each("start", [start_loader, with_frames])
+@with_each("marked", [True, False])
+@with_each("at", [0, 4, 11])
 def test_the_start_of_an_epoch_is_left_out_wherever_it_lies(start: Extra, marked: bool, at: int) -> None:
     facts = job(start, range(at, at + 1), marked=marked)
     assert idle_ms(facts, Cause.INITIALIZATION) == pytest.approx(280, abs=1)

@@ -9,6 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
+from tests.with_each import with_each
 
 MS = 1_000.0
 """In us, the builder's unit."""
@@ -191,9 +192,7 @@ def test_a_slow_first_step_is_left_out_and_a_slow_later_one_is_not() -> None:
         assert len(facts_of(trace).steps) == kept
 
 
-@pytest.mark.parametrize(
-    ("start", "ahead", "left_out"), [(1.0, True, 1.0), (1.0, False, 0.2), (8.0, True, 0.0)]
-)
+@with_each(("start", "ahead", "left_out"), [(1.0, True, 1.0), (1.0, False, 0.2), (8.0, True, 0.0)])
 def test_what_the_host_needs_before_a_first_repetition_is_no_idle_time(
     start: float, ahead: bool, left_out: float
 ) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tb_gpudiag.arrays import NONE
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
+from tests.with_each import with_each
 
 US = 1000
 
@@ -251,7 +250,7 @@ def test_a_backward_kernel_has_the_line_and_module_of_its_forward_operator() -> 
     assert {h.key: h.launches for h in facts.launches.hotspots["module"]} == {"Linear_0": 1, "Linear_1": 1}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("launches", "latency_us", "turnaround_us"),
     [
         (9, [40.0], 20),  # too few to judge

@@ -13,6 +13,7 @@ from tb_gpudiag.vocabulary.kernel_families import Family
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
 from tests.real_traces import FILES, real_facts
+from tests.with_each import with_each
 
 US = 1000
 
@@ -50,7 +51,7 @@ SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float,
 SCALE = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >()"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("operator", "between", "found_us"),
     [
         ("aten::bmm", [SCALE, SOFTMAX, SCALE], 30),

@@ -40,7 +40,7 @@ def test_arithmetic_limits_a_large_matmul() -> None:
     assert product.reached == pytest.approx(0.695, abs=0.001)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("operator", "shapes", "sizes"),
     [
         ("aten::addmm", [[512], [64, 32], [32, 512], [], []], (1, 64, 32, 512)),
@@ -59,7 +59,7 @@ def test_sizes_of_every_operator(operator: str, shapes: list[list[int]], sizes: 
     assert product.bytes == 2 * batch * (rows * inner + inner * columns + rows * columns)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("shapes", "types"),
     [
         ([[64, 32], [31, 64]], [BF16, BF16]),
@@ -76,7 +76,7 @@ def test_other_operators_and_unknown_formats_are_dropped(shapes: list[list[int]]
     assert _products("aten::mm", shapes, types, 100) == []
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("kernel", "us", "peak"),
     [
         ("ampere_sgemm_128x128_nn", 5_000, 67.0),
@@ -119,7 +119,7 @@ A100 = {
 }
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("threads", "registers", "shared_bytes", "blocks", "share"),
     [
         # From CUDA's occupancy calculator for 8.0.

@@ -10,6 +10,7 @@ from tb_gpudiag.facts.memory.reserve import Reserve
 from tests.builder import Generation, TraceBuilder
 from tests.facts import facts_of
 from tests.facts.memory.training import STEP_US, only, training
+from tests.with_each import with_each
 
 
 def test_peaks_are_per_device_and_the_cpu_comes_last() -> None:
@@ -72,7 +73,7 @@ def test_an_old_trace_has_no_totals_and_no_addresses() -> None:
     assert memory.sites == []
 
 
-@pytest.mark.parametrize("generation", ["B", "C1", "C2"])
+@with_each("generation", ["B", "C1", "C2"])
 def test_every_generation_with_totals_has_the_same_peak(generation: Generation) -> None:
     trace = TraceBuilder(generation)
     training(trace)
@@ -111,7 +112,7 @@ def emptied(*, frees_at: float, left: int, device: int = 0) -> Reserve:
     return facts_of(trace).memory[0].reserve
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("left", "retries"),
     [
         (900, 1),  # reserved memory falls

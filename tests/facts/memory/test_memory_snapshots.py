@@ -208,7 +208,7 @@ def test_a_memory_timeline_says_what_memory_is_for(tmp_path: Path) -> None:
     assert not memory.allocations.paired
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("frame", "phase"),
     [
         ("/opt/site-packages/torch/optim/adamw.py(220): step", Phase.OPTIMIZER),

@@ -14,6 +14,7 @@ from tb_gpudiag.facts.memory.repeats import MOST_MICRO_BATCHES
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.facts import facts_of
+from tests.with_each import with_each
 
 MB = 1 << 20
 TRAIN = "train.py(3): main"
@@ -101,7 +102,7 @@ def inference(job: Job, step: int) -> None:
     job.free(batch, *job.forward())
 
 
-@pytest.mark.parametrize(
+@with_each(
     "step",
     [
         plain,
@@ -114,7 +115,7 @@ def inference(job: Job, step: int) -> None:
         inference,
     ],
 )
-@pytest.mark.parametrize("kept", [4096, 64 * MB])
+@with_each("kept", [4096, 64 * MB])
 def test_a_step_is_found_whatever_it_consists_of(step: Callable[[Job, int], None], kept: int) -> None:
     """The slope per step is what each step retains, so one period is one step."""
     job = Job()

@@ -9,6 +9,7 @@ import pytest
 from tb_gpudiag.facts.waiting.interruptions import Interruptions
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
+from tests.with_each import with_each
 
 STALL_US = 2_000
 
@@ -60,7 +61,7 @@ def test_beside_a_gpu_any_operator_only_dispatches() -> None:
     assert job(stall("aten::add"), name="aten::add").stalls == 5
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "act"),
     [
         ("aten::item", stall("aten::item")),  # it waits for the GPU

@@ -3,12 +3,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.vocabulary.libraries import Server
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import facts_of
+from tests.with_each import with_each
 
 Act = Callable[[HostThread], object]
 
@@ -23,7 +22,7 @@ def _job(folder: Path, *acts: Act, operator: str = "aten::mm") -> JobKind:
     return facts_of(trace, folder).job
 
 
-@pytest.mark.parametrize(
+@with_each(
     "act",
     [
         lambda main: main.annotation("Optimizer.step#AdamW.step", at=20, us=5),
@@ -70,7 +69,7 @@ def _kernel(name: str) -> Act:
     return lambda main: main.launch(name, at=20, us=5, runs_at=30, runs_us=5)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("act", "server"),
     [
         (_kernel("void vllm::act_and_mul_kernel<c10::BFloat16>(c10::BFloat16*)"), Server.VLLM),

@@ -12,6 +12,7 @@ from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.real_traces import first_in
+from tests.with_each import with_each
 
 KERNEL_US = 100.0
 LAUNCHES = 20
@@ -64,7 +65,7 @@ def test_a_host_that_loses_its_lead_was_slowed_by_the_recording() -> None:
     assert "Measure the step time without the profiler" in verdict.sentence
 
 
-@pytest.mark.parametrize(
+@with_each(
     "jobs",
     [
         {"launch_every_us": 20.0, "queued_us": 1_000.0},  # stays ahead

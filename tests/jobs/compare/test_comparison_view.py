@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
 from tb_gpudiag.report import report_pb2 as pb
@@ -12,6 +10,7 @@ from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.views.text import document_text
 from tests.jobs.compare.sides import finding, trace
 from tests.report.views.formats import Page, one_space, rendered
+from tests.with_each import with_each
 
 KERNELS = [
     {
@@ -51,7 +50,7 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("text", SHOWN)
+@with_each("text", SHOWN)
 def test_every_format_shows_it(text: str) -> None:
     document = comparison_document(example())
     wide = document_text(document).replace("\n", " ")

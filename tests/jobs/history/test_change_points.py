@@ -70,7 +70,7 @@ def test_a_ramp_is_no_change(count: int) -> None:
     assert change_points(np.linspace(0, 1, count) + noise(count, 4, 0.005), LEAST) == []
 
 
-@pytest.mark.parametrize("values", [[], [1.0], [1, 2], [1, 1, 2], [1.0] * 40])
+@with_each("values", [[], [1.0], [1, 2], [1, 1, 2], [1.0] * 40])
 def test_too_few_or_equal_values(values: list[float]) -> None:
     assert change_points(np.array(values, np.float64), LEAST) == []
 

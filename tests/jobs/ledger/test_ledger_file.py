@@ -16,6 +16,7 @@ from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.ledger import ledger_file
 from tb_gpudiag.jobs.ledger.ledger_file import LedgerEntry, append, entries_of, read_ledger
 from tests.jobs.compare.sides import finding, trace
+from tests.with_each import with_each
 
 ENTRY = LedgerEntry(
     rule="GD101",
@@ -91,7 +92,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=range(len(BROKEN)))
+@with_each("broken", BROKEN)
 def test_a_broken_line_costs_only_itself(broken: str, tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     path.write_text(f"{line()}\n{broken}\n{line(rule='GD201')}\n")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 
 from tb_gpudiag.jobs.ranks.channels import Channel, Channels
 from tests.jobs.ranks.pipelines import BACKWARD_MS, FORWARD_MS, Order, gpipe, one_f_one_b, pipeline
 from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.with_each import with_each
 
 STEPS = 4
 Schedule = Callable[[int, int, int], Order]
 
 
-@pytest.mark.parametrize(("order", "name"), [(gpipe, "GPipe"), (one_f_one_b, "1F1B")])
-@pytest.mark.parametrize("marks", [True, False])
-@pytest.mark.parametrize(("depth", "batches"), [(2, 4), (4, 4), (4, 8)])
+@with_each(("order", "name"), [(gpipe, "GPipe"), (one_f_one_b, "1F1B")])
+@with_each("marks", [True, False])
+@with_each(("depth", "batches"), [(2, 4), (4, 4), (4, 8)])
 def test_the_bubble_of_an_ideal_timeline_is_that_of_the_formula(
     order: Schedule, name: str, marks: bool, depth: int, batches: int
 ) -> None:

@@ -22,6 +22,7 @@ from tests.jobs.ranks.stage import facts_of, job
 from tests.rules.torch_options import assert_no_option_of_torch
 from tests.simulator.jobs import DistributedJob, JobFault
 from tests.simulator.jobs.testing import simulated_job
+from tests.with_each import with_each
 
 
 def about_nsys(rank: int) -> dict[str, Recorder]:
@@ -85,7 +86,7 @@ def test_collectives_of_different_recorders_are_not_matched_and_not_wrong() -> N
     assert [finding.rule for finding in same.findings] == ["GD605"]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 5])
+@with_each("steps", [0, 1, 5])
 def test_no_rule_names_options_of_torch(steps: int) -> None:
     def odd(rank: int, number: int, row: dict[str, object]) -> None:
         if rank == 2 and number == 3:

@@ -15,6 +15,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Finding
 from tests.digest.made import parts, table
 from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.with_each import with_each
 from tests.wording.plain import plain
 
 # Five steps of 11.1 ms.
@@ -95,7 +96,7 @@ def test_most_ranks_are_more_than_half() -> None:
     assert plain(both.findings[0].title).startswith("On both ranks: ")
 
 
-@pytest.mark.parametrize("rule", ["GD601", "GD106", "GD905"])
+@with_each("rule", ["GD601", "GD106", "GD905"])
 def test_what_is_no_rank_s_own_doing_is_left_to_its_report(rule: str) -> None:
     assert not reported(with_findings({rank: [own(rule)] for rank in range(4)})).findings
 
@@ -301,7 +302,7 @@ def test_what_the_rank_finds_that_all_wait_for_is_the_job_s_if_no_step_tells() -
     assert plain(finding.title).startswith("On rank 2, which the others wait for: ")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("found", "late_ms"),
     [
         ({1: [own(cost_us=18_000)]}, 30.0),  # of a rank that nobody waits for

@@ -30,7 +30,7 @@ def with_kernels(digest: Digest, ms: float) -> Digest:
     return replace(digest, kernels=table("kernels", [{**row, "time_ns": round(ms * MS)}]))
 
 
-@pytest.mark.parametrize("cause", ["input", "python", "sync", "allocator"])
+@with_each("cause", ["input", "python", "sync", "allocator"])
 def test_a_rank_whose_host_is_late_in_every_step(cause: str) -> None:
     finding = found(job(4, 5, own_ms=lambda rank, step: 12.0 if rank == 2 else 10.0, cause=cause))
     assert plain(finding.title) == "Rank 2 takes 2 ms longer than its peers in every step, and all ranks wait"
@@ -90,7 +90,7 @@ def test_a_synchronization_that_the_rank_itself_reports_is_the_cause() -> None:
     assert "synchronization" in found(digests).summary
 
 
-@pytest.mark.parametrize(("on", "named"), [((1,), True), ((), False), ((0, 1, 2), False)])
+@with_each(("on", "named"), [((1,), True), ((), False), ((0, 1, 2), False)])
 def test_anomaly_mode_on_one_rank_is_no_shared_core(on: tuple[int, ...], *, named: bool) -> None:
     """On a CPU, the same operators that take longer may lack a core. Its certainty is 3.0."""
 

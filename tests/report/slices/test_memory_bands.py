@@ -15,6 +15,7 @@ from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory_bands
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
+from tests.with_each import with_each
 
 MIB = 1 << 20
 
@@ -50,7 +51,7 @@ def heights(found: pb.MemoryBands) -> list[float]:
     return list(whole)
 
 
-@pytest.mark.parametrize("width", [1, 7, 64, 1024])
+@with_each("width", [1, 7, 64, 1024])
 def test_bands_and_the_rest_are_what_is_allocated_and_no_peak_is_lost(width: int, tmp_path: Path) -> None:
     found = bands(tmp_path, width=width)
     assert len(found.column_us) == width

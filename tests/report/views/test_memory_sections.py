@@ -80,7 +80,7 @@ def test_the_floor_in_words(trend: dict[str, Any], low: int, high: int, words: s
     assert one_space(wanted) in _words(name="GPU 0", trend=line)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("unit", "left", "words"),
     [
         ("step", 90.0, "full after about 90 steps"),

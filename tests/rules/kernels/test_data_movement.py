@@ -9,6 +9,7 @@ from tb_gpudiag.rules.kernels.data_movement import RULE
 from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import TraceBuilder
 from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, finding, is_clear, one_step
+from tests.with_each import with_each
 
 COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
 
@@ -73,7 +74,7 @@ def test_compiled_code_is_not_compiled_again(compiled: bool, tmp_path: Path) -> 
     assert ("torch.compile" in found.fix.code) != compiled
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("us", "operators"),
     [
         (49, ("aten::contiguous", "aten::clone", "aten::copy_")),

@@ -13,6 +13,7 @@ from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import Generation, HostThread, TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, figures, finding, findings, is_clear
+from tests.with_each import with_each
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
 
@@ -239,7 +240,7 @@ def test_an_optimizer_on_the_cpu_is_a_hint_if_it_takes_a_quarter(
         assert cannot_tell(answer)
 
 
-@pytest.mark.parametrize("trace", [_apple(parameters=9), _apple(us=99), _apple(grouped=True)])
+@with_each("trace", [_apple(parameters=9), _apple(us=99), _apple(grouped=True)])
 def test_few_operators_little_time_and_foreach_are_clear(trace: TraceBuilder, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
 

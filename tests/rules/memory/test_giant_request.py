@@ -14,6 +14,7 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, only
 from tests.trace.support import read_bytes
+from tests.with_each import with_each
 from tests.wording.plain import plain
 
 ROWS = 1 << 17
@@ -66,7 +67,7 @@ def test_other_sizes_say_how_to_see_the_shape(tmp_path: Path) -> None:
     assert "matrix" not in text
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("shapes", "expected"),
     [
         ([[ROWS, 1], [ROWS], []], "[131072, 1] and [131072], which broadcast to [131072, 131072]."),

@@ -14,6 +14,7 @@ from tb_gpudiag.wording.quantity import number
 from tests.builder import HostThread, TraceBuilder
 from tests.builder.forms import BASE_NS, EPOCH_NS
 from tests.rules.stage import facts_of, figures, finding, without_gpu
+from tests.with_each import with_each
 
 
 def test_a_cpu_trace_gets_a_hint(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_job_that_used_a_gpu_is_no_job_on_the_cpu(sign: str, tmp_path: Path) -
     assert "record" in first.finding.fix.text.lower()
 
 
-@pytest.mark.parametrize("work", CPU_WORK)
+@with_each("work", CPU_WORK)
 def test_a_job_on_the_cpu_stays_one(work: str, tmp_path: Path) -> None:
     trace = TraceBuilder(devices=())
     main = trace.thread()

@@ -11,6 +11,7 @@ from tb_gpudiag.rules.transfers.host_sync import RULE
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, one_gap, severity
+from tests.with_each import with_each
 
 
 def _sync_then_python(main: HostThread, at: float, us: float) -> None:
@@ -141,8 +142,8 @@ def test_reads_on_a_gpu_that_was_not_recorded_are_a_hint(tmp_path: Path) -> None
     assert found.cost_ns == 0
 
 
-@pytest.mark.parametrize(("waiting", "blocks"), [(20, True), (17, False)])
-@pytest.mark.parametrize("graph", [True, False])
+@with_each(("waiting", "blocks"), [(20, True), (17, False)])
+@with_each("graph", [True, False])
 def test_launches_that_wait_for_their_kernel_are_synchronizations(
     waiting: int, tmp_path: Path, *, blocks: bool, graph: bool
 ) -> None:

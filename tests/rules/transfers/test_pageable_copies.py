@@ -10,6 +10,7 @@ from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, s
 from tests.builder import TraceBuilder
 from tests.builder.story import Direction
 from tests.rules.stage import facts_of, figures, finding, is_clear, saving
+from tests.with_each import with_each
 
 MIB = 2**20
 
@@ -60,7 +61,7 @@ def test_says_which_way_the_copies_go(direction: Direction, said: str, tmp_path:
     assert said in found.title
 
 
-@pytest.mark.parametrize(("mib", "slow"), [(0.1, False), (1.0, False), (2.0, True), (4.0, False)])
+@with_each(("mib", "slow"), [(0.1, False), (1.0, False), (2.0, True), (4.0, False)])
 def test_memory_that_is_read_as_it_is_copied_is_not_to_be_pinned(
     mib: float, slow: bool, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from tb_gpudiag.trace.compile_log import read_log
 from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, NoGraph
 from tb_gpudiag.trace.compile_log.read_log import read_compile_log
 from tests.builder import EPOCH_NS, CompileLogBuilder
+from tests.with_each import with_each
 
 PRINT_BREAK = """Graph break in user code at /me/train.py:24
 Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):
@@ -94,7 +95,7 @@ def test_torch_before_the_artifact_gave_the_reason_with_the_figures(tmp_path: Pa
     assert read(log, tmp_path).compilations[0].guards == (FailedGuard("tensor 'x' dtype mismatch", "0/0"),)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("payload", "line", "function", "reason"),
     [
         (PRINT_BREAK, 24, "forward", "Failed to trace builtin operator: Dynamo does not know"),
@@ -165,7 +166,7 @@ def test_whatever_it_does_not_know_is_skipped(tmp_path: Path) -> None:
     assert (found.entries, found.malformed, len(found.compilations)) == (4, 0, 1)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "line",
     [
         "some program's output",
@@ -281,7 +282,7 @@ def test_a_guard_does_not_show_a_credential(tmp_path: Path) -> None:
     assert token not in str(read(log, tmp_path))
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", b'{"traceEvents": []}', b"\x80\x04", b"{}" * 9])
+@with_each("content", [b"", b"\n\n", b'{"traceEvents": []}', b"\x80\x04", b"{}" * 9])
 def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_bytes(content)

@@ -21,6 +21,7 @@ from tb_gpudiag.trace.files.opening import FOLLOW_LINKS
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.trace.support import document, span
+from tests.with_each import with_each
 
 CONTENT = document(span())
 
@@ -71,7 +72,7 @@ def test_run_worker_and_span(tmp_path: Path) -> None:
 KINETO = b'\n{\n  "schemaVersion": 1,\n  "deviceProperties": [\n    {"id": 0}],\n  "traceEvents": []}'
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "content", "found"),
     [
         ("trace.json", KINETO, True),
@@ -97,7 +98,7 @@ def test_a_trace_of_any_name_is_found_by_its_content(
     assert all(file.kind == "trace" for file in files)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "worker", "span_of_name"),
     [
         ("trace.json", "trace", ""),
@@ -295,7 +296,7 @@ def test_files_in_a_store_keep_the_url_that_the_user_wrote(
     assert (same.path, same.run) == (file.path, ".")
 
 
-@pytest.mark.parametrize("root", ["missing", "a\0b", "memory://missing-root", "nosuch://x"])
+@with_each("root", ["missing", "a\0b", "memory://missing-root", "nosuch://x"])
 def test_a_missing_root_is_a_problem(root: str, tmp_path: Path) -> None:
     if "://" not in root:
         root = str(tmp_path / root)

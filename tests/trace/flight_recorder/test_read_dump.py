@@ -98,7 +98,7 @@ def test_a_damaged_pickle_is_an_error(content: bytes) -> None:
         plain_data(content, "")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "content",
     [
         b"[]",

@@ -19,7 +19,7 @@ EVENTS = json.dumps([span("first", 1), span("second", 2)])
 SMALL_CHUNKS = Limits(chunk_bytes=16)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "text",
     [
         EVENTS,
@@ -38,7 +38,7 @@ SMALL_CHUNKS = Limits(chunk_bytes=16)
         "\ufeff" + EVENTS,
     ],
 )
-@pytest.mark.parametrize("limits", [Limits(), SMALL_CHUNKS], ids=["one chunk", "chunks of 16 bytes"])
+@with_each("limits", [Limits(), SMALL_CHUNKS])
 def test_forms_of_the_document(text: str, limits: Limits) -> None:
     trace = read_bytes(text.encode(), limits=limits)
     assert (names(trace), trace.status, trace.malformed_events) == (["first", "second"], "COMPLETE", 0)

@@ -59,7 +59,7 @@ def test_a_span_of_torch_in_any_generation_is_enough(generation: Generation) -> 
     assert read_bytes(trace.bytes()).events_read
 
 
-@pytest.mark.parametrize("category", ["Operator", "cpu_op", "Runtime", "xpu_driver", "gpu_memcpy", "enqueue"])
+@with_each("category", ["Operator", "cpu_op", "Runtime", "xpu_driver", "gpu_memcpy", "enqueue"])
 def test_one_event_of_torch_among_many_others_is_enough(category: str) -> None:
     others = [span(f"request {i}", i, cat="server") for i in range(500)]
     assert len(read_bytes(array(*others, span(cat=category))).events) == 501

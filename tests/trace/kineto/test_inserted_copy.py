@@ -13,6 +13,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto.inserted_copy import copy_with_events
 from tests.trace.support import document, read_bytes, span
+from tests.with_each import with_each
 
 NEW = [b'{"ph":"M","name":"first"}', b'{"ph":"M","name":"second"}']
 ADDED = [json.loads(event) for event in NEW]
@@ -28,9 +29,9 @@ def _copy(content: bytes, folder: Path, *, mend: bool, chunk_bytes: int = 1 << 2
     return out.getvalue()
 
 
-@pytest.mark.parametrize("chunk_bytes", [7, 100, 1 << 20])
-@pytest.mark.parametrize("mend", [False, True])
-@pytest.mark.parametrize(
+@with_each("chunk_bytes", [7, 100, 1 << 20])
+@with_each("mend", [False, True])
+@with_each(
     "content",
     [
         document(*EVENTS, schemaVersion=1),
@@ -38,7 +39,6 @@ def _copy(content: bytes, folder: Path, *, mend: bool, chunk_bytes: int = 1 << 2
         b'\xef\xbb\xbf {"other": "x", "traceEvents" :\n [ \n ] , "more": 1}',
         document(*EVENTS, big=list(range(500))),
     ],
-    ids=["first", "keys after", "no events", "long head"],
 )
 def test_everything_else_stays(content: bytes, mend: bool, chunk_bytes: int, tmp_path: Path) -> None:
     before = json.loads(content.decode("utf-8-sig"))
@@ -85,7 +85,7 @@ def test_a_broken_event_is_left_out_and_repairs_are_kept(chunk_bytes: int, tmp_p
     assert found[4]["name"].startswith("C:\\Users ")
 
 
-@pytest.mark.parametrize("content", [b"", b"no json", b'{"a": 1}', b'{"a": '])
+@with_each("content", [b"", b"no json", b'{"a": 1}', b'{"a": '])
 def test_what_is_not_a_trace_is_refused(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(TraceError):
         _copy(content, tmp_path, mend=True)

@@ -15,6 +15,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto.repair import repaired
 from tests.trace.support import document, names, read_bytes, span
+from tests.with_each import with_each
 
 # The size of chunks decides where the text is cut. The result must not depend on it.
 CHUNKS = pytest.mark.parametrize("chunk_bytes", [1 << 22, 90, 17])
@@ -80,9 +81,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("chunk_bytes", [1 << 22, 17])
-@pytest.mark.parametrize("place", ["first", "last", "twice"])
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+@with_each("chunk_bytes", [1 << 22, 17])
+@with_each("place", ["first", "last", "twice"])
+@with_each("broken", BROKEN.values())
 def test_a_broken_event_costs_only_itself(broken: str, place: str, chunk_bytes: int) -> None:
     good = spans(8)
     events = {

@@ -30,6 +30,7 @@ from tests.fuzz.odd_events import ARGUMENT_KEYS, CATEGORIES, EVENT_KEYS, event_w
 from tests.simulator.diagnosed import simulated
 from tests.some_values import EACH_GENERATION
 from tests.trace.support import both_ways, document, read_bytes, same_trace, span
+from tests.with_each import with_each
 
 pytestmark = pytest.mark.skipif(not scanned.available(), reason="the scanner is not compiled")
 
@@ -109,7 +110,7 @@ def test_real_traces(path: Path) -> None:
     same_trace(*both_ways(lambda: read_trace(str(path))))
 
 
-@pytest.mark.parametrize("path", CORPUS_OF_TRACES, ids=lambda path: path.stem)
+@with_each("path", CORPUS_OF_TRACES)
 def test_what_the_fuzzer_found(path: Path) -> None:
     assert_same(path.read_bytes())
 
@@ -129,7 +130,7 @@ def test_odd_values(key: str) -> None:
     assert_parsed_alike(joined)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "event",
     [
         *(

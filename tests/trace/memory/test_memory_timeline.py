@@ -16,6 +16,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction, MemoryPurpose
+from tests.with_each import with_each
 
 PREEXISTING, CREATE, CHANGE_OF_VERSION, DESTROY = 1, 2, 3, 4
 WEIGHT, TEMPORARY, GRADIENT = MemoryPurpose.PARAMETER, MemoryPurpose.TEMPORARY, MemoryPurpose.GRADIENT
@@ -83,7 +84,7 @@ def test_a_new_purpose_does_not_change_the_total(tmp_path: Path) -> None:
     assert by_purpose(read(EVENTS[:-1], tmp_path)) == {WEIGHT: 4_096, GRADIENT: 1_024}
 
 
-@pytest.mark.parametrize(
+@with_each(
     "event",
     [
         (BEGIN_NS, CREATE, -(2**63), TEMPORARY),
@@ -114,7 +115,7 @@ def test_sums_over_time_become_a_curve(tmp_path: Path) -> None:
         assert by_purpose(trace) == {WEIGHT: 4_096, GRADIENT: 512}
 
 
-@pytest.mark.parametrize(
+@with_each(
     "value",
     [
         [[]],

@@ -18,6 +18,7 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction
 from tests.builder import SnapshotBuilder
 from tests.builder.snapshot import START_US, Shape
+from tests.with_each import with_each
 
 MB = 1 << 20
 SHAPES: tuple[Shape, ...] = ("new", "without times", "1.13")
@@ -74,7 +75,7 @@ def random_story(seed: int) -> tuple[SnapshotBuilder, list[tuple[int, int, int]]
     return snapshot, totals
 
 
-@pytest.mark.parametrize("seed", range(5))
+@with_each("seed", range(5))
 def test_totals_equal_a_replay_from_the_start(seed: int, tmp_path: Path) -> None:
     snapshot, totals = random_story(seed)
     memory = read(snapshot, tmp_path).memory
@@ -84,8 +85,8 @@ def test_totals_equal_a_replay_from_the_start(seed: int, tmp_path: Path) -> None
     assert not memory.found.any()
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("entries", [0, 1, 20, 60])
+@with_each("seed", range(5))
+@with_each("entries", [0, 1, 20, 60])
 def test_a_history_cut_by_its_ring_buffer_has_the_same_end_of_the_curve(
     seed: int, entries: int, tmp_path: Path
 ) -> None:
@@ -107,7 +108,7 @@ def test_a_history_cut_by_its_ring_buffer_has_the_same_end_of_the_curve(
         assert memory.allocated[own][0] - change[0] >= 0
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@with_each("shape", SHAPES)
 def test_every_format_of_the_file_gives_the_same_curve_and_stacks(shape: Shape, tmp_path: Path) -> None:
     snapshot = training()
     trace = read(snapshot, tmp_path, shape)
@@ -264,7 +265,7 @@ def test_each_stack_is_kept_once_however_it_is_shared(tmp_path: Path) -> None:
     assert len(memory.stacks) == len(set(memory.stacks)) == 3
 
 
-@pytest.mark.parametrize(
+@with_each(
     "frames",
     [
         7,
@@ -304,7 +305,7 @@ def test_one_entry_repeated_many_times_is_refused(tmp_path: Path) -> None:
             read_document(document, tmp_path)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "document",
     [
         {},
@@ -354,7 +355,7 @@ def _replaced(value: Any, chance: random.Random, share: float) -> Any:
     return value
 
 
-@pytest.mark.parametrize("seed", range(60))
+@with_each("seed", range(60))
 def test_totals_are_never_negative_or_the_file_is_refused(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     shape: Shape = chance.choice(["new", "without times", "1.13", "segments only"])

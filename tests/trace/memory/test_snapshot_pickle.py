@@ -87,7 +87,7 @@ def by_lines(function: str, argument: str) -> bytes:
     )
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@with_each("protocol", [2, 3, 4, 5])
 def test_a_pickle_that_would_run_a_command_is_refused_and_nothing_runs(protocol: int, tmp_path: Path) -> None:
     mark = tmp_path / "was here"
     document = {"segments": [], "device_traces": [Calls(os.system, f"touch '{mark}'")]}
@@ -96,7 +96,7 @@ def test_a_pickle_that_would_run_a_command_is_refused_and_nothing_runs(protocol:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
+@with_each(
     "value",
     [
         Calls(eval, "1"),
@@ -109,7 +109,6 @@ def test_a_pickle_that_would_run_a_command_is_refused_and_nothing_runs(protocol:
         1j,
         range(3),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_objects_are_refused(value: Any, tmp_path: Path) -> None:
     for protocol in (2, 4):
@@ -117,7 +116,7 @@ def test_objects_are_refused(value: Any, tmp_path: Path) -> None:
             read_trace(write(pickle.dumps([value], protocol), tmp_path))
 
 
-@pytest.mark.parametrize(
+@with_each(
     "instructions",
     [
         by_lines("os.system", "true")[2:],
@@ -159,7 +158,7 @@ def test_an_extension_that_is_cached_in_this_process_is_refused(tmp_path: Path) 
         copyreg.remove_extension("os", "system", 77)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "data",
     [
         b"\x80\x04}" + b")" + b"\x85" * 2_000_000 + b"Ns.",  # a key nested so deep that hashing it overflows
@@ -171,7 +170,6 @@ def test_an_extension_that_is_cached_in_this_process_is_refused(tmp_path: Path) 
         b"\x80\x04}\x8a\x05\x00\x00\x00\x00\x01K\x01\x86Ns.",  # keys that could all have the same hash
         b"\x80\x04\x8d\x00\x00\x00\x00\x00\x01\x00\x00.",
     ],
-    ids=["nested", "nested by marks", "memo", "number", "bytes", "bytearray", "pair", "text"],
 )
 def test_pickles_that_would_exhaust_the_machine_are_refused_at_once(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(NotATrace):

@@ -67,7 +67,7 @@ def test_real_snapshots_are_read_into_tables(path: Path, tmp_path: Path) -> None
     same_both_ways(data, tmp_path)
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@with_each("protocol", [2, 3, 4, 5])
 def test_all_protocols_are_read_into_tables(protocol: int, tmp_path: Path) -> None:
     data = pickle.dumps(document(), protocol)
     assert read_tables(data) is not None

@@ -20,6 +20,7 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder.recording import DeviceProperties
 from tests.builder.rocprof import Recorded
+from tests.with_each import with_each
 
 
 def read(made: Recorded, folder: Path) -> Trace:
@@ -125,7 +126,7 @@ def test_unknown_and_missing_values(tmp_path: Path) -> None:
     assert names(trace, Category.RUNTIME, Category.KERNEL) == ["operation 0", "gemm"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "content",
     [
         b'{"rocprofiler-sdk-tool": [' + b"[" * 1_000_000,
@@ -148,7 +149,7 @@ def test_what_is_not_whole_is_an_error(content: bytes, tmp_path: Path) -> None:
     assert "rocprofv3" in str(raised.value)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+@with_each("share", [0.1, 0.5, 0.99])
 def test_cut_off(share: float, tmp_path: Path) -> None:
     content = one_kernel().write(tmp_path / "whole.json").read_bytes()
     path = tmp_path / "results.json"

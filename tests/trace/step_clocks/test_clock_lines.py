@@ -59,7 +59,7 @@ def test_the_newest_file_of_a_rank_is_its_job(tmp_path: Path) -> None:
     assert len(read_lines(str(clock))[0][0].step) == 20
 
 
-@pytest.mark.parametrize("cut", [1, 4, 20, 100])
+@with_each("cut", [1, 4, 20, 100])
 def test_a_line_that_is_still_written_is_left_out(cut: int, tmp_path: Path) -> None:
     clock = clocks(tmp_path, [20])
     path = event_file(clock)
@@ -67,10 +67,9 @@ def test_a_line_that_is_still_written_is_left_out(cut: int, tmp_path: Path) -> N
     assert len(read_lines(str(clock))[0][0].step) == 19
 
 
-@pytest.mark.parametrize(
+@with_each(
     "damage",
     [b"\xff" * 400, b"\x10" + bytes(11) + b"\xff" * 20, b"<html>" * 100],
-    ids=["size", "event", "text"],
 )
 def test_a_damaged_file_is_said_and_hides_no_other_rank(damage: bytes, tmp_path: Path) -> None:
     clock = clocks(tmp_path, [20, 20])
