@@ -173,6 +173,8 @@ MAKES_TENSOR = any_of(
 )
 # Operators that fill a tensor with random numbers, as a stand-in for data or as noise. Dropout has its own.
 RANDOM = any_of(r"aten::(randn|rand|randint|randperm|normal|uniform|random)(_like)?_?")
+# Operators that make a tensor of one number, or of numbers in a row.
+FILLED = any_of(r"aten::((ones|zeros|full)(_like)?|new_(ones|zeros|full)|arange|linspace)")
 # Operators that make one larger tensor of several.
 JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
 # Operators with which a job makes a copy of its own to keep. A graph keeps batches: copies to a device.

@@ -31,6 +31,11 @@ _FEWEST_READS = 2
 # `to(copy=True)` on the CPU looks like a copy to another device.
 _FEWEST_COPIES = 2
 
+# Autograd runs the nodes of a GPU on a thread of their own, and those of the CPU on the thread that asks for
+# gradients. A few may be matched with the wrong operators: their numbers are each thread's own.
+_FEWEST_NODES = 10
+_MOST_NODES = 0.9
+
 # Of a job on the CPU with a loader, operators of the main thread take a fifth and more.
 _COMPUTES = 0.2
 
@@ -44,6 +49,7 @@ class GpuUse:
     operators: those that run on a GPU only, and calls of Python that only a GPU needs: name -> how many.
     reads, reads_ns: event indices of the reads of a single value that took milliseconds, and their durations.
     copies: `to(device)` of tensors that keep their number format.
+    nodes: of autograd, on another thread than the operators that they are the gradients of.
     apple: it is a GPU of Apple's.
     listed: names of the GPUs of the machine that the job could use.
     computed_on_cpu: the trace shows that operators computed on the CPU, and no sign of a GPU.
@@ -57,6 +63,7 @@ class GpuUse:
     reads: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     reads_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     copies: int = 0
+    nodes: int = 0
     apple: bool = False
     listed: tuple[str, ...] = ()
     computed_on_cpu: bool = False
@@ -74,7 +81,8 @@ class GpuUse:
     @property
     def certain(self) -> bool:
         """Whether the job used a GPU."""
-        return bool(self.launches or self.memory_events or self.operators or self.waits or self.copies)
+        signs = self.launches, self.memory_events, self.operators, self.waits, self.copies, self.nodes
+        return any(signs)
 
     @property
     def possible(self) -> bool:
@@ -103,6 +111,7 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
         reads=reads,
         reads_ns=events.duration_ns[reads],
         copies=_device_copies(host),
+        nodes=_nodes_elsewhere(host),
         apple=bool(match(events, operators.APPLE_ONLY).any() or (memory.device_type == DeviceType.MPS).any()),
         keeps_up=_keeps_up(events, every_read, window),
         counted=any(not counter.timed for counter in trace.counters),
@@ -153,6 +162,16 @@ def _device_copies(host: Host) -> int:
         if _changes_device(events.input_types[types], events.input_settings[settings])
     )
     return found if found >= _FEWEST_COPIES else 0
+
+
+def _nodes_elsewhere(host: Host) -> int:
+    """Count autograd's nodes that run on another thread than their forward operators; 0 unless most do."""
+    events = host.events
+    nodes = np.flatnonzero(match(events, operators.BACKWARD_NODE) & (events.category == Category.CPU_OP))
+    creator = host.creators(nodes, host.forward_by_sequence)
+    known = creator != NONE
+    elsewhere = int((events.thread[nodes[known]] != events.thread[creator[known]]).sum())
+    return elsewhere if elsewhere >= max(_FEWEST_NODES, _MOST_NODES * known.sum()) else 0
 
 
 def _changes_device(types: str, settings: str) -> bool:

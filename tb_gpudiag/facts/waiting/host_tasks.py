@@ -26,13 +26,16 @@ class HostTask(IntEnum):
     TOKENIZING = 3
     PREPARING = 4  # images, sound and video: decoded, resized, normalized
     SLEEPING = 5  # time.sleep()
-    RANDOM = 6  # random tensors, made on the host of a job with a GPU
+    MAKING = 6  # random or large tensors, made on the host of a job with a GPU
     PLANNING = 7  # cuDNN plans attention for a shape that it has not seen
     READING = 8  # tensors from files
 
 
 # On an H200, cuDNN's attention takes the host up to 0.6 ms with a plan, and 20 to 32 ms without one.
 _LEAST_PLANNING_NS = 5_000_000
+
+# One core fills some megabytes in this time: a batch, not a counter.
+_LEAST_FILLING_NS = 500_000
 
 
 _NAMES = (
@@ -91,9 +94,9 @@ def find_host_tasks(host: Host, launches: Int64) -> HostTasks:
     kind, call = host.purpose(_NAMES, len(HostTask))
     kind[kind == len(HostTask)] = NONE
     if len(launches):
-        making = _makes_random_tensors(host, launches)
+        making = _makes_tensors(host, launches)
         inside = host.tree.under(making) & (kind == NONE)
-        kind[inside] = HostTask.RANDOM
+        kind[inside] = HostTask.MAKING
         call[inside] = host.tree.outermost(making)[inside]
         planning = match(host.events, operators.CUDNN_ATTENTION) & (kind == NONE)
         planning &= host.events.duration_ns >= _LEAST_PLANNING_NS
@@ -102,8 +105,11 @@ def find_host_tasks(host: Host, launches: Int64) -> HostTasks:
     return HostTasks(kind, call, host.tree)
 
 
-def _makes_random_tensors(host: Host, launches: Int64) -> Bool:
-    """Mask of operators that fill tensors with random numbers and launch nothing, shape (n,)."""
+def _makes_tensors(host: Host, launches: Int64) -> Bool:
+    """Mask of operators that fill tensors with random numbers, or large ones with others, and launch nothing,
+    shape (n,)."""
     launching = mask_of(launches, len(host.events))
-    random = match(host.events, operators.RANDOM) & (host.events.category == Category.CPU_OP)
-    return random & ~host.tree.any_below(launching)
+    making = match(host.events, operators.RANDOM)
+    making |= match(host.events, operators.FILLED) & (host.events.duration_ns >= _LEAST_FILLING_NS)
+    making &= host.events.category == Category.CPU_OP
+    return making & ~host.tree.any_below(launching)

@@ -87,7 +87,7 @@ _LOOPS = "one tensor operator in place of a loop removes both its Python and its
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
 # An operator does these, which the user's own code calls.
-_OF_OPERATORS = frozenset({HostTask.RANDOM, HostTask.PLANNING})
+_OF_OPERATORS = frozenset({HostTask.MAKING, HostTask.PLANNING})
 
 _HOST = np.array([*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 

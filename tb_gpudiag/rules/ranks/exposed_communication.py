@@ -168,7 +168,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns or waits_for_a_rank(units):
         fix = LATE_RANK
     else:
-        fix = _fix(launched, own_ns[chosen], facts.job, fix_of(units))
+        of_reason = None if _in_graphs(facts) else fix_of(units)
+        fix = _fix(launched, own_ns[chosen], facts.job, of_reason)
     return Finding(
         title=f"Exposed communication takes {cost_share} of the time",
         summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
@@ -203,6 +204,12 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             beyond=OTHER_FINDINGS,
         ),
     )
+
+
+def _in_graphs(facts: Facts) -> bool:
+    """Whether graphs launch most work: how their collectives are called was decided at their capture."""
+    modes = facts.launches.modes
+    return 2 * modes.graph_work > modes.work
 
 
 def _unit(one: UnitExposure) -> ExposedUnit:

@@ -168,6 +168,8 @@ def _signs(use: GpuUse) -> Iterator[Evidence]:
         yield Evidence("Values read that waited", number(use.waits), (duration(use.waits_ns),))
     if use.copies:
         yield Evidence("Copies to another device", number(use.copies))
+    if use.nodes:
+        yield Evidence("Gradients computed on a device's own thread", number(use.nodes, "node"))
 
 
 def _unread(accelerator: str) -> Finding:

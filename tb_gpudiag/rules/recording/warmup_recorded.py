@@ -14,6 +14,7 @@ from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence, steps_not_comparable
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.rules.shared.server_recording import not_alike
+from tb_gpudiag.rules.shared.window_parts import split_window
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 
 # From here on the warm-up takes so much of the window that the figures describe it instead of training.
@@ -34,8 +35,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """
     if said := capture_sentence(facts):
         return _only_capture(said, facts)
-    if facts.steady.mostly is Cause.INITIALIZATION:
-        return _mostly_first_run(facts.gpu)
+    if facts.steady.mostly is Cause.INITIALIZATION or _is_largest_part(facts):
+        return _first_run(facts.gpu)
     if facts.on_cpu and (once := _first_run_on_cpu(facts)) is not None:
         return once
     return not_alike(facts) or _first_steps(facts)
@@ -102,7 +103,17 @@ def _only_capture(said: str, facts: Facts) -> Finding:
     )
 
 
-def _mostly_first_run(device: DeviceFacts) -> Finding:
+def _is_largest_part(facts: Facts) -> bool:
+    """Whether first-run work takes more of the step window than anything else, and no steps show the rest."""
+    device = facts.device
+    if device is None or len(facts.steps) >= FEWEST_STEPS:
+        return False
+    parts = split_window(device.window_account, lost_time(facts), facts.host_work.tasks, device.lost.total)
+    others = max(parts.computing_ns, SPOILS_SHARE * parts.window_ns, *parts.by_limiter.values())
+    return parts.initialization_ns >= others
+
+
+def _first_run(device: DeviceFacts) -> Finding:
     first_run_ns = device.ledger.by_cause(device.window)[Cause.INITIALIZATION]
     cold = share_of(first_run_ns, device.window.duration_ns, "of the recording")
     return Finding(
@@ -114,6 +125,7 @@ def _mostly_first_run(device: DeviceFacts) -> Finding:
         fix=record_again("Run a few steps before recording: increase wait and warmup in the schedule."),
         evidence=[Evidence("Idle during first-run work", duration(first_run_ns), (cold,))],
         severity=Severity.WARNING,
+        leads=True,
     )
 
 

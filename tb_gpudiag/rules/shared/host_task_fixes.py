@@ -74,9 +74,9 @@ HOST_TASK_FIXES = {
         ),
         _RARELY,
     ),
-    HostTask.RANDOM: HostTaskFix(
-        "making random tensors on the CPU",
-        "making random tensors",
+    HostTask.MAKING: HostTaskFix(
+        "making tensors on the CPU",
+        "making tensors",
         Fix(
             "Make them on the GPU.",
             _CODE["random_on_gpu"],

@@ -166,8 +166,8 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
 
 
 def _making(facts: Facts, event: Int64) -> Bool:
-    """Mask of time in which the host makes random tensors, shape of `event`, which may be NONE."""
-    return facts.host_work.tasks.of(event) == HostTask.RANDOM
+    """Mask of time in which the host makes tensors, shape of `event`, which may be NONE."""
+    return facts.host_work.tasks.of(event) == HostTask.MAKING
 
 
 def unseen(lost: Lost, facts: Facts) -> Bool:

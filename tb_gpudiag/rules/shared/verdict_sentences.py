@@ -61,7 +61,7 @@ _HOST = frozenset({"launch", "python", "compile"})
 # The limiters that a finding is about.
 _ABOUT = {
     "GD101": frozenset({"input"}),
-    "GD102": _HOST | {"input"},  # making random tensors counts as data loading
+    "GD102": _HOST | {"input"},  # making tensors counts as data loading
     "GD103": frozenset({"memory"}),
     "GD104": _HOST,
     "GD201": _HOST,

@@ -88,13 +88,13 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_
     """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time; unrecorded_ns: how
     much of that lost kernels may have taken.
 
-    Making random tensors on the host counts as data loading: that is what they stand for.
+    Making tensors on the host counts as data loading: that is what they stand for.
     """
     refilling = summed(lost.cause, lost.drained_ns, len(Cause))
     idle = account.idle_ns[0] - refilling
 
     own_ns = lost.length_ns - lost.drained_ns
-    making = lost.of(*_ON_HOST) & (tasks.of(lost.event) == HostTask.RANDOM)
+    making = lost.of(*_ON_HOST) & (tasks.of(lost.event) == HostTask.MAKING)
     made = np.bincount(lost.cause[making], weights=own_ns[making], minlength=len(Cause)).astype(np.int64)
     long = lost.of(*ISSUING) & ~lost.issuing & ~making
 

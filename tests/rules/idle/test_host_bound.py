@@ -289,10 +289,21 @@ def test_random_tensors_of_the_cpu_are_named_without_stacks(tmp_path: Path) -> N
     trace.recording.host = [span for span in trace.recording.host if span.kind != "frame"]
     facts = facts_of(trace, tmp_path)
     found = finding(RULE.check(facts))
-    assert "Making random tensors on the CPU" in found.title
+    assert "Making tensors on the CPU" in found.title
     assert 'device="cuda"' in found.fix.code
     assert found.places[0].operator == "aten::randn"
     assert find_verdict(facts).limiter == "input"
+
+
+@pytest.mark.parametrize(("us", "named"), [(900, True), (300, False)])
+def test_large_tensors_that_the_cpu_fills_are_named(us: float, named: bool, tmp_path: Path) -> None:
+    """A counter that is made on the CPU is not: it takes microseconds."""
+
+    def fill(main: HostThread, at: float, length_us: float) -> None:
+        main.op("aten::ones", at=at, us=us).op("aten::fill_", at=at + 5, us=us - 10)
+
+    found = finding(RULE.check(facts_of(one_gap(fill, 1_500), tmp_path)))
+    assert ("Making tensors on the CPU" in found.title) == named
 
 
 def test_the_tracers_own_time_is_no_saving(tmp_path: Path) -> None:

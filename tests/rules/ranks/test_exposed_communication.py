@@ -270,3 +270,18 @@ def test_the_rate_limiter_is_told_apart(tmp_path: Path) -> None:
 def test_layers_without_gradients_need_their_stream(training: bool, code: str, tmp_path: Path) -> None:
     found = _exchanged("nccl:all_reduce", tmp_path, kernel=ALL_REDUCE, training=training, stream=7)
     assert code in found.fix.code
+
+
+@pytest.mark.parametrize("in_graph", [True, False])
+def test_collectives_of_a_replayed_graph_are_not_called_again(in_graph: bool, tmp_path: Path) -> None:
+    """Nobody passes async_op to them: they were captured on the stream that computes."""
+    trace, main = one_step()
+    main.annotation("Optimizer.step#SGD.step", at=STEP_AT + 900, us=50)
+    kernels = [("gemm", 210.0, 190.0), (ALL_REDUCE, 400.0, 300.0), ("gemm", 700.0, 390.0)]
+    if in_graph:
+        main.graph_launch(kernels, at=STEP_AT, us=5)
+    else:
+        for number, (name, runs_at, us) in enumerate(kernels):
+            main.launch(name, at=STEP_AT + 10 * number, us=5, runs_at=runs_at, runs_us=us)
+    code = finding(RULE.check(facts_of(trace, tmp_path))).fix.code
+    assert ("async_op=True" in code) != in_graph

@@ -97,6 +97,23 @@ def test_an_accelerator_that_is_not_read_is_named_and_nothing_is_said_about_time
     assert not [f for f in outcome.findings if f.rule.family in ABOUT_TIME]
 
 
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_gradients_on_a_thread_of_their_own_are_those_of_a_device(elsewhere: bool, tmp_path: Path) -> None:
+    """Autograd computes those of the CPU on the thread that asks for them."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread("main")
+    main.step(0, at=0, us=1_000)
+    backward = trace.thread("autograd") if elsewhere else main
+    for n in range(20):
+        main.op("aten::mm", at=1 + 20 * n, us=19, sequence=n + 1)
+        node = {"at": 900 - 20 * n, "us": 19, "sequence": n + 1, "forward_thread": 1}
+        backward.op("autograd::engine::evaluate_function: MmBackward0", **node)
+    facts = facts_of(trace, tmp_path)
+    assert facts.gpu_use.certain == elsewhere
+    assert (find_verdict(facts).limiter == "unknown") == elsewhere
+    assert finding(RULE.check(facts)).title.startswith("The job used a GPU") == elsewhere
+
+
 Act = Callable[[HostThread], object]
 
 CPU_COPY = {"Concrete Inputs": ["", "15", "", "", "", "False", ""]}

@@ -3,11 +3,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.recording.warmup_recorded import RULE
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import number
 from tests.builder import TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, figures, finding, is_clear
+
+
+@pytest.mark.parametrize(("load_ms", "first"), [(15, True), (5, False)])
+def test_first_run_work_that_is_the_largest_part_comes_first(
+    load_ms: int, first: bool, tmp_path: Path
+) -> None:
+    """Three kernels load their code. The rest of the recording is as long, and judged as well."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("train.py(1): <module>", at=0, us=200_000)
+    main.launch("gemm", at=0, us=5, runs_at=8, runs_us=25_000)
+    main.frame("train.py(9): prepare", at=100, us=44_800)
+    at = 45_000.0
+    for kernel in range(3):
+        main.launch(f"new_{kernel}", at=at, us=load_ms * 1_000, runs_at=at + load_ms * 1_000 + 5, runs_us=10)
+        at += load_ms * 1_000 + 50
+    facts = facts_of(trace, tmp_path)
+    leading = run_rules(facts, RULES).findings[0].rule.id == "GD902"
+    assert leading == (find_verdict(facts).limiter == "initialization") == first
 
 
 def _steps(lengths_us: Sequence[float], *, gpu: bool = True) -> TraceBuilder:
