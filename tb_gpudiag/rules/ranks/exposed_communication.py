@@ -52,6 +52,10 @@ LEAST_SHARE = 0.10
 LATE_HOST_SHARE = 0.20
 _HOST = (*ISSUING, *BETWEEN_CALLS, Cause.COMPILE, Cause.INPUT, Cause.ALLOCATOR)
 
+# All ranks send about as much. If the collectives of another GPU of the file take this part of the time of
+# these or less, these mostly wait: in public files of four joined ranks it is 0.2 to 8%.
+LATE_PART = 0.25
+
 # Equal messages take equally long. If this much of the exposed time is beyond the shortest ones, it is mostly
 # waiting for other ranks: in a public recommender job, equal all-to-alls take from 10 us to 4.5 ms.
 WAITING_SHARE = 0.50
@@ -163,6 +167,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
     if facts.job.data_parallel:
         fix = _DATA_PARALLEL
+    elif awaited := _awaited_in_file(facts, device):
+        fix = awaited
     elif _waiting_for_host_ns(device) >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
         fix = LATE_HOSTS
     elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns or waits_for_a_rank(units):
@@ -204,6 +210,21 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             beyond=OTHER_FINDINGS,
         ),
     )
+
+
+def _awaited_in_file(facts: Facts, device: DeviceFacts) -> Fix | None:
+    """Name the GPU that this one waits for, where several ranks are in one file: its collectives are far
+    shorter, because it comes last."""
+    times_ns = {one.id: exposed_communication(one.busy, facts.window).total for one in facts.devices}
+    own_ns = times_ns.pop(device.id)
+    last = min((one for one, ns in times_ns.items() if ns), key=lambda one: times_ns[one], default=None)
+    if last is None or times_ns[last] > LATE_PART * own_ns:
+        return None
+    text = (
+        f"Find out why the process of GPU {last} is late: its collectives take {time_ns(times_ns[last])}, "
+        "and those of this GPU wait for it. Give each rank a file of its own, and run gpudiag job."
+    )
+    return replace(LATE_RANK, text=text)
 
 
 def _in_graphs(facts: Facts) -> bool:

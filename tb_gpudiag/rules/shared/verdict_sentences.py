@@ -52,7 +52,7 @@ def left_out_sentences(steady: Steady, *, inferred: bool) -> list[str]:
 
 def waiting_sentence(limiter: str, ranked: Sequence[RuleFinding]) -> str:
     """Say that communication is probably waiting, if the finding about it says so; "" otherwise."""
-    waits = limiter == "communication" and any(found.finding.fix is LATE_RANK for found in ranked)
+    waits = limiter == "communication" and any(found.finding.fix.code == LATE_RANK.code for found in ranked)
     return "Most of the communication is probably waiting for another rank." if waits else ""
 
 

@@ -83,7 +83,7 @@ def test_random_tensors_of_the_host_are_a_task_of_a_job_with_a_gpu() -> None:
     main.op("aten::uniform_", at=140, us=30)
     main.op("aten::bernoulli_", at=180, us=30)  # dropout
     kinds = [int(kind) for kind in _kinds(trace, "aten::")]
-    random = HostTask.RANDOM
+    random = HostTask.MAKING
     assert kinds == [random, random, NONE, NONE, random, random, NONE]
 
 

@@ -106,8 +106,8 @@ def test_gradients_on_a_thread_of_their_own_are_those_of_a_device(elsewhere: boo
     backward = trace.thread("autograd") if elsewhere else main
     for n in range(20):
         main.op("aten::mm", at=1 + 20 * n, us=19, sequence=n + 1)
-        node = {"at": 900 - 20 * n, "us": 19, "sequence": n + 1, "forward_thread": 1}
-        backward.op("autograd::engine::evaluate_function: MmBackward0", **node)
+        name = "autograd::engine::evaluate_function: MmBackward0"
+        backward.op(name, at=900 - 20 * n, us=19, sequence=n + 1, forward_thread=1)
     facts = facts_of(trace, tmp_path)
     assert facts.gpu_use.certain == elsewhere
     assert (find_verdict(facts).limiter == "unknown") == elsewhere
