@@ -76,7 +76,7 @@ class Host:
         events = self.events
         if events.among(Category.CPU_OP, Category.USER_ANNOTATION).any():
             return True
-        python = events.category == Category.PYTHON_FUNCTION
+        python = (events.category == Category.PYTHON_FUNCTION) & (self.tree.depth >= 0)  # not of 0 µs
         own = python & match(events, torch_frames.PROFILER_FRAME)
         return bool((python & ~self.tree.under(own) & ~self.tree.any_below(own)).any())
 
