@@ -1,8 +1,8 @@
 """Record loops that leak and loops that only look so, and score what is said about their memory.
 
 `python -m tests.truth.leaks OUT [NAME…]` records below OUT; recordings that are there are only scored again.
-Without names, all loops are recorded, and the scores go into the page "How right it is". It takes a few
-minutes: all loops run in one process, one after the other.
+Without names, all loops are recorded, and the scores go into the page "How right it is". It takes about
+twenty minutes: all loops run in one process, one after the other.
 
 Each is scored three times: recorded late in the job with NotingTensors, the same recording without what that
 noted, and recorded as torch.profiler alone does, from before the loop makes its model on.
