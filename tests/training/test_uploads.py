@@ -104,7 +104,7 @@ def test_a_file_appears_whole_and_the_local_one_goes(made: Uploads) -> None:
     assert FailingFileSystem.seen == [[]]  # a draft is not a trace
     assert os.path.exists(path)
     made.diagnosed(path)
-    assert not os.path.exists(path)
+    eventually(lambda: not os.path.exists(path), "deleted")  # the upload may not be noted yet
 
 
 def test_what_waits_is_bounded_and_the_newest_stay(made: Uploads, caplog: pytest.LogCaptureFixture) -> None:
