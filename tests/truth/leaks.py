@@ -31,6 +31,7 @@ from tests.truth import (  # noqa: F401
     kept_by_services,
     kept_by_trainers,
     kept_in_jobs,
+    kept_in_the_end,
     kept_or_not,
     kept_or_not_at_last,
     kept_or_not_too,
@@ -41,6 +42,7 @@ from tests.truth import (  # noqa: F401
     let_go_as_reported,
     let_go_by_research,
     let_go_by_services,
+    let_go_in_the_end,
     let_go_in_time,
     not_leaking,
 )
