@@ -165,7 +165,7 @@ def teachers_of_teachers() -> Iterator[None]:
         yield
 
 
-@leaks("augment read images", cause=NO_USUAL)
+@leaks("augment read images log_call", cause=NO_USUAL)
 def frames_of_all_callers() -> Iterator[None]:
     """A log of calls has what inspect.stack() says of each caller: also its frame, with all locals."""
     trainer, calls = Convolutions(), list[inspect.FrameInfo]()
@@ -187,7 +187,7 @@ def frames_of_all_callers() -> Iterator[None]:
         yield
 
 
-@leaks("evaluate", cause=OUTPUTS)
+@leaks("evaluate smoothed_scores", cause=OUTPUTS)
 def a_coroutine_that_is_sent_scores() -> Iterator[None]:
     """It is to be told when an epoch ends, but the training has no epochs."""
     trainer, meter = Trainer(), smoothed_scores()
