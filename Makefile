@@ -36,7 +36,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test test-oldest test-newest bench-against quick lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test test-oldest test-newest bench-against quick format lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -117,6 +117,11 @@ FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler .make/compiled-tests $(if 
 test:
 	@$(MAKE) --no-print-directory -j3 lint-frontend test-frontend $(FOR_PYTHON_TESTS)
 	@$(MAKE) --no-print-directory -j3 FOR_PYTHON_TESTS= test-python test-browser lint-python
+
+format: .make/venv .make/npm
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+	cd frontend && npx biome check --write . ../tests/browser
 
 lint: lint-python lint-frontend
 

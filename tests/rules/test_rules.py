@@ -54,13 +54,19 @@ def job_without_gpu(tmp_path_factory: pytest.TempPathFactory) -> Facts:
 
 @each_rule
 def test_a_rule_finds_nothing_in_a_healthy_job(rule: Rule, healthy_job: Facts) -> None:
-    assert isinstance(rule.check(healthy_job), CannotTell if rule.name in NEED_MORE else Clear)
+    assert isinstance(rule.check(healthy_job), CannotTell if rule.name in NEED_MORE else Clear), (
+        f"a healthy job got a finding, or lacks what the rule reads: then add {rule.name} to NEED_MORE here"
+    )
 
 
 @each_rule
 def test_a_rule_cannot_tell_without_a_gpu(rule: Rule, job_without_gpu: Facts) -> None:
     usual = Clear if rule.name in ABOUT_THE_HOST else CannotTell
-    assert isinstance(rule.check(job_without_gpu), Finding if rule.name in FIND_NO_GPU else usual)
+    expected = Finding if rule.name in FIND_NO_GPU else usual
+    assert isinstance(rule.check(job_without_gpu), expected), (
+        f"a job without a GPU should get {expected.__name__}: if the rule judges the host, add {rule.name} "
+        "to ABOUT_THE_HOST here, else set needs_gpu=True"
+    )
 
 
 def test_ids_are_unique_and_never_reused() -> None:
