@@ -83,6 +83,11 @@ FSDP_HOOK = any_of(r"(FSDP|fsdp)::.*", r"FullyShardedDataParallel\._\w+", flags=
 """FSDP's marks and operators around its own work before and after a unit runs. It copies there what it
 gathers and reduces."""
 
+FSDP_REDUCES = any_of(
+    r"FSDP::post_backward_reduce.*", r"FullyShardedDataParallel\._post_backward_hook", flags=re.S
+)
+"""FSDP's mark around the reduction of a unit's gradients, which it adds to those of earlier passes."""
+
 RATE_LIMITER = any_of(r"FullyShardedDataParallel\.rate_limiter")
 """FSDP's host waits until the GPU is done with an earlier unit (`limit_all_gathers`)."""
 

@@ -37,6 +37,10 @@ ZERO_GRAD = any_of(r"Optimizer\.zero_grad#.*", r"\[pl\]\[.*optimizer_zero_grad.*
 
 # DistributedDataParallel's mark around a forward pass.
 DDP_FORWARD = any_of(r"DistributedDataParallel\.forward")
+# Those of a model that is trained on several ranks: FSDP2's only begins it, FSDP1's are nested.
+PARALLEL_FORWARD = any_of(
+    r"DistributedDataParallel\.forward", r"FullyShardedDataParallel\.forward", r"FSDP::root_pre_forward"
+)
 
 # Marks inside which the same operators run for one parameter after another: the optimizer's methods (`what`
 # says which), and autograd's node that adds a gradient to the one that is already there.

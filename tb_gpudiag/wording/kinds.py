@@ -78,9 +78,9 @@ EXPOSURE_REASONS = table(
     ),
     Term(
         "reduced_again",
-        "Reduced again later",
-        "Gradients of a micro-batch: they are reduced again before the optimizer steps.",
-        phrase="gradients that are reduced in each micro-batch",
+        "Sent again",
+        "Gradients or weights of a micro-batch: others send them, too, before the optimizer steps.",
+        phrase="gradients or weights that are sent in each micro-batch",
     ),
     Term(
         "needed_at_once",

@@ -96,7 +96,7 @@ export const EXPOSURE_REASONS: Readonly<Record<"hidden" | "other_rank" | "same_s
   "late_launch": {"word": "Launched late", "noun": "a host that launches them late", "explanation": "The host launched it when the computing before it was over."},
   "behind_collective": {"word": "Behind another collective", "noun": "the collectives queued before them", "explanation": "It was launched in time, and could begin only after the collective before it."},
   "last_bucket": {"word": "Last bucket", "noun": "the last bucket, which has nothing left to hide behind", "explanation": "The last gradients of the backward pass: nothing is left to compute."},
-  "reduced_again": {"word": "Reduced again later", "noun": "gradients that are reduced in each micro-batch", "explanation": "Gradients of a micro-batch: they are reduced again before the optimizer steps."},
+  "reduced_again": {"word": "Sent again", "noun": "gradients or weights that are sent in each micro-batch", "explanation": "Gradients or weights of a micro-batch: others send them, too, before the optimizer steps."},
   "needed_at_once": {"word": "Needed at once", "noun": "layers that need the result at once", "explanation": "It sends what was just computed, and the next layer needs the result."},
   "after_computing": {"word": "Starts after computing", "noun": "computing that has to end before they begin", "explanation": "It was launched in time, and could begin only when the computing before it had ended."},
   "too_long": {"word": "Longer than the computing", "noun": "too little computing to hide them behind", "explanation": "It began while something computed, and took longer."},

@@ -19,6 +19,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.collective_kinds import (
     FSDP,
+    FSDP_REDUCES,
     FUNCTIONAL,
     GRADIENTS,
     NEEDED_NOW,
@@ -53,9 +54,7 @@ class ExposureReason(IntEnum):
     TOO_LONG = 12  # it began beside computing, and outlasted it
     WAITED_FOR = 13  # the host called it and waited for it at once (on a CPU)
     UNKNOWN = 14  # the trace does not show it
-    REDUCED_AGAIN = (
-        15  # gradients of a micro-batch: later ones are added and reduced before the optimizer steps
-    )
+    REDUCED_AGAIN = 15  # for a micro-batch, and again for a later one before the optimizer steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +99,7 @@ def why_on_cpu(host: Host, seen: SeenCollectives) -> UInt8:
     gradients = seen.called_by(GRADIENTS)
     return _first(
         (seen.exposed_ns <= 0, ExposureReason.HIDDEN),
-        (_reduced_again(host, seen), ExposureReason.REDUCED_AGAIN),
+        (_sent_again(host, seen), ExposureReason.REDUCED_AGAIN),
         (_waits_for_rank(seen), ExposureReason.OTHER_RANK),
         (gradients & seen.is_last, ExposureReason.LAST_BUCKET),
         (~at_once, ExposureReason.TOO_LONG),
@@ -133,7 +132,7 @@ def why_on_device(
     late, synchronized = _host_behind(calls, computing, exposed, spans)
     why = _first(
         (seen.exposed_ns <= 0, ExposureReason.HIDDEN),
-        (_reduced_again(host, seen), ExposureReason.REDUCED_AGAIN),
+        (_sent_again(host, seen), ExposureReason.REDUCED_AGAIN),
         (_waits_for_rank(seen), ExposureReason.OTHER_RANK),
         (work.stream_key[mine] == computing.main_stream, ExposureReason.SAME_STREAM),
         (synchronized, ExposureReason.SYNCHRONIZED),
@@ -165,30 +164,51 @@ def _waits_for_rank(seen: SeenCollectives) -> Bool:
     return (waiting > 0) & (waiting >= _MOST * seen.exposed_ns)
 
 
-def _reduced_again(host: Host, seen: SeenCollectives) -> Bool:
-    """Mask of DistributedDataParallel's reductions of micro-batches: before the optimizer steps, a later
-    backward pass adds to the same gradients and reduces as many bytes again."""
-    events, launch = host.events, seen.launch
-    found = seen.called_by(GRADIENTS) & seen.of_kind("all_reduce") & (launch != NONE)
-    forward, optimizer = (
-        np.sort(events.start_ns[match(events, pattern)])
-        for pattern in (marks.DDP_FORWARD, marks.OPTIMIZER_STEP)
-    )
-    inside = host.tree.parent != NONE
-    inside[inside] = match(events, operators.ACCUMULATES)[host.tree.parent[inside]]
-    added_ns = events.start_ns[inside & match(events, operators.ADDS)]
-    at_ns = events.start_ns[launch[found]]
+def _sent_again(host: Host, seen: SeenCollectives) -> Bool:
+    """Mask of what is sent for several micro-batches before the optimizer steps: gradients, if a later
+    backward pass adds to the same ones and reduces as many bytes, and the weights that FSDP gathers again
+    after that, although nothing has changed them."""
+    events, launched = host.events, seen.launch != NONE
+    reduced = seen.called_by(GRADIENTS) & seen.of_kind("all_reduce")
+    reduced |= seen.called_by(FSDP) & seen.of_kind("reduce_scatter")
+    reduced &= launched
+    gathered = seen.called_by(FSDP) & seen.of_kind("all_gather") & launched
+    forward = np.sort(events.start_ns[_passes(host)])
+    optimizer = np.sort(events.start_ns[match(events, marks.OPTIMIZER_STEP)])
+    at_ns = np.where(launched, events.start_ns[seen.launch], 0)
     micro_batch = np.searchsorted(forward, at_ns, side="right")
     step = np.searchsorted(optimizer, at_ns)
     last = np.zeros(len(optimizer) + 1, np.int64)
-    np.maximum.at(last, step, micro_batch)
-    sent = np.bincount(micro_batch, seen.calls.bytes[found], len(forward) + 1)
-    adds = np.bincount(np.searchsorted(forward, added_ns, side="right"), minlength=len(forward) + 1) > 0
+    np.maximum.at(last, step[reduced], micro_batch[reduced])
     final = last[step]
-    found[found] = (
-        (step < len(optimizer)) & (micro_batch < final) & (sent[micro_batch] == sent[final]) & adds[final]
+    sent = np.bincount(micro_batch[reduced], seen.calls.bytes[reduced], len(forward) + 1)
+    adds = (
+        np.bincount(np.searchsorted(forward, _added_ns(host), side="right"), minlength=len(forward) + 1) > 0
     )
-    return found
+    again = reduced & (step < len(optimizer)) & (micro_batch < final)
+    again &= (sent[micro_batch] == sent[final]) & adds[final]
+    first = np.full(len(optimizer) + 1, len(forward) + 1)
+    np.minimum.at(first, step[again], micro_batch[again])
+    return again | (gathered & (micro_batch > first[step]) & (micro_batch <= final))
+
+
+def _passes(host: Host) -> Bool:
+    """Mask of the marks of whole forward passes. Each unit of FSDP1 has one, and in a backward pass again if
+    it is computed again there."""
+    found = match(host.events, marks.PARALLEL_FORWARD)
+    inside = host.tree.parent != NONE
+    around = host.tree.under(found | match(host.events, operators.BACKWARD_NODE))
+    inside[inside] = around[host.tree.parent[inside]]
+    return found & ~inside
+
+
+def _added_ns(host: Host) -> Int64:
+    """When gradients were added to those of an earlier backward pass: by autograd's node, or by FSDP, whose
+    frames of Python may be in between."""
+    inside = host.tree.parent != NONE
+    inside[inside] = match(host.events, operators.ACCUMULATES)[host.tree.parent[inside]]
+    inside |= host.tree.under(match(host.events, FSDP_REDUCES))
+    return host.events.start_ns[inside & match(host.events, operators.ADDS)]
 
 
 def _not_prefetched(host: Host, seen: SeenCollectives) -> Bool:

@@ -15,9 +15,9 @@ from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.exposure_advice import REDUCE_ONCE
+from tb_gpudiag.rules.shared.exposure_advice import KEEP_WHOLE, REDUCE_ONCE
 from tb_gpudiag.vocabulary import marks
-from tb_gpudiag.vocabulary.collective_kinds import GRADIENTS, OPTIMIZER
+from tb_gpudiag.vocabulary.collective_kinds import FSDP, GRADIENTS, OPTIMIZER
 from tb_gpudiag.wording.format import share, size_bytes
 from tb_gpudiag.wording.quantity import duration, mean, number, size
 
@@ -37,7 +37,7 @@ MOST_TRANSFER = 0.5
 BESIDE_BYTES = 64
 
 _REDUCED_AGAIN: Final = "reduced_again"
-"""The reason of gradients that are reduced in a micro-batch that is not the last."""
+"""The reason of what is sent for a micro-batch and again for a later one."""
 
 SHOWN: Final = 3
 
@@ -55,7 +55,7 @@ def check(facts: JobFacts) -> RuleAnswer:
             return _of_sent_again(facts, again, chosen)
     micro_ns = _mean_ns(facts, facts.operations.exposed_ns, _of_micro_batches(facts))
     if micro_ns >= LEAST_SHARE_AGAIN * window_ns:
-        return _gradients_again(facts, micro_ns)
+        return _each_micro_batch(facts, micro_ns)
     buffers_ns = _transfer_ns(facts, _of_buffers(facts))
     if buffers_ns >= max(LEAST_SHARE_AGAIN * window_ns, MOST_TRANSFER * transfer_ns):
         return _buffers(facts, buffers_ns)
@@ -129,33 +129,46 @@ def _transfer_ns(facts: JobFacts, chosen: Bool) -> int:
 
 
 def _of_micro_batches(facts: JobFacts) -> Bool:
-    """Mask of the reductions of gradients that are reduced again before the optimizer steps, shape (n,)."""
+    """Mask of what is sent for several micro-batches before the optimizer steps, shape (n,)."""
     return facts.operations.why.where(lambda text: text == _REDUCED_AGAIN)
 
 
-def _gradients_again(facts: JobFacts, exposed_ns: int) -> Finding:
-    operations, chosen = facts.operations, _of_micro_batches(facts)
-    length_ns = _length_ns(facts, chosen)
-    freed_ns = exposed_ns if facts.on_gpu else length_ns
+def _each_micro_batch(facts: JobFacts, exposed_ns: int) -> Finding:
+    chosen = _of_micro_batches(facts)
+    gathers = chosen & facts.operations.of_kinds({"all_gather"})
+    sharded = bool((chosen & _called_by(facts, FSDP)).any())
+    freed_ns = exposed_ns if facts.on_gpu else _length_ns(facts, chosen)
+    what = "FSDP gathers weights and reduces gradients" if gathers.any() else "Gradients are reduced"
     return Finding(
-        title="Gradients are reduced in each micro-batch, although the optimizer steps after the last one: "
+        title=f"{what} in each micro-batch, although the optimizer steps after the last one: "
         f"{share(exposed_ns, facts.job_ns)} of the time",
-        summary="Later micro-batches add to these gradients, and reduce as many bytes again. Only the last "
-        "sum has to be equal on all ranks.",
-        fix=REDUCE_ONCE,
+        summary=_SHARDED if sharded else _REPLICATED,
+        fix=KEEP_WHOLE if sharded else REDUCE_ONCE,
         cost_ns=exposed_ns,
-        saving=at_most(facts, freed_ns, sure_ns=_transfer_ns(facts, chosen)),
+        # There may be memory for some units only.
+        saving=at_most(facts, freed_ns, sure_ns=0 if sharded else _transfer_ns(facts, chosen)),
         evidence=[
-            Evidence.of_window("Reductions before the last micro-batch's", length_ns, facts.job_ns),
+            *_repeated(facts, "Reductions", "Reductions before the last micro-batch's", chosen & ~gathers),
+            *_repeated(facts, "Gathers", "Gathers after the first micro-batch's", gathers),
             Evidence.of_window("Exposed", exposed_ns, facts.job_ns),
-            Evidence(
-                "Reductions",
-                number(int(chosen.sum()) // len(facts.set.members)),
-                (f"of {len(operations) // len(facts.set.members):,}",),
-            ),
         ],
-        severity=Severity.WARNING,
+        severity=Severity.INFO if sharded else Severity.WARNING,
     )
+
+
+def _repeated(facts: JobFacts, name: str, label: str, chosen: Bool) -> list[Evidence]:
+    """How long these take, and how many of all operations they are, mean over the ranks."""
+    if not chosen.any():
+        return []
+    members = len(facts.set.members)
+    return [
+        Evidence.of_window(label, _length_ns(facts, chosen), facts.job_ns),
+        Evidence(
+            name,
+            number(int(chosen.sum()) // members),
+            (f"of {len(facts.operations) // members:,} collectives",),
+        ),
+    ]
 
 
 def _of_sent_again(facts: JobFacts, again: _SentAgain, chosen: Bool) -> Finding:
@@ -222,6 +235,17 @@ def _described(one: SizeClass, steps: int) -> Evidence:
         ),
     )
 
+
+_REPLICATED: Final = (
+    "Later micro-batches add to these gradients, and reduce as many bytes again. Only the last sum has to be "
+    "equal on all ranks."
+)
+
+# It is what FSDP is for: less memory, more communication. Whether there is memory, the traces cannot show.
+_SHARDED: Final = (
+    "Nothing changes the weights before the optimizer steps, and only the last sum of the gradients has to "
+    "be reduced. Sending both once a step costs memory: until then, each rank keeps all, not its shard."
+)
 
 _WEIGHTS = _SentAgain(
     kind="broadcast",

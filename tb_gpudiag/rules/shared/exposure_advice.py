@@ -28,6 +28,13 @@ REDUCE_ONCE: Final = Fix(
     "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
 )
 
+KEEP_WHOLE: Final = Fix(
+    "If memory allows, let FSDP keep weights and gradients whole between micro-batches, and reduce in the "
+    "last one only.",
+    _CODE["keep_whole"],
+    _FSDP_URL,
+)
+
 _FIXES: Mapping[str, Fix] = {
     "same_stream": Fix(
         "Call the collective with async_op=True, or on a stream of its own, and wait for it where its result "
@@ -104,6 +111,8 @@ def fix_of(units: Sequence[ExposedUnit]) -> Fix | None:
     if ns < MOST * sum(one.exposed_ns for one in units):
         return None
     if {one.parallelism for one in own} == {FULLY_SHARDED}:
+        if why == "reduced_again":
+            return KEEP_WHOLE
         if why == "behind_collective":
             return _SEPARATE_GROUPS
         if why == "after_computing" and {one.kind for one in own} == {"all_gather"}:

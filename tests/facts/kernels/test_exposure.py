@@ -228,6 +228,42 @@ def test_gradients_of_a_micro_batch_are_reduced_again(adds: bool, again: list[st
     assert job.reasons(tmp_path) == again
 
 
+@pytest.mark.parametrize(
+    ("forward", "gather", "reduce"),
+    [
+        ("FSDP::root_pre_forward", "FSDP::all_gather (layers.0)", "FSDP::post_backward_reduce (layers.0)"),
+        (
+            "FullyShardedDataParallel.forward",
+            "FullyShardedDataParallel._pre_forward",
+            "FullyShardedDataParallel._post_backward_hook",
+        ),
+    ],
+)
+@pytest.mark.parametrize("adds", [True, False])
+def test_fsdp_sends_in_each_micro_batch(
+    adds: bool, forward: str, gather: str, reduce: str, tmp_path: Path
+) -> None:
+    """Two passes and one optimizer step. In the backward pass, a unit is computed again."""
+    job = _Job()
+    for number, at in enumerate((100, 3_000)):
+        job.main.annotation(forward, at=at, us=120)
+        job.main.annotation(gather, at=at + 5, us=60)
+        job.sends(at + 10, at + 22, 300, kernel=GATHER)
+        job.computes(at + 80, at + 323, 600)
+        job.main.op("autograd::engine::evaluate_function: CheckpointBackward", at=at + 150, us=40)
+        job.main.annotation("FullyShardedDataParallel.forward", at=at + 160, us=20)
+        job.main.annotation(reduce, at=at + 200, us=60)
+        if adds and number:
+            job.main.frame("fsdp_collectives.py(703): foreach_reduce", at=at + 201, us=10)
+            job.main.op("aten::add_", at=at + 202, us=5)
+        job.sends(at + 220, at + 924, 300, kernel=SCATTER)
+        job.computes(at + 300, at + 1_225, 400)
+    job.main.annotation("Optimizer.step#SGD.step", at=6_000, us=100)
+    found = [one == "reduced_again" for one in job.reasons(tmp_path)]
+    # Gathered and reduced, then again: the second gather is needless, and the first reduction.
+    assert found == [False, adds, adds, False]
+
+
 def test_units_and_parallelism(tmp_path: Path) -> None:
     job = _Job()
     job.computes(50, 60, 200)

@@ -8,6 +8,7 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.rules.long_transfers import check
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Saving, Severity
 from tb_gpudiag.rules.savings import REST_IS_FASTER
+from tb_gpudiag.wording.quantity import number
 from tests.jobs.ranks.stage import MS, facts_of, job
 from tests.wording.plain import plain
 
@@ -112,6 +113,25 @@ def test_gradients_that_are_reduced_in_each_micro_batch_are_found() -> None:
     assert answer.saving.high_ns == 5 * MS
     assert "no_sync" in answer.fix.code
     assert isinstance(check(facts_of(micro_batches("after_computing"))), Clear)
+
+
+def test_what_fsdp_sends_in_each_micro_batch_is_a_hint_as_it_saves_memory() -> None:
+    def change(rank: int, place: int, row: dict[str, Any]) -> None:
+        row["kind"] = ("reduce_scatter", "all_gather", "reduce_scatter")[place % 3]
+        row["caller"], row["why"] = "fsdp", "waited_for" if place % 3 == 2 else "reduced_again"
+
+    about = {"devices": 0}
+    answer = check(facts_of(job(2, 5, collectives=3, transfer_ms=1, change=change, about=lambda rank: about)))
+    assert isinstance(answer, Finding)
+    assert answer.title.startswith("FSDP gathers weights and reduces gradients in each micro-batch")
+    assert answer.severity == Severity.INFO
+    assert answer.cost_ns == 5 * 2 * MS
+    assert answer.saving is not None
+    assert answer.saving.low_ns == 0
+    assert "memory" in answer.summary
+    assert "set_requires_gradient_sync" in answer.fix.code
+    found = {one.label: one.value for one in answer.evidence}
+    assert (found["Reductions"], found["Gathers"]) == (number(5), number(5))
 
 
 def test_waiting_is_not_transfer() -> None:
