@@ -77,7 +77,7 @@ ONLY_CAPTURE = CannotTell(
 )
 
 
-THINNED = CannotTell("most events were removed from the file", "Diagnose the file as the profiler wrote it.")
+THINNED = CannotTell("events were removed from the file", "Diagnose the file as the profiler wrote it.")
 
 
 def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:

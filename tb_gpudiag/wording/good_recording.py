@@ -102,5 +102,5 @@ OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """What records each part of a trace, by recorder."""
 
-THINNED_TITLE = "Most events were removed from this file"
+THINNED_TITLE = "Events were removed from this file"
 """Of a finding on a file that is not whole. A job of ranks leaves such files out."""

@@ -114,28 +114,38 @@ def find_recorded(trace: Trace, *, steps: bool) -> Recorded:
     )
 
 
+# A thread takes this many numbers at once, and leaves those that it does not need: in 243 public files, the
+# numbers of two events that follow one another differ by 512 at most.
+NUMBERS_AT_ONCE = 512
+
+
 @dataclass(frozen=True)
 class OperatorNumbers:
     """The numbers of operators and annotations. torch.profiler counts them: each one's number follows that
     of the one before it on its thread, but for one in a thousand.
 
-    followed: share of the numbers whose next number is in the file, too.
+    followed: share of the numbers that no gap on the same thread comes after.
+    missing: numbers in gaps that are longer than what a thread takes at once.
     """
 
     known: int = 0
     first: int = 0
     last: int = 0
     followed: float = 1.0
+    missing: int = 0
 
 
 def operator_numbers(events: Events) -> OperatorNumbers:
     """Find which numbers are in the file."""
-    numbers = events.external_id[events.among(Category.CPU_OP, Category.USER_ANNOTATION)]
-    numbers = np.unique(numbers[numbers > 0])
+    named = np.flatnonzero(events.among(Category.CPU_OP, Category.USER_ANNOTATION) & (events.external_id > 0))
+    numbers, first = np.unique(events.external_id[named], return_index=True)
     if len(numbers) < 2:
         return OperatorNumbers(len(numbers))
-    followed = float((np.diff(numbers) == 1).mean())
-    return OperatorNumbers(len(numbers), int(numbers[0]), int(numbers[-1]), followed)
+    steps = np.diff(numbers)
+    left_out = (steps > 1) & (np.diff(events.thread[named[first]]) == 0)
+    missing = int((steps - 1)[steps > NUMBERS_AT_ONCE].sum())
+    followed = 1.0 - float(left_out.mean())
+    return OperatorNumbers(len(numbers), int(numbers[0]), int(numbers[-1]), followed, missing)
 
 
 def recording_window(trace: Trace) -> Window:

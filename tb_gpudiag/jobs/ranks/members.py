@@ -123,9 +123,9 @@ def _no_rank(about: About) -> str:
 
 
 def _thinned(digest: Digest) -> str:
-    """Return that most events were removed, so that collectives cannot be matched; "" if they were not."""
+    """Return that events were removed, so that collectives cannot be matched; "" if they were not."""
     thinned = any(found.title == THINNED_TITLE for found in digest.findings)
-    return " is thinned: most events were removed from it" if thinned else ""
+    return " is thinned: events were removed from it" if thinned else ""
 
 
 def _sort_by_time(run: str, world_size: int, members: list[Digest], notes: list[str], found: Sets) -> None:

@@ -58,17 +58,17 @@ def test_malformed_events_are_counted(bad: int, severity: Severity, tmp_path: Pa
     assert RULE.severity_of(found, facts.window.duration_ns) is severity
 
 
-def _operators_left(left: Callable[[int], bool], folder: Path) -> Facts:
-    """A step of 300 operators with a kernel each, of which a tool left some with all that belongs to them."""
+def _operators_left(left: Callable[[int], bool], folder: Path, operators: int = 300) -> Facts:
+    """A step of operators with a kernel each, of which a tool left some with all that belongs to them."""
     trace = TraceBuilder()
     main = trace.thread()
-    main.step(0, at=0, us=3_000)
-    for i in range(300):
+    main.step(0, at=0, us=10 * operators)
+    for i in range(operators):
         main.op("aten::add", at=10 * i, us=9)
         if left(i):
             main.launch("add", at=10 * i + 2, us=4, runs_at=10 * i + 7, runs_us=9)
     whole = trace.document()
-    numbers = iter(range(300))
+    numbers = iter(range(operators))
     some = [e for e in whole["traceEvents"] if e["name"] != "aten::add" or left(next(numbers))]
     path = trace.write(folder)
     path.write_text(json.dumps({**whole, "traceEvents": some}))
@@ -87,9 +87,41 @@ def test_a_file_with_events_removed_says_nothing_about_time(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("left", "operators"),
+    [(lambda i: i % 10 != 0, 300), (lambda i: not 600 <= i < 1_200, 10_000)],
+    ids=["one in ten", "a stretch"],
+)
+def test_a_file_without_a_small_part_of_its_events_is_not_judged(
+    left: Callable[[int], bool], operators: int, tmp_path: Path
+) -> None:
+    facts = _operators_left(left, tmp_path, operators)
+    outcome = run_rules(facts, RULES)
+    assert outcome.findings[0].rule.id == "GD906"
+    assert find_verdict(facts, outcome.findings).limiter == "unknown"
+
+
+def test_threads_that_leave_numbers_are_no_removed_events(tmp_path: Path) -> None:
+    """Each of twenty threads takes 512 numbers and needs six."""
+    trace = TraceBuilder()
+    for thread in range(20):
+        worker = trace.thread()
+        for i in range(6):
+            worker.op("aten::add", at=100 * thread + 10 * i, us=9)
+    whole = trace.document()
+    operators = [e for e in whole["traceEvents"] if e["name"] == "aten::add"]
+    for i, event in enumerate(sorted(operators, key=lambda e: e["ts"])):
+        event["args"]["External id"] = 1 + 512 * (i // 6) + i % 6
+    path = trace.write(tmp_path)
+    path.write_text(json.dumps(whole))
+    facts = Facts(read_trace(str(path)))
+    assert facts.operator_numbers.known == 120
+    assert is_clear(RULE.check(facts))
+
+
+@pytest.mark.parametrize(
     "left",
-    [lambda _: True, lambda i: i >= 150, lambda i: i % 4 != 0, lambda i: i % 5 == 0 and i < 200],
-    ids=["all", "a part in time", "fewer than half are gone", "too few to tell"],
+    [lambda _: True, lambda i: i >= 150, lambda i: i % 50 != 0, lambda i: i % 5 == 0 and i < 200],
+    ids=["all", "a part in time", "one in fifty is gone", "too few to tell"],
 )
 def test_other_files_are_judged(left: Callable[[int], bool], tmp_path: Path) -> None:
     facts = _operators_left(left, tmp_path)
