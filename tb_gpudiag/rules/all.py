@@ -26,6 +26,7 @@ from tb_gpudiag.rules.kernels import (
     tf32_matmul,
     unaligned_matmul,
     unfused_attention,
+    weight_reading,
 )
 from tb_gpudiag.rules.launches import graph_node_gaps, launch_bound, small_kernels
 from tb_gpudiag.rules.memory import (
@@ -72,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     fp32_matmul.RULE,
     unaligned_matmul.RULE,
     unfused_attention.RULE,
+    weight_reading.RULE,
     small_grids.RULE,
     slow_matmul.RULE,
     occupancy.RULE,

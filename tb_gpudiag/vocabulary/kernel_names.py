@@ -126,6 +126,11 @@ _NVIDIA_ARCHITECTURE = re.compile(NVIDIA_ARCHITECTURE, re.I)
 _TENSILE_UNALIGNED = re.compile(TENSILE_UNALIGNED)
 _SOFTMAX = re.compile(r"softmax", re.I)
 _VECTOR = re.compile(r"gemv", re.I)
+_SMALL_WEIGHTS = re.compile(
+    r"e4m3|e5m2|fp8|f8f|mxfp|nvfp4|f4f4|u?int[48][^0-9]|[su]8[su]8|i8816|imma|marlin|machete|awq|gptq|w\d+a\d+|"
+    r"quant|scaled_(mm|gemm)|i4bf16|_[48]bit",
+    re.I | re.A,
+)
 _LOSS = re.compile(r"softmax.*loss", re.I | re.S)
 _TENSILE_FP32 = re.compile(TENSILE_FP32, re.I | re.A)
 _TENSILE_MATRIX = re.compile(TENSILE_MATRIX, re.A)
@@ -139,6 +144,7 @@ class KernelName(NamedTuple):
     any_size: a kernel of Tensile's that takes sizes which are not multiples of 8. The sizes decide.
     tf32: it multiplies FP32 matrices on tensor cores, as TF32.
     vector: it multiplies a matrix by a vector, so that it reads each number once and waits for memory.
+    small_weights: it multiplies numbers of 8 bits or fewer, as quantized weights are.
     shortens: mixed precision would halve the bytes that it moves, judging by the types in its name.
     """
 
@@ -150,6 +156,7 @@ class KernelName(NamedTuple):
     tf32: bool = False
     shortens: bool = False
     vector: bool = False
+    small_weights: bool = False
 
 
 _MOST_KEPT = 65_536
@@ -192,7 +199,7 @@ def _parsed(names: list[str]) -> Iterator[KernelName]:
         Arithmetic.UNKNOWN,
     )
     any_size = mask(matrix, _TENSILE_UNALIGNED)
-    vector = mask(matrix, _VECTOR)
+    vector, small_weights = mask(matrix, _VECTOR), mask(matrix, _SMALL_WEIGHTS)
     tf32 = (arithmetic == Arithmetic.TENSOR_CORES) & mask(matrix, _TF32)
     for i, name in enumerate(names):
         unaligned = arithmetic[i] == Arithmetic.TENSOR_CORES and _is_unaligned(name, bool(half[i]))
@@ -205,6 +212,7 @@ def _parsed(names: list[str]) -> Iterator[KernelName]:
             tf32=bool(tf32[i]),
             shortens=bool(shortens[i]),
             vector=bool(vector[i]),
+            small_weights=bool(small_weights[i]),
         )
 
 

@@ -80,6 +80,7 @@ class Kernels:
         # Mixed precision would halve the bytes that they move.
         self.shortens: Bool = _column([r.shortens for r in read], name).astype(np.bool_) & ~copies
         self.vector: Bool = _column([r.vector for r in read], name).astype(np.bool_) & ~copies
+        self.small_weights: Bool = _column([r.small_weights for r in read], name).astype(np.bool_) & ~copies
         self.softmax: Bool = _column([r.softmax for r in read], name).astype(np.bool_) & ~copies
 
     @property

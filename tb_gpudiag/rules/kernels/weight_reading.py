@@ -1,0 +1,108 @@
+"""GD515: decoding that reads all weights for a few tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
+from tb_gpudiag.vocabulary.engines import StepKind
+from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.wording.quantity import number
+
+CODE = fix_code(__name__)
+_SERVERS = {Server.VLLM: CODE["vllm"], Server.SGLANG: CODE["sglang"]}
+
+# The format of the weights is a choice, not a mistake: a hint needs matmuls whose half is an eighth of the
+# step.
+LEAST_SHARE = 0.25
+
+# A GPU that mostly waits gets no faster with smaller weights.
+LEAST_BUSY = 0.5
+
+# A weight of 16 bits is 2 bytes, and each token takes a multiplication and an addition with it: so a matmul
+# does as many operations for each byte as it has tokens. Matmuls that multiply reach half of the peak.
+OF_PEAK = 0.5
+
+
+def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
+    """Find matmuls with a single vector, and those of a server's decode steps with too few tokens for the
+    GPU's arithmetic to take as long as reading the weights."""
+    time = KernelTime(facts)
+    kernels = time.kernels
+    if facts.job.training is not False:
+        return Clear("the trace shows no inference")
+    tokens = _tokens(facts, kernels.start_ns)
+    few = kernels.vector | ((tokens > 0) & (tokens <= _most_tokens(time)))
+    chosen = few & kernels.is_kernel & (kernels.family == Family.GEMM) & ~kernels.small_weights
+    free = time.free(chosen, claimed)
+    if time.share(free.total) < LEAST_SHARE:
+        return Clear(f"matmuls of a few tokens take {time.of_window(free.total)} of the step window")
+    if time.share(time.busy_ns) < LEAST_BUSY:
+        return Clear(f"the GPU is busy {time.of_window(time.busy_ns)} of the step window: it waits, mostly")
+    known = tokens[chosen & (tokens > 0)]
+    return Finding(
+        title=f"Matmuls that read all weights for a few tokens take {time.of_window(free.total)} of the time",
+        summary="Decoding reads every weight once in each step. For few tokens, reading takes longer than "
+        "multiplying: more tokens per step are nearly free, and smaller weights are read faster.",
+        fix=_fix(facts.job.server),
+        cost_ns=free.total,
+        sure=False,  # the names of the kernels do not say how large the weights are
+        removable=time.saving(chosen, HALF_THE_BYTES * time.total_ns(chosen)),
+        evidence=[
+            time.evidence("Matmuls of a few tokens", time.total_ns(chosen)),
+            Evidence("Kernels", number(int(chosen.sum()))),
+            time.evidence("Products with a single vector", time.total_ns(chosen & kernels.vector)),
+            *([Evidence("Tokens per step", number(int(np.median(known))))] if len(known) else []),
+        ],
+        places=time.places(chosen),
+        ranges=time.ranges(chosen),
+        claims={time.device.id: free},
+    )
+
+
+def _most_tokens(time: KernelTime) -> float:
+    """Up to how many tokens a matmul waits for memory; 1 if the GPU's peaks are not known."""
+    peaks = time.device.peaks
+    return OF_PEAK * peaks.half / peaks.bandwidth if peaks is not None else 1.0
+
+
+def _tokens(facts: Facts, at_ns: Int64) -> Int64:
+    """Tokens of the decode step at each of these times, else NONE."""
+    serving = facts.serving
+    found = np.full(len(at_ns), NONE, np.int64)
+    if serving is None:
+        return found
+    decodes: Bool = np.array([mark.kind is StepKind.DECODE for mark in serving.marks], np.bool_)
+    each = np.array(
+        [mark.requests if mark.tokens == NONE else mark.tokens for mark in serving.marks], np.int64
+    )
+    step = np.searchsorted(serving.account.start_ns, at_ns, side="right") - 1
+    inside = (step >= 0) & (at_ns < serving.account.end_ns[step])
+    found[inside] = np.where(decodes, each, NONE)[step[inside]]
+    return found
+
+
+def _fix(server: Server | None) -> Fix:
+    more = f"let {server.value} run more of them" if server is not None else "put more of them"
+    code = CODE["other"] if server is None else _SERVERS.get(server, CODE["server"])
+    return Fix(
+        f"If requests wait, {more} in each step. If none do, quantize the weights (FP8, INT8 or INT4), or "
+        "decode speculatively. Compare the results.",
+        code,
+        "https://docs.pytorch.org/ao/stable/workflows/inference.html" if server is None else "",
+    )
+
+
+RULE = Rule(
+    "GD515",
+    "weight_reading",
+    "Reading weights for a few tokens",
+    check,
+    needs_gpu=True,
+    severity=Severity.INFO,
+)
