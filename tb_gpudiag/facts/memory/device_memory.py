@@ -187,6 +187,11 @@ class DeviceMemory:
         return np.unique(np.searchsorted(self.floors.periods.start_ns, made_ns, side="right") - 1)
 
     @property
+    def built_sizes(self) -> Int64:
+        """Bytes of each allocation that the recording shows building a module."""
+        return self.allocations.bytes[self.allocations.phase == Phase.PARAMETER]
+
+    @property
     def shows_updates(self) -> bool:
         """Whether `updates_ns` has every optimizer's step. A snapshot without frames of what frees misses
         those that allocate nothing."""

@@ -29,7 +29,8 @@ class Pace:
     drift: of growth at an even rate, this has a mean of 0 and a standard deviation of 1 (Laplace's test).
         Below 0, more of it came at the beginning.
     oldest_gone: allocations that were kept and freed, if all were older than all that are alive, and they
-        went at once, or about as much was alive then; or 0. A queue that is read too slowly grows on.
+        went at once, or about as much was alive then; or 0. A queue that is read too slowly grows on, and so
+        does what is copied anew, with more each time.
     in_even_jumps: the bytes grew by the same amount now and then, and never fell.
     """
 
@@ -66,9 +67,19 @@ def _oldest_gone(size: Int64, since: Int64, until: Int64) -> int:
     gone = np.flatnonzero((until - since >= _LASTED) & ~alive)
     if not len(gone) or not alive.any() or gone[-1] > int(np.argmax(alive)):
         return 0
-    at_once = len(gone) >= _AT_ONCE * len(np.unique(until[gone]))
-    as_full = size[-1] <= _AS_FULL * size[: int(until[gone].min())].max()
+    went = np.unique(until[gone])
+    at_once = len(gone) >= _AT_ONCE * len(went) and not _copied_anew(size, went)
+    as_full = size[-1] <= _AS_FULL * size[: int(went[0])].max()
     return len(gone) if at_once or as_full else 0
+
+
+def _copied_anew(size: Int64, went: Int64) -> bool:
+    """Whether more came each time that older ones went, and the bytes never fell since.
+
+    went: floors, shape (n,).
+    """
+    more = bool((size[went] > size[went - 1]).all()) and bool((np.diff(size[went[0] - 1 :]) >= 0).all())
+    return len(went) >= _FEWEST_JUMPS and more
 
 
 def _in_even_jumps(change: Int64) -> bool:

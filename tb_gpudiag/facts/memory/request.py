@@ -49,7 +49,7 @@ def find_request(allocations: Allocations, position: int) -> Request:
     requested = max(0, int(allocations.memory.bytes[event]))
     operator, events = int(context.operator[event]), allocations.host.events
     if operator != NONE and events.shapes[operator] != NONE:
-        shapes = _shapes(events.input_shapes[int(events.shapes[operator])])
+        shapes = tensor_shapes(events.input_shapes[int(events.shapes[operator])])
         result = _broadcast(shapes)
         fits = any(prod(result) * size == requested for size in ELEMENT_BYTES)
         return Request(shapes, result if fits and result not in shapes else [])
@@ -62,7 +62,7 @@ def find_request(allocations: Allocations, position: int) -> Request:
     return max(found, key=lambda one: one.alike > 0, default=Request())
 
 
-def _shapes(text: str) -> list[list[int]]:
+def tensor_shapes(text: str) -> list[list[int]]:
     """Return the shapes of all tensors among the inputs, those in lists included."""
     try:
         inputs = json.loads(text) if text else []

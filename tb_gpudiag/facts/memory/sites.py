@@ -18,6 +18,7 @@ from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
+from tb_gpudiag.facts.memory.extended import is_extended
 from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.pace import Pace, pace_of
@@ -72,6 +73,7 @@ class GrowingSite:
     count_later: float  # slope of the number alive within the second half
     fell: float  # the most of them that went from one floor to the next, as a share of the most alive
     pace: Pace
+    extended: bool  # each of its largest tensors has the one before in it, and more
     freed_later: float  # share of these bytes that are freed after the last step
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
@@ -223,6 +225,8 @@ def _site(
     text = allocations.memory.stacks[stack] if stack != NONE else host_stack(host, operator)
     counts = table.count[number, -len(x) :].astype(np.float64)
     phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
+    joins = operator != NONE and bool(match(host.events, JOINS)[operator])
+    since, until = table.since[mine], table.until[mine]
     return GrowingSite(
         operator=host.name(operator),
         within=_outermost_operator(host, operator),
@@ -243,7 +247,8 @@ def _site(
         count_per_unit=theil_sen(x, counts)[0],
         count_later=later_slope(x, counts),
         fell=float(-np.diff(counts).min(initial=0)) / max(1.0, float(counts.max())),
-        pace=pace_of(table.count[number], table.bytes[number], table.since[mine], table.until[mine]),
+        pace=pace_of(table.count[number], table.bytes[number], since, until),
+        extended=joins and is_extended(allocations, own, since, until, len(table.column)),
         freed_later=float(size[ended].sum()) / max(1, int(size.sum())),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],

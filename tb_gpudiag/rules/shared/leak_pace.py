@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
@@ -20,6 +22,9 @@ SLOWING = -1.5
 # A leak pauses as it did before. It has stopped if it pauses for more than twice as long as ever, and for two
 # steps: the last one's may not be seen yet.
 PAUSE = 2
+
+# An optimizer keeps up to three tensors of a parameter's size, as Adam with amsgrad does, and few keep more.
+MOST_STATES = 8
 
 # The first one or two may be from before the loop.
 FEWEST_OLDEST = 3
@@ -70,4 +75,11 @@ def _is_state(memory: DeviceMemory, site: GrowingSite) -> bool:
     others = [one for one in keepers(memory) if one.phase not in (Phase.OPTIMIZER, Phase.BACKWARD)]
     made = memory.optimizers_made
     known = memory.has_modules and not len(made[made > 0])
-    return site.phase is Phase.OPTIMIZER and known and not others
+    return site.phase is Phase.OPTIMIZER and known and not others and not _exceeds_state(memory, site)
+
+
+def _exceeds_state(memory: DeviceMemory, site: GrowingSite) -> bool:
+    """Whether most of it is more than a state can be of the parameters that were built with these sizes."""
+    built, kept = Counter[int](memory.built_sizes.tolist()), Counter[int](site.sizes.tolist())
+    more = sum(size * n for size, n in kept.items() if 0 < MOST_STATES * built[size] < n)
+    return more > CAUSE_SHARE * site.bytes

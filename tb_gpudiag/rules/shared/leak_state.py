@@ -33,9 +33,9 @@ LATER_SHARE = 0.5
 # have caused it.
 EXPLAINED_SHARE = 0.5
 
-# A replaced allocation is a cache if it grows by the same amount in every step, or now and then, within a
-# tenth. Batches of changing sizes do not. Old traces have no addresses and do not show what is still alive,
-# so there the floor itself has to rise this evenly.
+# A replaced allocation is a cache if each has the one before in it, or if it grows by the same amount in
+# every step, or now and then, within a tenth. Batches of changing sizes do not. Old traces have no addresses
+# and do not show what is still alive, so there the floor itself has to rise this evenly.
 EVEN_SHARE = 0.1
 
 # Batches of changing sizes move the floor by more than a leak does in a few steps. What a line keeps shows
@@ -247,7 +247,7 @@ def _keeps(site: GrowingSite) -> bool:
     if is_dropped(site):
         return False
     if site.replaced:
-        return site.pace.in_even_jumps or _is_even(site.low, site.high, site.per_unit)
+        return site.extended or site.pace.in_even_jumps or _is_even(site.low, site.high, site.per_unit)
     return site.old_count > 0 and site.count_later >= LATER_SHARE * site.count_per_unit
 
 

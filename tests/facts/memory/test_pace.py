@@ -39,6 +39,11 @@ def test_a_ring_drops_its_oldest_when_it_is_full() -> None:
     assert pace(*cleared, floors=20).oldest_gone == 4
 
 
+def test_what_is_copied_anew_until_it_is_full_drops_its_oldest() -> None:
+    copies = [(at, min(20, at + 2)) for at in range(0, 20, 2) for _ in range(min(12, 4 + at))]
+    assert pace(*copies, floors=20).oldest_gone
+
+
 @pytest.mark.parametrize(
     "alive",
     [
@@ -46,6 +51,8 @@ def test_a_ring_drops_its_oldest_when_it_is_full() -> None:
         [(step, 20 if step % 2 else step + 2) for step in range(20)],  # each second one is kept
         [(step, 20 if step > 9 else 2 * step + 2) for step in range(20)],  # a queue that is read too slowly
         [(step, 20) for step in range(20)],
+        # All that is kept is copied anew in every fourth step, with four more.
+        [(at, min(20, at + 4)) for at in range(0, 20, 4) for _ in range(4 + at)],
     ],
 )
 def test_no_other_site_drops_its_oldest(alive: list[tuple[int, int]]) -> None:
