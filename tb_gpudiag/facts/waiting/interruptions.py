@@ -67,13 +67,17 @@ def find_interruptions(host: Host, *, on_cpu: bool) -> Interruptions:
 
 
 def stalled_spans(host: Host, event: Int64, own_ns: Int64) -> Bool:
-    """Mask of the stretches in which a span took far longer than spans of its name do, now and then.
+    """Mask of the stretches in which a span took far longer than spans of its name do, now and then; of an
+    operator that computes, than those with inputs of the same shapes.
 
     event, own_ns: the innermost span of each stretch, and its length, shape (s,)."""
-    names = host.events.names
-    number, member = np.unique(host.events.name[event], return_inverse=True)
-    _, kind = np.unique([merged_name(names[i]) for i in number.tolist()], return_inverse=True)
-    return _stalled(own_ns, kind[member])
+    events = host.events
+    number, member = np.unique(events.name[event], return_inverse=True)
+    _, kind = np.unique([merged_name(events.names[i]) for i in number.tolist()], return_inverse=True)
+    kind, _ = groups(kind[member].astype(np.int64), events.shapes[event].astype(np.int64))
+    computes = (events.category[event] == Category.CPU_OP) & (events.shapes[event] == NONE)
+    computes &= ~match(events, operators.COMPUTES_NOTHING)[event]
+    return _stalled(own_ns, kind) & ~computes
 
 
 def _stalled(own_ns: Int64, kind: Int64) -> Bool:

@@ -100,6 +100,25 @@ def test_pauses_of_a_process_that_lacks_a_core_are_not_usual(
     assert is_clear(answer) is not usual
 
 
+def test_large_inputs_beside_small_ones_are_no_pauses(tmp_path: Path) -> None:
+    """One matmul in forty is large and takes 8 ms, in a process that lacks a core: Python takes a fifth."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    at = 0.0
+    for step in range(4):
+        began = at
+        for i in range(40):
+            main.frame("train.py(9): train", at=at, us=60)
+            us, shape = (8_000.0, [1_024, 1_024]) if i == 20 else (30.0, [8, 8])
+            main.op("aten::mm", at=at + 60, us=us, shapes=[shape, shape])
+            at += 60 + us
+            us = 2_000.0 if i in {10, 30} else 30.0
+            main.op("aten::view", at=at, us=us)
+            at += us
+        main.step(step, at=began, us=at - began)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
 def test_what_recording_adds_between_operators_is_not_python(tmp_path: Path) -> None:
     short, long = TraceBuilder(devices=()), TraceBuilder(devices=())
     for trace, gap_us in ((short, 12), (long, 18)):
