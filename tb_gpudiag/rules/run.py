@@ -13,7 +13,6 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Savi
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule, Claimed, Rule, with_claims
 from tb_gpudiag.rules.savings import Predicted, plan_fixes, predicted_of, with_saving
-from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns, is_thinned
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
@@ -24,7 +23,7 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     host_may_keep_up,
     without_promise,
 )
-from tb_gpudiag.rules.shared.window_parts import split_window
+from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 
 # Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs
 # stay below the bounds.
@@ -154,12 +153,11 @@ def _host_is_no_limit(facts: Facts) -> bool:
 
 
 def _computes(facts: Facts) -> bool:
-    """Whether computing limits the job by the shares that decide the verdict: the two must agree."""
-    if facts.device is None or not facts.window.duration_ns:
+    """Whether the GPU computes as much of the time as in a job that computing limits."""
+    if facts.device is None:
         return False
-    device = facts.device
-    account, tasks = device.window_account, facts.host_work.tasks
-    return split_window(account, lost_time(facts), tasks, device.lost.total).computing_limits
+    computing_ns = int(facts.device.window_account.computing_ns[0])
+    return computing_ns >= COMPUTE_SHARE * facts.window.duration_ns
 
 
 def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) -> Finding:

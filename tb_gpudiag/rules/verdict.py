@@ -45,7 +45,7 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
     left_out_sentences,
     waiting_sentence,
 )
-from tb_gpudiag.rules.shared.verdict_shares import ABOUT_HOST, CLEAR_LEAD, LEAST_SHARE
+from tb_gpudiag.rules.shared.verdict_shares import ABOUT_HOST, CLEAR_LEAD, LEAST_SHARE, computing_limits
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns
@@ -239,7 +239,7 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
         return "unknown", _THE_PROFILER.format(share(parts.profiler_ns, window_ns))
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
-    if parts.computing_limits or most_ns < LEAST_SHARE * window_ns:
+    if computing_limits(parts.computing_ns, most_ns, parts.seen_ns) or most_ns < LEAST_SHARE * window_ns:
         rest = f"; the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}" if most_ns else ""
         if most_ns >= LEAST_SHARE * window_ns:
             return "compute", f"Computing takes {share(parts.computing_ns, window_ns)} of the time{rest}."

@@ -10,7 +10,6 @@ from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
-from tb_gpudiag.rules.shared.verdict_shares import computing_limits
 
 _ON_HOST = (*BETWEEN_CALLS, *ISSUING)
 
@@ -57,12 +56,6 @@ class WindowParts:
     @property
     def busy_ns(self) -> int:
         return self.computing_ns + self.copying_ns + self.communicating_ns
-
-    @property
-    def computing_limits(self) -> bool:
-        """Whether computing limits the job, as far as the trace shows it."""
-        most_ns = max(self.by_limiter.values())
-        return self.seen_ns > 0 and computing_limits(self.computing_ns, most_ns, self.seen_ns)
 
     @property
     def by_limiter(self) -> dict[str, int]:
