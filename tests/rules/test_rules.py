@@ -15,7 +15,6 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Severity
 from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, AnyRule, Rule, fix_code
 from tests.conftest import REPOSITORY
 from tests.rules.stage import facts_of, healthy, without_gpu
-from tests.with_each import with_each
 
 EVERY_ID = Path(__file__).parent / "ids.txt"
 """Every id ever used, with its name, one per line. Users name ids in --fail-on and in issues, so a new rule
@@ -27,7 +26,7 @@ SOURCES = "".join(
     for path in sorted((REPOSITORY / "tb_gpudiag" / folder).rglob("*.py"))
 )
 
-each_rule = with_each("rule", RULES)
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 # What these need is not in the healthy job: shapes, peaks of the GPU, memory events, several steps.
 NEED_MORE = {
@@ -135,14 +134,14 @@ def test_a_page_names_every_threshold_that_the_rule_has(rule: Rule) -> None:
         )
 
 
-@with_each("rule", EVERY_RULE)
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
 def test_code_on_a_page_is_python(rule: AnyRule) -> None:
     for code in re.findall(r"```python\n(.*?)```", rule.page, re.DOTALL):
         whole = re.sub(r",\s*\.\.\.(?=\s*\))", "", code)  # "..." stands for other arguments
         compile(whole, f"{rule.name}.md", "exec")
 
 
-@with_each("rule", EVERY_RULE)
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
 def test_the_code_of_a_fix_stands_on_its_page_alone(rule: AnyRule) -> None:
     folder = REPOSITORY / rule.package.replace(".", "/")
     names = re.findall(
