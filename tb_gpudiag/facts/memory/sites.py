@@ -15,7 +15,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.extended import is_extended
@@ -225,7 +225,7 @@ def _site(
     text = allocations.memory.stacks[stack] if stack != NONE else host_stack(host, operator)
     counts = table.count[number, -len(x) :].astype(np.float64)
     phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
-    joins = operator != NONE and bool(match(host.events, JOINS)[operator])
+    joins = operator != NONE and bool(match_some(host.events, JOINS, np.array([operator]))[0])
     since, until = table.since[mine], table.until[mine]
     return GrowingSite(
         operator=host.name(operator),
