@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.compilation import compiled_functions
-from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
+from tb_gpudiag.rules.shared.cpu_verdict import cpu_verdict
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, own_range, unseen
 from tb_gpudiag.rules.shared.odd_recordings import (
-    MOSTLY_LOADING,
     capture_sentence,
     is_thinned,
-    loading_limits,
     lost_sentences,
-    no_gpu_sentence,
-    nothing_of_the_job,
     thinned_sentence,
 )
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
@@ -40,6 +34,9 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     slowed_sentences,
 )
 from tb_gpudiag.rules.shared.verdict_sentences import (
+    BESIDES_COMPUTING,
+    FOR_ENGINE,
+    NO_REQUESTS,
     first_fix_sentence,
     leads,
     left_out_sentences,
@@ -127,26 +124,7 @@ def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
         parts = _parts(facts, facts.device, lost)
         between_ns = lost.total_ns(hidden & lost.in_short_dry_gaps)
         return _gpu(facts, parts, _Unseen(unseen_ns, between_ns, own_range(lost, facts.host, hidden)), ranked)
-    return _without_gpu(facts, lost, unseen_ns)
-
-
-def _without_gpu(facts: Facts, lost: Lost, unseen_ns: int) -> Verdict:
-    waiting_ns = lost.total_ns(lost.of(Cause.REQUESTS))
-    if waiting_ns >= MOST * lost.window_ns:
-        waited = share(waiting_ns, lost.window_ns)
-        for_engine = facts.request_waits.for_engine
-        said = (_FOR_ENGINE if for_engine else _SENTENCES["requests"]).format(all_requests=waited)
-        return Verdict("unknown" if for_engine else "requests", said, 0.0)
-    if nothing_of_the_job(facts) and not facts.recorded.unread_accelerator:
-        said = "Nothing of the job was recorded: no operator and no launch ran while the profiler was active."
-        return Verdict("unknown", said, 0.0)
-    if facts.recorded.unread_accelerator:
-        what = f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read."
-        return _unseen_gpu(what, GpuUse(), lost)
-    if facts.gpu_use.possible:
-        return _unseen_gpu(no_gpu_sentence(facts.gpu_use), facts.gpu_use, lost)
-    spent = cpu_time(lost, facts.host_work.small_operators)
-    return _host(lost, spent, unseen_ns, no_gpu_sentence(facts.gpu_use))
+    return Verdict(*cpu_verdict(facts, lost, unseen_ns), 0.0)
 
 
 class _Unseen(NamedTuple):
@@ -172,7 +150,7 @@ def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequenc
         return Verdict(limiter, f"{start} {said.format(**_figures(parts))}", busy)
     limiter, said = _not_shown(facts, parts, *_limiter(parts, ranked), unseen_host)
     if limiter == "requests" and facts.request_waits.for_engine:
-        limiter, said = "unknown", _FOR_ENGINE.format(**_figures(parts))
+        limiter, said = "unknown", FOR_ENGINE.format(**_figures(parts))
     said = " ".join([said, *slowed_sentences(facts)])
     for taken_ns, sentence in ((parts.lost_ns, _LOST), (parts.profiler_ns, _PROFILER)):
         if LEAST_SHARE * window_ns <= taken_ns < MOSTLY_UNSEEN * window_ns:
@@ -250,7 +228,7 @@ def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
     limiter = _host_limiter(parts, ranked) if first == "host" else first
     said = _SENTENCES[limiter]
     if limiter in _LIMITS:
-        said += f" {_BESIDES if parts.computing_ns >= CLEAR_LEAD * most_ns else _LIMITS[limiter]}"
+        said += f" {BESIDES_COMPUTING if parts.computing_ns >= CLEAR_LEAD * most_ns else _LIMITS[limiter]}"
     said = said.format(**_figures(parts))
     return "launch" if limiter == "nodes" else limiter, said
 
@@ -315,8 +293,7 @@ _SENTENCES = {
     "communication": "Communication took {all_communication} of the time: {communication_parts}.",
     "memory": "It waited for the driver to allocate or free memory {all_memory} of the time.",
     "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time.",
-    "requests": "The server had nothing to run {all_requests} of the time, and no fix changes that. Record "
-    "it under load to see what limits it.",
+    "requests": NO_REQUESTS,
     "initialization": "First-run work took {all_initialization} of the time: creating the context and "
     "loading libraries and GPU code. Record again after a few warm-up steps.",
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
@@ -334,9 +311,6 @@ _LIMITS = {
     "memory": "Memory allocation limits this job.",
     "nodes": "Many small kernels limit this job, and the host does not.",
 }
-
-_BESIDES = "This is the largest part besides computing ({computing})."
-"""Instead, where computing takes longer: without this part, the job would still take most of the time."""
 
 _THE_PROFILER = (
     "The profiler itself kept it idle {} of the time. Record more steps, after a warm-up, to see "
@@ -382,11 +356,6 @@ _FIRST_BATCH = (
     "once per epoch. Record several steps of one iterator."
 )
 
-_FOR_ENGINE = (
-    "There was no batch to run {all_requests} of the time: this worker waited for its engine's process, "
-    "which schedules or has no request. Record that process as well, under load."
-)
-
 _PROFILER = "For another {} of it, the profiler itself kept it idle: that is no part of the job."
 
 _LOST = "For another {} of it, kernels may have run that were not recorded."
@@ -404,80 +373,3 @@ def _memory_file(kind: FileKind, memory: DeviceMemory | None) -> Verdict:
     if refused and not memory.ran_out:
         peak += f"; it ran out of memory {count(refused, 'time')}, and went on"
     return Verdict("memory" if refused else "unknown", f"{start} {peak}.", 0.0)
-
-
-def _unseen_gpu(what: str, use: GpuUse, lost: Lost) -> Verdict:
-    """lost: the main thread's time. Loading takes the same whatever the GPU does."""
-    loading = lost.share(lost.total_ns(lost.of(Cause.INPUT)))
-    if loading_limits(use, loading):
-        said = f"{what} The host does not wait for it: reads of its values return at once. "
-        said += f"The main thread spent {share(loading)} of its time loading data, which limits the job."
-        return Verdict("input", said, 0.0)
-    said = f"{what.removesuffix('.')}, so this report cannot say what limits the job."
-    if loading >= MOSTLY_LOADING:
-        said += f" The main thread spent {share(loading)} of its time loading data."
-    return Verdict("unknown", said, 0.0)
-
-
-def _host(lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> Verdict:
-    """A job without a GPU: where the main thread's time went. start: what is known about a GPU."""
-    window_ns, parts = lost.window_ns, spent.others
-    once_ns = lost.total_ns(lost.of(Cause.INITIALIZATION))
-    if once_ns >= MOST * window_ns:
-        parts["initialization"] = once_ns
-    first, second = sorted(parts, key=lambda part: -parts[part])[:2]
-    most_ns = parts[first]
-    if spent.computing_limits and first != "initialization":
-        first, most_ns = "compute", spent.computing_ns
-    elif most_ns < CLEAR_LEAD * parts[second]:
-        said = "The main thread's time is spread over data loading, operators and Python."
-        return Verdict("mixed", f"{start} {said}", 0.0)
-    rivals = [ns for part, ns in {**parts, "compute": spent.computing_ns}.items() if part != first]
-    near = most_ns < CLEAR_LEAD * max(rivals)
-    if first == "host":
-        first = max(spent.host, key=lambda part: spent.host[part])
-        most_ns = spent.host[first]
-    if first == "python" and unseen_ns >= MOSTLY_UNSEEN * spent.python_ns:
-        said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
-        return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
-    where, limits = _HOST_SENTENCES[first]
-    said = f"The main thread spent {share(most_ns, window_ns)} of its time {where} "
-    besides = near and spent.computing_ns > most_ns
-    said += _BESIDES.format(computing=share(spent.computing_ns, window_ns)) if besides else limits
-    said += _beside_it(spent, {first, "compute"} if besides else {first}) if near else ""
-    return Verdict("python" if first == "overhead" else first, f"{start} {said}", 0.0)
-
-
-def _beside_it(spent: CpuTime, named: Set[str]) -> str:
-    """Say what else takes time, behind a sentence; "" if nothing does."""
-    parts = {**spent.others, **spent.host, "compute": spent.computing_ns}
-    said = [
-        f"{_TAKES[part]} {share(ns, spent.window_ns)}"
-        for part, ns in sorted(parts.items(), key=lambda one: -one[1])
-        if part in _TAKES.keys() - named and ns >= LEAST_SHARE * spent.window_ns
-    ]
-    return f" Beside it, {', '.join(said)}." if said else ""
-
-
-_TAKES = {
-    "input": "loading data takes",
-    "overhead": "small operators take",
-    "compute": "computing takes",
-    "compile": "compiling takes",
-    "python": "Python between operators takes",
-    "communication": "collectives take",
-}
-
-
-_HOST_SENTENCES = {
-    "input": ("loading data.", "The data pipeline limits this job."),
-    "overhead": ("in operators of a few microseconds each.", "Dispatching them limits this job."),
-    "compute": ("in operators.", "Computing on the CPU limits this job."),
-    "compile": ("compiling.", "Compilation limits this job."),
-    "python": ("in Python between operators.", "The host's own code limits this job."),
-    "communication": ("in collectives.", "Communication limits this job."),
-    "initialization": (
-        "starting a data loader or in other first-run work.",
-        "Record again after a few steps.",
-    ),
-}

@@ -18,6 +18,19 @@ LEAST_SHARE = 0.10
 # If more than half as much is left out of the step window as is in it, that is the first thing to know.
 LEADS_SHARE = 0.5
 
+BESIDES_COMPUTING = "This is the largest part besides computing ({computing})."
+"""Says less than that a part limits the job: without it, the job would still take most of the time."""
+
+NO_REQUESTS = (
+    "The server had nothing to run {all_requests} of the time, and no fix changes that. Record it under load "
+    "to see what limits it."
+)
+
+FOR_ENGINE = (
+    "There was no batch to run {all_requests} of the time: this worker waited for its engine's process, "
+    "which schedules or has no request. Record that process as well, under load."
+)
+
 
 def leads(steady: Steady) -> bool:
     """Return whether what is left out comes before the verdict."""

@@ -1,0 +1,121 @@
+"""The verdict on a job that shows no GPU: where the main thread's time went."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.steady import MOST
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.gpu_use import GpuUse
+from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
+from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost
+from tb_gpudiag.rules.shared.odd_recordings import (
+    MOSTLY_LOADING,
+    loading_limits,
+    no_gpu_sentence,
+    nothing_of_the_job,
+)
+from tb_gpudiag.rules.shared.verdict_sentences import BESIDES_COMPUTING, FOR_ENGINE, NO_REQUESTS
+from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
+from tb_gpudiag.wording.format import share
+
+
+def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
+    """The limiter and the sentence that says so.
+
+    lost: the main thread's time; unseen_ns: how much of it the trace does not show.
+    """
+    waiting_ns = lost.total_ns(lost.of(Cause.REQUESTS))
+    if waiting_ns >= MOST * lost.window_ns:
+        waited = share(waiting_ns, lost.window_ns)
+        for_engine = facts.request_waits.for_engine
+        said = (FOR_ENGINE if for_engine else NO_REQUESTS).format(all_requests=waited)
+        return "unknown" if for_engine else "requests", said
+    if nothing_of_the_job(facts) and not facts.recorded.unread_accelerator:
+        said = "Nothing of the job was recorded: no operator and no launch ran while the profiler was active."
+        return "unknown", said
+    if facts.recorded.unread_accelerator:
+        what = f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read."
+        return _unseen_gpu(what, GpuUse(), lost)
+    if facts.gpu_use.possible:
+        return _unseen_gpu(no_gpu_sentence(facts.gpu_use), facts.gpu_use, lost)
+    spent = cpu_time(lost, facts.host_work.small_operators)
+    return _host(lost, spent, unseen_ns, no_gpu_sentence(facts.gpu_use))
+
+
+def _unseen_gpu(what: str, use: GpuUse, lost: Lost) -> tuple[str, str]:
+    """lost: the main thread's time. Loading takes the same whatever the GPU does."""
+    loading = lost.share(lost.total_ns(lost.of(Cause.INPUT)))
+    if loading_limits(use, loading):
+        said = f"{what} The host does not wait for it: reads of its values return at once. "
+        said += f"The main thread spent {share(loading)} of its time loading data, which limits the job."
+        return "input", said
+    said = f"{what.removesuffix('.')}, so this report cannot say what limits the job."
+    if loading >= MOSTLY_LOADING:
+        said += f" The main thread spent {share(loading)} of its time loading data."
+    return "unknown", said
+
+
+def _host(lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> tuple[str, str]:
+    """A job without a GPU: where the main thread's time went. start: what is known about a GPU."""
+    window_ns, parts = lost.window_ns, spent.others
+    once_ns = lost.total_ns(lost.of(Cause.INITIALIZATION))
+    if once_ns >= MOST * window_ns:
+        parts["initialization"] = once_ns
+    first, second = sorted(parts, key=lambda part: -parts[part])[:2]
+    most_ns = parts[first]
+    if spent.computing_limits and first != "initialization":
+        first, most_ns = "compute", spent.computing_ns
+    elif most_ns < CLEAR_LEAD * parts[second]:
+        said = "The main thread's time is spread over data loading, operators and Python."
+        return "mixed", f"{start} {said}"
+    rivals = [ns for part, ns in {**parts, "compute": spent.computing_ns}.items() if part != first]
+    near = most_ns < CLEAR_LEAD * max(rivals)
+    if first == "host":
+        first = max(spent.host, key=lambda part: spent.host[part])
+        most_ns = spent.host[first]
+    if first == "python" and unseen_ns >= MOSTLY_UNSEEN * spent.python_ns:
+        said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
+        return "unknown", f"{start} {said} Record with with_stack=True to see what."
+    where, limits = _HOST_SENTENCES[first]
+    said = f"The main thread spent {share(most_ns, window_ns)} of its time {where} "
+    besides = near and spent.computing_ns > most_ns
+    said += BESIDES_COMPUTING.format(computing=share(spent.computing_ns, window_ns)) if besides else limits
+    said += _beside_it(spent, {first, "compute"} if besides else {first}) if near else ""
+    return "python" if first == "overhead" else first, f"{start} {said}"
+
+
+def _beside_it(spent: CpuTime, named: Set[str]) -> str:
+    """Say what else takes time, behind a sentence; "" if nothing does."""
+    parts = {**spent.others, **spent.host, "compute": spent.computing_ns}
+    said = [
+        f"{_TAKES[part]} {share(ns, spent.window_ns)}"
+        for part, ns in sorted(parts.items(), key=lambda one: -one[1])
+        if part in _TAKES.keys() - named and ns >= LEAST_SHARE * spent.window_ns
+    ]
+    return f" Beside it, {', '.join(said)}." if said else ""
+
+
+_TAKES = {
+    "input": "loading data takes",
+    "overhead": "small operators take",
+    "compute": "computing takes",
+    "compile": "compiling takes",
+    "python": "Python between operators takes",
+    "communication": "collectives take",
+}
+
+
+_HOST_SENTENCES = {
+    "input": ("loading data.", "The data pipeline limits this job."),
+    "overhead": ("in operators of a few microseconds each.", "Dispatching them limits this job."),
+    "compute": ("in operators.", "Computing on the CPU limits this job."),
+    "compile": ("compiling.", "Compilation limits this job."),
+    "python": ("in Python between operators.", "The host's own code limits this job."),
+    "communication": ("in collectives.", "Communication limits this job."),
+    "initialization": (
+        "starting a data loader or in other first-run work.",
+        "Record again after a few steps.",
+    ),
+}
