@@ -1650,8 +1650,7 @@ class ClockSlice(_message.Message):
     high_us: _containers.RepeatedScalarFieldContainer[float]
     mean_us: _containers.RepeatedScalarFieldContainer[float]
     phases: _containers.RepeatedCompositeFieldContainer[ClockCurve]
-    steps_of_point: float
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., rank: _Optional[int] = ..., first_step: _Optional[float] = ..., last_step: _Optional[float] = ..., step: _Optional[_Iterable[float]] = ..., end_step: _Optional[float] = ..., steps: _Optional[_Iterable[float]] = ..., low_us: _Optional[_Iterable[float]] = ..., median_us: _Optional[_Iterable[float]] = ..., high_us: _Optional[_Iterable[float]] = ..., mean_us: _Optional[_Iterable[float]] = ..., phases: _Optional[_Iterable[_Union[ClockCurve, _Mapping[str, object]]]] = ..., steps_of_point: _Optional[float] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., rank: _Optional[int] = ..., first_step: _Optional[float] = ..., last_step: _Optional[float] = ..., step: _Optional[_Iterable[float]] = ..., end_step: _Optional[float] = ..., steps: _Optional[_Iterable[float]] = ..., low_us: _Optional[_Iterable[float]] = ..., median_us: _Optional[_Iterable[float]] = ..., high_us: _Optional[_Iterable[float]] = ..., mean_us: _Optional[_Iterable[float]] = ..., phases: _Optional[_Iterable[_Union[ClockCurve, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ClockCurve(_message.Message):
     name: str

@@ -5,7 +5,7 @@ import { binOf, clockCurves, fileOf, recordedTogether, stepsOf, zoomed } from ".
 /** Steps 100 to 399 in bins of 100; the one in the middle is empty. */
 const slice = {
   ...{ state: "ready", progress: 1, rank: 0, first_step: 0, last_step: 9_999, end_step: 400 },
-  ...{ step: [100, 200, 300], steps: [100, 0, 100], steps_of_point: 1 },
+  ...{ step: [100, 200, 300], steps: [100, 0, 100] },
   ...{ low_us: [1, 0, 2], median_us: [2, 0, 3], high_us: [50, 0, 4], mean_us: [3, 0, 3] },
   phases: [
     { name: "input", us: [1, 0, 2] },

@@ -100,6 +100,7 @@ it("names the user's own function before the one of a package that it calls", ()
   expect(ownPlace([operator, inside])).toEqual({ own, inside });
   expect(ownPlace([operator])).toEqual({ own: operator, inside: null });
   expect(ownPlace([])).toBeNull();
+  expect(ownPlace([{ ...operator, operator: "" }])).toBeNull();
 });
 
 it("shows the first way to fix it", () => {

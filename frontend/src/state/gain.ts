@@ -99,11 +99,14 @@ export function growthOf({ trend }: DeviceMemory): string {
   return `The floor of allocated memory rises by ${range} per ${trend.unit === "step" ? trend.word || "step" : "second"} (95% confidence, over ${over}).`;
 }
 
-/** The place to change: the user's own function if an installed package called on its behalf, then where the time goes. */
+/** The place to change: the user's own function if an installed package called on its behalf, then where the time goes. Places
+ * without a name or a file only say when. */
 export function ownPlace(
   places: readonly Place[],
 ): { readonly own: Place; readonly inside: Place | null } | null {
-  const place = places.find(({ caller, file, function: name }) => caller ?? (file || name)) ?? places[0];
+  const place =
+    places.find(({ caller, file, function: name }) => caller ?? (file || name)) ??
+    places.find(({ operator }) => operator);
   if (!place) return null;
   return place.caller ? { own: place.caller, inside: place } : { own: place, inside: null };
 }

@@ -2194,8 +2194,6 @@ export interface ClockSlice {
   /** of steps */
   mean_us: number[];
   phases: ClockCurve[];
-  /** of the largest one */
-  steps_of_point: number;
 }
 
 /** Means of one phase, or of the time without a core, over the steps of each bin whose phases were timed. */

@@ -65,7 +65,6 @@ def slice_clock(
         end_step=stop,
         steps=np.bincount(at, steps, bins),
         mean_us=_means(at, steps, values[:, TOTAL], bins),
-        steps_of_point=of_point,
     )
     _add_extremes(found, at, values[:, TOTAL], bins)
     for column, name in enumerate(_NAMES, FIRST_PHASE):
