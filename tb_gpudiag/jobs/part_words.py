@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tb_gpudiag.wording.format import time_ns
-from tb_gpudiag.wording.term import Term, term
-from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS
+from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS, Term, term
 
 OTHER: Final = "other"
 """Part of a step that its digest attributes to nothing."""

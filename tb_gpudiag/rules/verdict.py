@@ -46,8 +46,7 @@ from tb_gpudiag.rules.shared.verdict_shares import ABOUT_HOST, CLEAR_LEAD, LEAST
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns
-from tb_gpudiag.wording.kinds import FILE_KINDS
-from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
+from tb_gpudiag.wording.vocabulary import CAUSES, FILE_KINDS, LIMITERS
 
 # If computing takes this much, it limits the job more than something that the trace does not show.
 MOSTLY_COMPUTING = 0.5

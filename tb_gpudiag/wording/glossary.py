@@ -8,8 +8,7 @@ from functools import cache
 from importlib import resources
 
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.wording import column_titles, kinds, vocabulary
-from tb_gpudiag.wording.term import Terms
+from tb_gpudiag.wording.vocabulary import KINDS_OF_TERMS
 
 
 @dataclass(frozen=True)
@@ -33,26 +32,6 @@ class GlossaryEntry:
         also = f"\n\nAlso called: {', '.join(self.also)}." if self.also else ""
         see = f"\n\nSee also: {', '.join(self.see_also)}." if self.see_also else ""
         return f"{title}\n\n{self.text}{also}{see}\n"
-
-
-KINDS_OF_TERMS: dict[str, Terms] = {
-    "part of an account": vocabulary.WORK_PARTS,
-    "idle cause": vocabulary.CAUSES,
-    "trigger": vocabulary.TRIGGERS,
-    "limiter": vocabulary.LIMITERS,
-    "severity": vocabulary.SEVERITIES,
-    "kernel family": kinds.FAMILIES,
-    "synchronization": kinds.SYNC_KINDS,
-    "kind of memory": kinds.MEMORY_KINDS,
-    "collective": kinds.COLLECTIVE_KINDS,
-    "host activity": kinds.HOST_KINDS,
-    "basis of a saving": kinds.SAVING_BASES,
-    "kind of file": kinds.FILE_KINDS,
-    "rank that hangs": kinds.HANG_STATES,
-    "phase of a step clock": kinds.CLOCK_PHASES,
-    "column": column_titles.COLUMNS,
-}
-"""What the ids of a table stand for -> the table."""
 
 
 @cache

@@ -1,195 +1,106 @@
-"""The words for time: what the GPU does, why it is idle, what limits a job, how much it matters.
-
-With kinds.py the one source for the command line, the HTML report and the page: `make wire` writes both to
-the frontend's `base/vocabulary.ts`. Ids come from the enums of facts/ and from report.proto; a test compares
-them.
-"""
+"""The words for time, for kinds of things and for columns: the one source for the command line, the HTML
+report and the page. They are in terms.md, with what each table is about."""
 
 from __future__ import annotations
 
-from tb_gpudiag.wording.term import Term, table, term
+import re
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final
 
-WORK_PARTS = table(
-    Term(
-        "computing",
-        "Computing",
-        "The GPU runs kernels other than collectives. Without a GPU: the CPU runs operators.",
-    ),
-    Term("copying", "Copying, exposed", "The GPU runs copies or memsets and nothing else."),
-    Term(
-        "communicating",
-        "Communicating, exposed",
-        "The GPU runs collectives and nothing computes at the same time.",
-    ),
-)
-"""What the GPU does when it is not idle."""
+from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary.collective_kinds import DDP
+from tb_gpudiag.wording.format import in_quotes
 
-CAUSES = table(
-    Term("input", "Data loading", "The host loads the next batch while the GPU waits."),
-    Term("compile", "Compilation", "The host compiles, captures or loads GPU code while the GPU waits."),
-    Term(
-        "initialization",
-        "Initialization",
-        "The host does first-run work, such as creating the CUDA context or a loader, while the GPU waits.",
-        phrase="first-run work",
-    ),
-    Term(
-        "sync",
-        "Synchronization",
-        "The host is blocked in a call that waits for the GPU, so it launches nothing.",
-    ),
-    Term(
-        "allocator",
-        "Memory allocation",
-        "The host is inside cudaMalloc, cudaFree or a host allocation while the GPU waits.",
-    ),
-    Term(
-        "collective",
-        "Collective call",
-        "The host is inside a collective call while the GPU waits.",
-        phrase="collective calls",
-    ),
-    Term(
-        "python",
-        "Python",
-        "Python code between operators runs on the host while the GPU waits.",
-        phrase="Python between operators",
-    ),
-    Term("dispatch", "CPU operator overhead", "Operators prepare work on the CPU while the GPU waits."),
-    Term("launch", "Launch calls", "The host is inside the launch call itself."),
-    Term(
-        "latency",
-        "Launch latency",
-        "The launch call has returned, or the previous kernel has ended, and the next one has not started.",
-    ),
-    Term(
-        "graph",
-        "Between graph nodes",
-        "A node of a CUDA graph has ended, and the next one has not started. The host has no part in it.",
-        phrase="gaps between graph nodes",
-    ),
-    Term(
-        "queued",
-        "Queued, cause not visible",
-        "Work was already launched. The trace does not show why it did not start.",
-        phrase="queued work (cause not visible)",
-    ),
-    Term(
-        "unlinked",
-        "No launch recorded",
-        "The trace does not show which call launched the work that ended the gap.",
-        phrase="work without a recorded launch",
-    ),
-    Term("profiler", "Profiler overhead", "The profiler itself keeps the host busy."),
-    Term(
-        "host",
-        "Host, not recorded",
-        "The host is between two calls, and the trace has neither operators nor Python code.",
-        phrase="host work that was not recorded",
-    ),
-    Term(
-        "unrecorded",
-        "Unrecorded work",
-        "The GPU runs work that the trace lacks: from before the recording, or in a CUDA graph.",
-        phrase="unrecorded work",
-    ),
-    Term(
-        "requests",
-        "No batch to run",
-        "The inference server has no request left, or a worker waits for the batch of its engine's process.",
-    ),
-)
-"""Why a GPU is idle."""
 
-TRIGGERS = table(
-    Term(
-        "drained",
-        "Queue drained",
-        "A synchronization had emptied the launch queue.",
-        phrase="a synchronization had emptied the queue",
-    ),
-    Term(
-        "starved",
-        "Queue starved",
-        "The host never got ahead of the GPU.",
-        phrase="the host never got ahead of the GPU",
-    ),
-    Term(
-        "queued",
-        "Work queued",
-        "Work was queued but did not start.",
-        phrase="work was queued but did not start",
-    ),
-    Term(
-        "unknown",
-        "Trigger not visible",
-        "The trace does not show what led to the gap.",
-        phrase="the trace does not show what led to it",
-    ),
-)
-"""What let the launch queue run dry before a gap."""
+@dataclass(frozen=True)
+class Term:
+    """One id in words.
 
-LIMITERS = table(
-    Term("input", "Data loading", "The GPU waits for the next batch.", phrase="waiting for data"),
-    Term(
-        "launch",
-        "Kernel launches",
-        "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph.",
-    ),
-    Term(
-        "sync",
-        "Synchronization",
-        "The host waits for the GPU, and the GPU then waits for new work.",
-        phrase="synchronizations",
-    ),
-    Term("python", "Work on the host", "The GPU waits for Python code or operators on the host."),
-    Term("compile", "Compilation", "The GPU waits while the host compiles or loads GPU code."),
-    Term("compute", "GPU computing", "The GPU computes most of the time. Faster kernels help most."),
-    Term(
-        "copy",
-        "Copies",
-        "The GPU copies data and computes nothing at the same time.",
-        phrase="exposed copies",
-    ),
-    Term(
-        "communication",
-        "Communication",
-        "The GPU communicates, or waits for a collective, and computes nothing at the same time.",
-    ),
-    Term(
-        "memory",
-        "Memory",
-        "The job waits for memory from the driver, or ran out of it.",
-        phrase="memory allocation",
-    ),
-    Term(
-        "initialization",
-        "Initialization",
-        "Most of the recorded time is first-run work. Record later steps.",
-        phrase="first-run work",
-    ),
-    Term(
-        "requests",
-        "No requests",
-        "The inference server had nothing to run: the GPU waits for requests.",
-        phrase="waiting for requests",
-    ),
-    Term("mixed", "Several causes", "No single cause is clearly the largest."),
-    Term(
-        "unknown",
-        "Not known",
-        "The trace does not show the cause.",
-        phrase="idle time without a visible cause",
-    ),
-)
-"""What the job would have to do less of to become faster."""
+    word: as a label on the page. explanation: one sentence, shown as a tooltip. phrase: as a noun in a
+    sentence; the word in lower case unless given.
+    """
 
-SEVERITIES = table(
-    Term("INFO", "Info", "Worth knowing. It costs little or nothing."),
-    Term("WARNING", "Warning", "Costs enough to be worth a fix."),
-    Term("ERROR", "Error", "Costs a large share of the time, and at least 10 ms, or ends the job."),
-)
-"""How much a finding matters, as in report.proto."""
+    id: str
+    word: str
+    explanation: str
+    phrase: str = ""
+
+    @property
+    def noun(self) -> str:
+        """The term inside a sentence."""
+        if self.phrase:
+            return self.phrase
+        first = self.word.split()[0]
+        keeps = first in {"Python", "GPU", "CPU", "CUDA"}
+        return self.word if keeps else self.word[:1].lower() + self.word[1:]
+
+
+Terms = Mapping[str, Term]
+"""Id -> term, in the order in which they are shown."""
+
+
+def term(among: Terms, id: str) -> Term:
+    """Return the term of an id. An id that the table lacks is shown as it is."""
+    return among.get(id) or Term(id, id, "", phrase=id)
+
+
+_HEADING: Final = re.compile(r"(\w+)(?: \((.+)\))?\n")
+
+
+def _tables() -> tuple[dict[str, Terms], dict[str, Terms]]:
+    """Return the tables by name, and those that the glossary has by what their ids stand for."""
+    text = (resources.files("tb_gpudiag.wording") / "terms.md").read_text(encoding="utf-8")
+    by_name: dict[str, Terms] = {}
+    by_kind: dict[str, Terms] = {}
+    for section in text.split("\n## ")[1:]:
+        heading = _HEADING.match(section)
+        assert heading is not None, section
+        rows = section.partition("--- |\n")[2].strip().split("\n")
+        terms = [Term(*(cell.strip() for cell in row.split("|")[1:-1])) for row in rows]
+        by_name[heading[1]] = {each.id: each for each in terms}
+        if heading[2]:
+            by_kind[heading[2]] = by_name[heading[1]]
+    return by_name, by_kind
+
+
+TABLES, KINDS_OF_TERMS = _tables()
+
+WORK_PARTS = TABLES["WORK_PARTS"]
+CAUSES = TABLES["CAUSES"]
+LIMITERS = TABLES["LIMITERS"]
+FAMILIES = TABLES["FAMILIES"]
+EXPOSURE_REASONS = TABLES["EXPOSURE_REASONS"]
+MFU_PARTS = TABLES["MFU_PARTS"]
+ENGINE_KINDS = TABLES["ENGINE_KINDS"]
+MEMORY_KINDS = TABLES["MEMORY_KINDS"]
+SYNC_KINDS = TABLES["SYNC_KINDS"]
+COLLECTIVE_KINDS = TABLES["COLLECTIVE_KINDS"]
+HOST_KINDS = TABLES["HOST_KINDS"]
+STEP_SIGNS = TABLES["STEP_SIGNS"]
+PHASES = TABLES["PHASES"]
+TREND_STATES = TABLES["TREND_STATES"]
+FILE_KINDS = TABLES["FILE_KINDS"]
+HANG_STATES = TABLES["HANG_STATES"]
+CLOCK_PHASES = TABLES["CLOCK_PHASES"]
+MEMORY_FIGURES = TABLES["MEMORY_FIGURES"]
+COLUMNS = TABLES["COLUMNS"]
+
+
+def collective(name: str) -> Term:
+    """Return the term of a collective, however its name is written: AllReduce, all_reduce. The word for
+    one that is not known is its name, in quotes."""
+    known = COLLECTIVE_KINDS.get(name.replace("_", "").lower())
+    word = in_quotes(name, 60)
+    return known or Term(name, word, "", phrase=word)
+
+
+def unit_text(parallelism: str, unit: str, number: int, of: int) -> str:
+    """What a collective is for: `layers.3`, `bucket 4 of 5`, `number 3 of 12 in a step`; "" where the trace
+    does not say. number: from 1; lower if the trace does not say."""
+    if unit or number < 1:
+        return unit
+    return f"bucket {number} of {of}" if parallelism == DDP else f"number {number} of {of} in a step"
 
 
 def limiter_word(limiter: str, *, on_gpu: bool) -> str:

@@ -388,7 +388,9 @@ def test_a_change_in_any_layer_of_the_analysis_changes_the_keys(tmp_path: Path) 
         digests.add(digest_of_code(tmp_path))
         (folder / "module.py").write_text("a = 2")
         digests.add(digest_of_code(tmp_path))
-    assert len(digests) == 1 + 2 * len(layers)
+        (folder / "page.md").write_text("words, or the code of a fix")
+        digests.add(digest_of_code(tmp_path))
+    assert len(digests) == 1 + 3 * len(layers)
 
 
 def test_keys_differ_by_version_of_the_file_and_of_the_analysis(monkeypatch: pytest.MonkeyPatch) -> None:

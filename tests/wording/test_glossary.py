@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tb_gpudiag.wording import glossary
-from tb_gpudiag.wording.column_titles import COLUMNS
+from tb_gpudiag.wording.vocabulary import COLUMNS
 from tests.conftest import REPOSITORY
 from tools.words import first_sentence, glossary_page
 

@@ -22,12 +22,11 @@ from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.vocabulary.clock_phases import PHASES as CLOCK_PHASES
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.recorded import Category, FileKind
-from tb_gpudiag.wording import kinds, vocabulary
-from tb_gpudiag.wording.kinds import collective
-from tb_gpudiag.wording.term import Terms, term
+from tb_gpudiag.wording import vocabulary
+from tb_gpudiag.wording.vocabulary import TABLES, Terms, collective, term
 from tests.conftest import REPOSITORY
 from tests.with_each import with_each
-from tools.words import GENERATED, TABLES
+from tools.words import GENERATED
 
 PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
 
@@ -36,21 +35,21 @@ LIMITERS = {"compute", "mixed", *PARTS_OF_WINDOW.host} | set(PARTS_OF_WINDOW.by_
 
 ENUMS: dict[str, tuple[Terms, set[str]]] = {
     "causes": (vocabulary.CAUSES, {cause.label for cause in Cause}),
-    "triggers": (vocabulary.TRIGGERS, {trigger.label for trigger in Trigger}),
+    "triggers": (TABLES["TRIGGERS"], {trigger.label for trigger in Trigger}),
     "limiters": (vocabulary.LIMITERS, LIMITERS),
-    "severities": (vocabulary.SEVERITIES, set(pb.Finding.Severity.keys())),
-    "families": (kinds.FAMILIES, {family.label for family in Family}),
-    "memory kinds": (kinds.MEMORY_KINDS, {kind.value for kind in MemoryKind}),
-    "sync kinds": (kinds.SYNC_KINDS, {kind.label for kind in SyncKind}),
-    "host kinds": (kinds.HOST_KINDS, set(HOST_KINDS)),
-    "step signs": (kinds.STEP_SIGNS, {evidence.value for evidence in StepEvidence}),
-    "phases": (kinds.PHASES, {phase.label for phase in Phase} - {""}),
-    "trend states": (kinds.TREND_STATES, set(get_args(FloorState))),
-    "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/answer.py, Saving
-    "file kinds": (kinds.FILE_KINDS, {*get_args(FileKind), "record"}),
-    "ranks that hang": (kinds.HANG_STATES, set(pb.HangingRanks.State.keys())),
-    "clock phases": (kinds.CLOCK_PHASES, set(CLOCK_PHASES)),
-    "memory figures": (kinds.MEMORY_FIGURES, set(MEMORY_FIGURES)),
+    "severities": (TABLES["SEVERITIES"], set(pb.Finding.Severity.keys())),
+    "families": (vocabulary.FAMILIES, {family.label for family in Family}),
+    "memory kinds": (vocabulary.MEMORY_KINDS, {kind.value for kind in MemoryKind}),
+    "sync kinds": (vocabulary.SYNC_KINDS, {kind.label for kind in SyncKind}),
+    "host kinds": (vocabulary.HOST_KINDS, set(HOST_KINDS)),
+    "step signs": (vocabulary.STEP_SIGNS, {evidence.value for evidence in StepEvidence}),
+    "phases": (vocabulary.PHASES, {phase.label for phase in Phase} - {""}),
+    "trend states": (vocabulary.TREND_STATES, set(get_args(FloorState))),
+    "saving bases": (TABLES["SAVING_BASES"], {"at most", "estimate", "replayed"}),  # rules/answer.py, Saving
+    "file kinds": (vocabulary.FILE_KINDS, {*get_args(FileKind), "record"}),
+    "ranks that hang": (vocabulary.HANG_STATES, set(pb.HangingRanks.State.keys())),
+    "clock phases": (vocabulary.CLOCK_PHASES, set(CLOCK_PHASES)),
+    "memory figures": (vocabulary.MEMORY_FIGURES, set(MEMORY_FIGURES)),
 }
 
 
@@ -81,7 +80,7 @@ def test_the_vocabulary_has_the_ids_of_the_enums(name: str) -> None:
 def test_kinds_of_events_are_in_the_order_of_their_numbers() -> None:
     numbers = {category.name.lower(): int(category) for category in Category}
     numbers["communication"] = COLLECTIVE_KIND
-    assert {id: number for number, id in enumerate(kinds.EVENT_KINDS)} == numbers
+    assert {id: number for number, id in enumerate(TABLES["EVENT_KINDS"])} == numbers
 
 
 @with_each(

@@ -22,9 +22,8 @@ from tb_gpudiag.report.views.document import (
     table,
 )
 from tb_gpudiag.wording.format import figures, one_line, share, size_bytes, time_us
-from tb_gpudiag.wording.kinds import MEMORY_FIGURES
 from tb_gpudiag.wording.quantity import duration, size
-from tb_gpudiag.wording.term import term
+from tb_gpudiag.wording.vocabulary import MEMORY_FIGURES, term
 
 ROWS_SHOWN: Final = 10
 """Rows of kernels and of operators. The Comparison has more."""

@@ -14,7 +14,7 @@ from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, message_of, us
 from tb_gpudiag.wording.format import one_line
-from tb_gpudiag.wording.kinds import EXPOSURE_REASONS, unit_text
+from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 
 FINDINGS_LIMIT = 3
 """Findings from the report on one rank, which has all of them."""

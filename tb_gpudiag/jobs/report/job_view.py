@@ -31,10 +31,9 @@ from tb_gpudiag.report.views.sections.trace_header import heading as trace_name
 from tb_gpudiag.report.views.sections.trace_header import limiter as trace_limiter
 from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.wording.format import count, share, time_us
-from tb_gpudiag.wording.kinds import EXPOSURE_REASONS
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tb_gpudiag.wording.rank_numbers import numbers_text
-from tb_gpudiag.wording.vocabulary import limiter_word
+from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, limiter_word
 
 RANKS_SHOWN: Final = 32
 """Rows of the table of ranks. If there are more ranks, it shows those that were last most often."""

@@ -17,7 +17,7 @@ from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.exposure_advice import ExposedUnit, fix_of, most_exposed
 from tb_gpudiag.vocabulary.collective_kinds import DDP, FULLY_SHARDED
 from tb_gpudiag.wording.format import share
-from tb_gpudiag.wording.kinds import EXPOSURE_REASONS
+from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS
 
 CODE = fix_code(__name__)
 

@@ -8,7 +8,7 @@ from typing import Final
 from tb_gpudiag.trace.step_clocks.clock_state import COMPARED_BLOCKS, RankSteps
 from tb_gpudiag.vocabulary.clock_phases import PHASES
 from tb_gpudiag.wording.format import figures, share
-from tb_gpudiag.wording.kinds import CLOCK_PHASES
+from tb_gpudiag.wording.vocabulary import CLOCK_PHASES
 
 _NOT_RECORDED: Final = (
     "Nothing was recorded: other processes have the cores, the rank waits for another one, or there were "

@@ -15,8 +15,8 @@ from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, Progres
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
 from tb_gpudiag.vocabulary.collective_kinds import operation as operation_of
 from tb_gpudiag.wording.format import count, in_quotes, one_line
-from tb_gpudiag.wording.kinds import collective
 from tb_gpudiag.wording.rank_numbers import numbers_text, ranks_text
+from tb_gpudiag.wording.vocabulary import collective
 
 # Of a job of thousands of ranks that all do something else, nobody reads more.
 _MOST_ROWS: Final = 200

@@ -10,8 +10,8 @@ from tb_gpudiag.report.building.units import message_of, us
 from tb_gpudiag.report.essentials import peak_text
 from tb_gpudiag.rules.shared.roofline_evidence import tensors
 from tb_gpudiag.wording.format import in_quotes, share
-from tb_gpudiag.wording.kinds import MFU_PARTS
 from tb_gpudiag.wording.quantity import throughput
+from tb_gpudiag.wording.vocabulary import MFU_PARTS
 
 OPERATORS_LIMIT = 20
 """Operators by the time that they take beyond their roofline."""

@@ -10,7 +10,7 @@ from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import message_of, us
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
-from tb_gpudiag.wording.kinds import ENGINE_KINDS
+from tb_gpudiag.wording.vocabulary import ENGINE_KINDS
 
 FUNCTIONS_LIMIT = 20
 

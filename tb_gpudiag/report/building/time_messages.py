@@ -27,7 +27,7 @@ from tb_gpudiag.rules.shared.lost_time import places
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 from tb_gpudiag.wording.format import one_line
-from tb_gpudiag.wording.kinds import unit_text
+from tb_gpudiag.wording.vocabulary import unit_text
 
 STEPS_LIMIT = 5_000
 

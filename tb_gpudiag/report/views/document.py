@@ -11,9 +11,9 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.version import __version__
-from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.format import column_us, share
 from tb_gpudiag.wording.quantity import Quantity
+from tb_gpudiag.wording.vocabulary import COLUMNS
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Column:
 
 
 def numbers(id: str) -> Column:
-    """Make a column of numbers with the header of wording/column_titles.py."""
+    """Make a column of numbers with the header of wording/terms.md."""
     return Column(COLUMNS[id].word, Kind.NUMBER, COLUMNS[id].explanation)
 
 

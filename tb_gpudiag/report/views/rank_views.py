@@ -8,7 +8,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, lines, table
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.format import count, share, time_us
-from tb_gpudiag.wording.kinds import CLOCK_PHASES, HANG_STATES
+from tb_gpudiag.wording.vocabulary import CLOCK_PHASES, HANG_STATES
 
 _COLUMNS: Final = (
     Column("Ranks"),

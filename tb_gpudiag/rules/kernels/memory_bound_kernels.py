@@ -13,8 +13,8 @@ from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.libraries import Server
-from tb_gpudiag.wording.kinds import FAMILIES
 from tb_gpudiag.wording.quantity import number
+from tb_gpudiag.wording.vocabulary import FAMILIES
 
 CODE = fix_code(__name__)
 _SERVERS = {Server.VLLM: CODE["vllm"]}

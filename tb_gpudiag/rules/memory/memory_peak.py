@@ -34,8 +34,8 @@ from tb_gpudiag.rules.shared.out_of_memory import (
 )
 from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, Advice, advice_on
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
-from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
+from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, PHASES
 
 # The CUDA context, libraries and fragmentation take some hundred MiB in addition to tensors, and one longer
 # sequence can take the rest. The fullest public trace leaves 68% free.

@@ -37,8 +37,8 @@ from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, 
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import in_quotes, one_line, share, time_ns
-from tb_gpudiag.wording.kinds import collective
 from tb_gpudiag.wording.quantity import duration, number, share_of
+from tb_gpudiag.wording.vocabulary import collective
 
 CODE = fix_code(__name__)
 

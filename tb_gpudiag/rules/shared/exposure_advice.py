@@ -9,8 +9,8 @@ from tb_gpudiag.rules.answer import Evidence, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.collective_kinds import FULLY_SHARDED
 from tb_gpudiag.wording.format import in_quotes, time_ns
-from tb_gpudiag.wording.kinds import EXPOSURE_REASONS, unit_text
 from tb_gpudiag.wording.quantity import duration, share_of
+from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 
 _CODE = fix_code("tb_gpudiag.rules.ranks.exposed_communication")
 

@@ -12,8 +12,8 @@ from tb_gpudiag.facts.memory.request import Request
 from tb_gpudiag.rules.answer import Evidence, Place, place_at
 from tb_gpudiag.rules.shared.needed_memory import ways_sentence, would_fit_sentence
 from tb_gpudiag.wording.format import count, in_quotes
-from tb_gpudiag.wording.kinds import MEMORY_KINDS
 from tb_gpudiag.wording.quantity import number, share_of, size
+from tb_gpudiag.wording.vocabulary import MEMORY_KINDS
 
 # Jobs worth profiling run for hours: ten thousand steps of half a second are an hour and a half. Growth is
 # judged by the memory that it takes by then.

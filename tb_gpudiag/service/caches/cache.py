@@ -292,9 +292,10 @@ def _code_digest() -> str:
 
 
 def digest_of_code(package: Path) -> str:
-    """Return a digest of the source files that results depend on: 32 hexadecimal digits."""
+    """Return a digest of the source files that results depend on, and of their words and the code of fixes
+    (Markdown): 32 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=16)
     for layer in ANALYSIS_LAYERS:
-        for path in sorted((package / layer).rglob("*.py")):
+        for path in sorted(each for each in (package / layer).rglob("*") if each.suffix in (".py", ".md")):
             digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Cell, Column, ColumnOf, Kind, Table, numbers, table_of
 from tb_gpudiag.wording.format import count, cut_middle
-from tb_gpudiag.wording.kinds import ENGINE_KINDS
 from tb_gpudiag.wording.quantity import duration, number, share_of
-from tb_gpudiag.wording.term import term
+from tb_gpudiag.wording.vocabulary import ENGINE_KINDS, term
 
 FUNCTIONS_SHOWN = 8
 NODES_SHOWN = 12

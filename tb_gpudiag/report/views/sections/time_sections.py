@@ -21,10 +21,18 @@ from tb_gpudiag.report.views.document import (
 )
 from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.wording.format import count, figures, in_quotes, share, time_us
-from tb_gpudiag.wording.kinds import EXPOSURE_REASONS, FAMILIES, HOST_KINDS, MFU_PARTS, STEP_SIGNS, SYNC_KINDS
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size, throughput
-from tb_gpudiag.wording.term import term
-from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS
+from tb_gpudiag.wording.vocabulary import (
+    CAUSES,
+    EXPOSURE_REASONS,
+    FAMILIES,
+    HOST_KINDS,
+    MFU_PARTS,
+    STEP_SIGNS,
+    SYNC_KINDS,
+    WORK_PARTS,
+    term,
+)
 
 INFERRED_PARTS_SHOWN = 4
 """Parts of the repetitions' time that are listed, largest first."""

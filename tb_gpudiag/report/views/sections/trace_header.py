@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import count, time_us
-from tb_gpudiag.wording.kinds import FILE_KINDS
-from tb_gpudiag.wording.vocabulary import LIMITERS, limiter_word
+from tb_gpudiag.wording.vocabulary import FILE_KINDS, LIMITERS, limiter_word
 
 _ONLY_REPORTS = (pb.TraceInfo.hang, pb.TraceInfo.clock)
 
