@@ -6,7 +6,6 @@ which can be much earlier: the back end starts an operation only once a thread i
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import zip_longest
 from typing import Any, Final
@@ -18,6 +17,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, union
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.operator_inputs import input_list, is_plausible, is_shape
 from tb_gpudiag.facts.kernels.collectives import UNSAID, CollectiveCalls
 from tb_gpudiag.trace.events import Message, Metadata
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALL, operation
@@ -108,14 +108,14 @@ def _elements(host: Host, some: Int64) -> Int64:
     """Return how many elements the inputs of some events have together, as far as they say so."""
     shapes, place = np.unique(host.events.shapes[some], return_inverse=True)
     texts = host.events.input_shapes
-    found: Int64 = np.array([_count(_list(texts, shape)) for shape in shapes.tolist()], np.int64)
+    found: Int64 = np.array([_count(_inputs(texts, shape)) for shape in shapes.tolist()], np.int64)
     return found[place]
 
 
 def _count(shape: list[Any], depth: int = 2) -> int:
     """Return the elements of a tensor, or of all tensors in a list."""
     if shape and all(type(size) is int for size in shape):
-        return math.prod(shape) if _are_sizes(shape) else 0
+        return math.prod(shape) if is_shape(shape) and is_plausible(shape) else 0
     return sum(_count(one, depth - 1) for one in shape if isinstance(one, list)) if depth >= 0 else 0
 
 
@@ -159,36 +159,27 @@ def _message(host: Host, mark: int, call: int, kind: str, group: _Group) -> Mess
 def _sizes(host: Host, mark: int) -> tuple[int, str]:
     """Return how many elements a mark lists as inputs, or NONE, and their type."""
     events = host.events
-    shapes = _list(events.input_shapes, int(events.shapes[mark]))
-    types = _list(events.input_types, int(events.types[mark]))
+    shapes = _inputs(events.input_shapes, int(events.shapes[mark]))
+    types = _inputs(events.input_types, int(events.types[mark]))
     formats = [number_format(one) if isinstance(one, str) else "" for one in types]
     sizes = [  # an input without dimensions is one number, if it is a tensor at all
         math.prod(shape)
         for shape, one in zip_longest(shapes, formats)
-        if isinstance(shape, list) and (shape or one in NUMBER_BYTES) and _are_sizes(shape)
+        if is_shape(shape) and is_plausible(shape) and (shape or one in NUMBER_BYTES)
     ]
     known = set(formats) & NUMBER_BYTES.keys()
     return (sum(sizes), known.pop()) if sizes and len(known) == 1 else (NONE, "")
-
-
-def _are_sizes(shape: list[Any]) -> bool:
-    return all(type(size) is int and 0 <= size < 2**31 for size in shape) and math.prod(shape) < 2**50
 
 
 def _peer(host: Host, call: int) -> int:
     """Return the rank within the group that a call sends to or receives from, or NONE."""
     if call == NONE:
         return NONE
-    said = _list(host.events.input_settings, int(host.events.settings[call]))
+    said = _inputs(host.events.input_settings, int(host.events.settings[call]))
     text = said[_PEER] if len(said) > _PEER else ""
     is_number = isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 9
     return int(text) if is_number else NONE
 
 
-def _list(texts: list[str], index: int) -> list[Any]:
-    """Return a list that the trace has as JSON text; an empty one for anything else."""
-    try:
-        found = json.loads(texts[index]) if index != NONE else []
-    except (ValueError, RecursionError):
-        return []
-    return found if isinstance(found, list) else []
+def _inputs(texts: list[str], index: int) -> list[Any]:
+    return input_list(texts[index]) if index != NONE else []

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +12,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match_some
+from tb_gpudiag.facts.core.operator_inputs import input_list, is_plausible, is_shape, matrices
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.operators import (
     EIGHT_BITS,
@@ -34,13 +33,7 @@ from tb_gpudiag.vocabulary.shaped_operators import (
     whole_numbers,
 )
 
-_MOST_DIMENSIONS = 8
-_MOST_ELEMENTS = 2**60
-
 _TRUE = ("True", "1", "2")  # efficient attention writes the kind of its causal mask
-
-# No tensor has a longer dimension. Larger numbers are from a hostile trace, and would overflow.
-_LARGEST = 2**40
 
 
 class OperatorKind(IntEnum):
@@ -116,30 +109,14 @@ def _kind(operator: str) -> OperatorKind | None:
 
 
 def _inputs(shapes: str, types: str, settings: str) -> Inputs | None:
-    sizes, formats, values = _list(shapes), _list(types), _list(settings)
-    if sizes is None or formats is None or not all(map(_is_plausible, sizes)):
+    sizes = input_list(shapes)
+    if not all(map(is_plausible, sizes)):
         return None
     return Inputs(
         [dims if isinstance(dims, list) else [] for dims in sizes],
-        [number_format(name) if isinstance(name, str) else "" for name in formats],
-        [value if isinstance(value, str) else "" for value in values or []],
+        [number_format(name) if isinstance(name, str) else "" for name in input_list(types)],
+        [value if isinstance(value, str) else "" for value in input_list(settings)],
     )
-
-
-def _is_plausible(dims: Any) -> bool:
-    """Return whether this is not a tensor, or one that fits into a computer. Larger sizes come from a hostile
-    trace, and would overflow."""
-    if not isinstance(dims, list):
-        return True
-    return len(dims) <= _MOST_DIMENSIONS and is_shape(dims) and math.prod(dims) < _MOST_ELEMENTS
-
-
-def _list(text: str) -> list[Any] | None:
-    try:
-        values = json.loads(text) if text else []
-    except (ValueError, RecursionError):
-        return None
-    return values if isinstance(values, list) else None
 
 
 def _matmul(operator: str, inputs: Inputs) -> Cost | None:
@@ -285,12 +262,12 @@ def _experts(_: str, inputs: Inputs) -> Cost | None:
 
 def _recurrent(operator: str, shapes: str, types: str) -> Cost | None:
     """Each weight matrix multiplies the input or the state of each step and sequence."""
-    sizes, formats = _list(shapes), _list(types)
+    sizes, formats = input_list(shapes), input_list(types)
     if not sizes or not formats or len(sizes) < 2 or not isinstance(formats[0], str):
         return None
     (data, weights), number = sizes[:2], number_format(formats[0])
     if not isinstance(weights, list) or not all(
-        is_shape(dims) and _is_plausible(dims) for dims in [data, *weights]
+        is_shape(dims) and is_plausible(dims) for dims in [data, *weights]
     ):
         return None
     matrices = [math.prod(dims) for dims in weights if len(dims) == 2]
@@ -325,8 +302,8 @@ def in_order(shapes: str, strides: str) -> bool | None:
 
     shapes, strides: of the inputs, as JSON.
     """
-    sizes, steps = _list(shapes), _list(strides)
-    if not sizes or not steps or len(sizes) != len(steps) or not all(map(_is_plausible, sizes)):
+    sizes, steps = input_list(shapes), input_list(strides)
+    if not sizes or not steps or len(sizes) != len(steps) or not all(map(is_plausible, sizes)):
         return None
     tensors = [(dims, step) for dims, step in zip(sizes, steps, strict=True) if dims]
     if not tensors or not all(is_shape(step) and len(step) == len(dims) for dims, step in tensors):
@@ -382,19 +359,3 @@ def batch_of_one(host: Host, window: Window, least: int) -> bool:
     return len(calls) >= least and all(
         len(inputs := matrices(shape)) > 0 and inputs[0][0] == 1 for shape in shapes
     )
-
-
-def matrices(shapes: str) -> list[list[int]]:
-    """Parse the inputs with two dimensions or more; return none if the text is not a list of shapes."""
-    try:
-        inputs = json.loads(shapes)
-    except (ValueError, RecursionError):
-        return []
-    if not isinstance(inputs, list):
-        return []
-    return [dims for dims in inputs if is_shape(dims) and len(dims) >= 2]
-
-
-def is_shape(dims: Any) -> bool:
-    """Return whether this is a list of sizes that a tensor may have."""
-    return isinstance(dims, list) and all(type(d) is int and 0 <= d < _LARGEST for d in dims)

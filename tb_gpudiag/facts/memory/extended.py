@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.request import tensor_shapes
 
 _FEWEST = 4
 """Fewer batches of changing sizes may rise by chance, and be joined from a large part."""

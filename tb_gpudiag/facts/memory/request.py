@@ -3,20 +3,16 @@ shapes were recorded, a matrix that would be as large."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import field
 from math import isqrt, prod
-from typing import Any
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
+from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.frozen import dataclass
-
-MOST_DIMENSIONS = 16
-"""Tensors have fewer. Longer lists come from a hostile trace."""
 
 ELEMENT_BYTES = (4, 8, 2, 1)
 """Of numbers, the most usual format first."""
@@ -60,25 +56,6 @@ def find_request(allocations: Allocations, position: int) -> Request:
         if (rows := isqrt(requested // size)) >= LEAST_ROWS and rows * rows * size == requested
     ]
     return max(found, key=lambda one: one.alike > 0, default=Request())
-
-
-def tensor_shapes(text: str) -> list[list[int]]:
-    """Return the shapes of all tensors among the inputs, those in lists included."""
-    try:
-        inputs = json.loads(text) if text else []
-    except (ValueError, RecursionError):
-        return []
-    found = []
-    for one in inputs if isinstance(inputs, list) else []:
-        nested = one if isinstance(one, list) and any(isinstance(part, list) for part in one) else [one]
-        found += [shape for shape in nested if _is_shape(shape)]
-    return found
-
-
-def _is_shape(dims: Any) -> bool:
-    if not isinstance(dims, list) or not 0 < len(dims) <= MOST_DIMENSIONS:
-        return False
-    return all(type(size) is int and 0 <= size < 2**63 for size in dims)
 
 
 def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import field
 
@@ -12,6 +11,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, clip, union
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.operator_inputs import input_list
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.vocabulary import operators, torch_frames
@@ -177,12 +177,9 @@ def _nodes_elsewhere(host: Host) -> int:
 def _changes_device(types: str, settings: str) -> bool:
     """types, settings: of aten::_to_copy, as recorded: (tensor, number format, layout, device, pinned, non
     blocking, memory format). Where a device is given, so is the layout; the device itself is not recorded."""
-    try:
-        given = [str(text) for text in json.loads(settings)]
-        kept = operators.number_format(str(json.loads(types)[0]))
-    except (ValueError, IndexError, TypeError, RecursionError):
+    given, formats = input_list(settings), input_list(types)
+    if len(given) != 7 or not formats:
         return False
-    if len(given) != 7:
-        return False
-    _, wanted, layout, _, _, _, memory_format = given
+    _, wanted, layout, _, _, _, memory_format = map(str, given)
+    kept = operators.number_format(str(formats[0]))
     return layout == "0" and not memory_format and operators.NUMBER_FORMATS.get(wanted) == kept

@@ -4,8 +4,6 @@ mode: it checks each gradient for NaN, and keeps the stack of each forward opera
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
@@ -13,6 +11,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.operator_inputs import input_list
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import kernel_names, marks, operators, torch_frames
@@ -41,10 +40,8 @@ def training_mode(host: Host, work: Work) -> TrainingMode:
 
 
 def _is_true(settings: str) -> bool:
-    try:
-        return str(json.loads(settings)[_TRAINING]) == "True"
-    except (ValueError, IndexError, TypeError, KeyError, RecursionError):
-        return False
+    given = input_list(settings)
+    return len(given) > _TRAINING and str(given[_TRAINING]) == "True"
 
 
 def without_gradients(host: Host) -> Bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import Bool
+from tb_gpudiag.facts.core.operator_inputs import matrices
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.kernels.operator_costs import OperatorKind, matrices, time_by_shapes
+from tb_gpudiag.facts.kernels.operator_costs import OperatorKind, time_by_shapes
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
