@@ -20,9 +20,14 @@ from tb_gpudiag.trace.events import Message
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALLERS, NAMES, Collective, operation
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.vocabulary.kernel_names import collective_kind
+from tb_gpudiag.vocabulary.kernel_names import COMBINES, DISPATCHES, collective_kind
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES, number_format
 from tb_gpudiag.vocabulary.recorded import Category
+
+# A layer combines what it has dispatched. Two micro-batches in turn, or sending and receiving by two kernels,
+# put two kernels of a kind in a row: half of them follow one of their own. Both together put four, and three
+# quarters do.
+_MOSTLY_AGAIN: Final = 0.6
 
 UNSAID: Final = Message("", "", (), NONE, NONE, NONE, NONE, "", NONE, NONE)
 
@@ -59,6 +64,20 @@ class CollectiveCalls:
     def bytes(self) -> Int64:
         """The larger of what goes in and what comes out; NONE if the trace does not say."""
         return np.array([_bytes(message) for message in self.message], np.int64)
+
+
+def experts_overlap(host: Host, kernels: Kernels) -> bool:
+    """Whether tokens travel to and from their experts while the GPU computes on another micro-batch: each
+    dispatch and each combine is a kernel that sends and one that receives, with computing in between."""
+    kind = kind_by_name(host.events, ((0, DISPATCHES), (1, COMBINES)), NONE)[host.events.name[kernels.event]]
+    communicates = kernels.family == Family.COLLECTIVE
+    kind[~communicates] = NONE
+    exchange = np.flatnonzero(kind != NONE)
+    if len(exchange) < 2:
+        return False
+    computed = np.cumsum(kernels.is_kernel & ~communicates)[exchange]
+    again = (np.diff(kind[exchange]) == 0) & (np.diff(computed) > 0)
+    return bool(again.mean() >= _MOSTLY_AGAIN)
 
 
 def on_device(host: Host, kernels: Kernels) -> CollectiveCalls:

@@ -16,12 +16,13 @@ from tb_gpudiag.facts.kernels.collectives import (
     CollectiveLaunches,
     collective_launches,
     collectives,
+    experts_overlap,
     exposed_communication,
 )
 from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns, far_longer_ns
 from tb_gpudiag.facts.kernels.exposure import UnitExposure
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.exposure_advice import (
     LATE_RANK,
@@ -121,6 +122,12 @@ _FIXES = {
     ),
 }
 
+_OVERLAPPED = Fix(
+    "This exchange is overlapped already: send less, and balance the experts.",
+    CODE["overlapped"],
+    "https://github.com/deepseek-ai/DeepEP",
+)
+
 _TENSOR_PARALLEL = Fix(
     "Split the model over fewer GPUs, or use all-reduces made for small messages.",
     _and_slow_rank("tensor_parallel"),
@@ -164,6 +171,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
     marked = launched.by_annotation(own_ns[chosen])
     calls, units = facts.exposure.calls, list(map(_unit, facts.exposure.by_unit))
+    overlapped = experts_overlap(facts.host, kernels)
     waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
     if facts.job.data_parallel:
         fix = _DATA_PARALLEL
@@ -173,6 +181,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         fix = LATE_HOSTS
     elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns or waits_for_a_rank(units):
         fix = LATE_RANK
+    elif overlapped:
+        fix = _OVERLAPPED
     else:
         of_reason = None if _in_graphs(facts) else fix_of(units)
         fix = _fix(launched, own_ns[chosen], facts.job, of_reason)
@@ -204,6 +214,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=_places(marked, time.places(chosen, own_ns), cost_ns),
         ranges=longest(exposed, device.id),
         claims={device.id: exposed},
+        severity=Severity.INFO if overlapped else None,
         removable=Removable(
             None,
             time.shorter((chosen, (own_ns / np.maximum(1, kernels.duration_ns))[chosen])),

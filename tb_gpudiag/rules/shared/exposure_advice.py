@@ -158,5 +158,5 @@ def most_exposed(units: Sequence[ExposedUnit]) -> str:
     reason = EXPOSURE_REASONS[one.why].explanation
     reason = reason if reason.startswith(("FSDP", "NCCL")) else reason[:1].lower() + reason[1:]
     calls = f" in {one.calls:,} calls" if one.calls > 1 else ""
-    kind = one.kind.replace("_", "-")
+    kind = "collective" if one.kind == "other" else one.kind.replace("_", "-")
     return f" Most exposed: the {kind}{named}{of}, {time_ns(one.exposed_ns)}{calls}: {reason}"

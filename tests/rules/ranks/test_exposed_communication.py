@@ -301,3 +301,28 @@ def test_of_ranks_in_one_file_the_last_one_is_named(us: float, awaited: bool, tm
     assert ("why the process of GPU 1 is late" in found.fix.text) == awaited
     outcome = run_rules(facts, [RULE])
     assert ("waiting for another rank" in find_verdict(facts, outcome.findings).sentence) == awaited
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "overlapped"),
+    [
+        ("DCDCDCDC", False),  # one micro-batch
+        ("DDCCDDCC", False),  # two in turn, or one kernel sends and another one receives
+        ("DDDDCCCC", True),  # two in turn, and one kernel sends and another one receives
+    ],
+)
+def test_experts_whose_tokens_travel_meanwhile_are_overlapped(
+    exchanges: str, tmp_path: Path, *, overlapped: bool
+) -> None:
+    names = {
+        "D": "void deep_ep::internode_ll::dispatch<true>(void*)",
+        "C": "void deep_ep::internode_ll::combine<3>()",
+    }
+    trace, main = one_step()
+    for turn, kind in enumerate(exchanges):
+        at = STEP_AT + 100 * turn
+        main.launch("gemm", at=at, us=5, runs_at=at + 10, runs_us=70)
+        main.launch(names[kind], at=at + 10, us=5, runs_at=at + 80, runs_us=30)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("overlapped already" in found.fix.text) == overlapped
+    assert (found.severity == Severity.INFO) == overlapped
