@@ -285,3 +285,24 @@ def test_nothing_comes_first_where_the_first_finding_is_about_the_limiter() -> N
     about_limiter, other = found["GD102"], found["GD501"]
     assert first_fix_sentence("python", [about_limiter, other], 1_000) == ""
     assert "comes first" in first_fix_sentence("python", [other, about_limiter], 1_000)
+
+
+@pytest.mark.parametrize(
+    ("us", "limiter", "said"),
+    [
+        (400, "compute", "took 40.0% of the main thread's time: that is no part of the job."),
+        (600, "unknown", "The profiler itself took 60.0% of the main thread's time: record more steps"),
+    ],
+)
+def test_without_a_gpu_the_profilers_own_time_is_not_the_jobs_python(
+    us: float, limiter: str, said: str, tmp_path: Path
+) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1_000)
+    main.frame("train.py(1): train", at=0, us=1_000)
+    main.frame("torch/profiler/profiler.py(838): step", at=0, us=us)
+    main.op("aten::mm", at=us, us=400)
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == limiter
+    assert said in plain(verdict.sentence)

@@ -51,6 +51,7 @@ class CpuTime:
     computing_ns: int
     overhead_ns: int  # in small operators
     python_ns: int
+    profiler_ns: int
     compiling_ns: int
     input_ns: int
     communicating_ns: int
@@ -88,7 +89,8 @@ def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
         computing=computing,
         computing_ns=lost.total_ns(computing),
         overhead_ns=lost.total_ns(overhead),
-        python_ns=lost.total_ns(lost.of(*BETWEEN_CALLS, Cause.PROFILER)),
+        python_ns=lost.total_ns(lost.of(*BETWEEN_CALLS)),
+        profiler_ns=lost.total_ns(lost.of(Cause.PROFILER)),
         compiling_ns=lost.total_ns(lost.of(Cause.COMPILE)),
         input_ns=lost.total_ns(lost.of(Cause.INPUT)),
         communicating_ns=lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),
