@@ -51,6 +51,7 @@ LOGGING = any_of(
     # Not its __iter__: the loop's own data loading runs in there.
     PACKAGE + r"tqdm/\w+\.py\(\d+\): (update|refresh|display|write|close|set_(postfix|description)\w*)",
     PACKAGE + r"ipykernel/iostream" + IN_FILE,
+    PACKAGE + r"torch/_tensor_str" + IN_FILE,  # formats a tensor to print it
     r"<built-in function print>",
 )
 

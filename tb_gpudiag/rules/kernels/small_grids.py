@@ -77,7 +77,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             if matmuls
             else ""
         ),
-        fix=_fix(facts.job.server, matmuls=matmuls),
+        fix=_fix(facts.job.server, matmuls=matmuls, compiled=facts.launches.modes.compiled.total > 0),
         cost_ns=cost_ns,
         removable=time.saving_above_peaks(chosen, cost_ns),
         evidence=evidence,
@@ -87,13 +87,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _fix(server: Server | None, *, matmuls: bool) -> Fix:
+def _fix(server: Server | None, *, matmuls: bool, compiled: bool) -> Fix:
     if server is not None:
         text = f"Give {server.value} more requests per step, or split the model over fewer GPUs."
         return Fix(text, CODE["server"])
+    blocks = ("more_work", True), ("split", matmuls), ("autotune", matmuls and not compiled)
     return Fix(
         "Give each kernel more work, or run independent kernels concurrently.",
-        CODE["more_work"] + (f"\n\n{CODE['split']}" if matmuls else ""),
+        "\n\n".join(CODE[name] for name, fits in blocks if fits),
     )
 
 

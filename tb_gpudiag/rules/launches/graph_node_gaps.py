@@ -66,7 +66,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="The host has no part in this: from the end of one node of a graph to the start of the next, "
         "the GPU itself needs a moment, however much each node does. With many short nodes these moments add "
         "up.",
-        fix=_fix(found, facts.job.server),
+        fix=_fix(found, facts.job.server, compiled=facts.launches.modes.compiled.total > 0),
         severity=Severity.WARNING if lost.share(cost_ns) >= WARNING_SHARE else Severity.INFO,
         cost_ns=cost_ns,
         sure=False,  # the trace does not show how many nodes could be fused
@@ -100,8 +100,9 @@ def _by_kind(found: NodeGaps) -> Iterator[Evidence]:
             yield Evidence(label, idle, (gaps, duration(float(np.median(own)), "at the median")))
 
 
-def _fix(found: NodeGaps, server: Server | None) -> Fix:
-    """What makes the nodes fewer, and what avoids the slow kinds of gaps where these cost enough."""
+def _fix(found: NodeGaps, server: Server | None, *, compiled: bool) -> Fix:
+    """What makes the nodes fewer, and what avoids the slow kinds of gaps where these cost enough. compiled:
+    torch.compile has fused them."""
     if server is not None:
         text = f"Give {server.value} more requests per step, and let it fuse more kernels."
         return Fix(text, _SERVERS.get(server, CODE["server"]), _URL)
@@ -110,7 +111,7 @@ def _fix(found: NodeGaps, server: Server | None) -> Fix:
     text = "Put fewer and larger kernels into the graph, or more work into each replay."
     return Fix(
         " ".join([text, *(more for more, _ in slow)]),
-        "\n\n".join([CODE["fuse"], *(code for _, code in slow)]),
+        "\n\n".join([*([] if compiled else [CODE["fuse"]]), CODE["batch"], *(code for _, code in slow)]),
         _URL,
     )
 

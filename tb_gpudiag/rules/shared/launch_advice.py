@@ -94,6 +94,8 @@ class LaunchAdvice:
         """What to do, as an imperative."""
         if self.job.server is not None:
             return _server_text(self.job.server, graphs=self.graphs_in_use)
+        if self.graphs_in_use and self.obstacles:
+            return "CUDA graphs are in use: fuse what they cannot capture, and do less between replays."
         if self.graphs_in_use:
             return "CUDA graphs are in use: capture the rest as well, and do less between replays."
         if self.mostly_compiled and self.modes.traced_only:
@@ -119,6 +121,8 @@ class LaunchAdvice:
     def code(self) -> str:
         if self.job.server is not None:
             return _server_code(self.job.server, graphs=self.graphs_in_use)
+        if self.graphs_in_use and self.obstacles:
+            return f"{_CODE['eager']}\n\n{_CODE['between_replays']}"
         if self.graphs_in_use:
             rest = "rest_of_training" if self.job.training else "rest"
             return f"{_CODE[rest]}\n\n{_CODE['between_replays']}"

@@ -83,3 +83,9 @@ def test_a_server_gets_fixes_of_serving(tmp_path: Path) -> None:
     assert "vLLM" in fix.text
     assert "--max-num-seqs" in fix.code
     assert "torch.compile" not in fix.code
+
+
+def test_compiled_code_is_not_told_to_compile(tmp_path: Path) -> None:
+    code = finding(RULE.check(facts_of(_graph(4, operator="Torch-Compiled Region: 0/0"), tmp_path))).fix.code
+    assert "larger batch" in code
+    assert "torch.compile" not in code

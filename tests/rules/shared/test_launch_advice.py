@@ -118,6 +118,15 @@ def test_graphs_that_are_in_use_are_extended(tmp_path: Path) -> None:
     assert "torch.compile" not in found.fix.code
 
 
+def test_what_graphs_cannot_capture_is_fused(tmp_path: Path) -> None:
+    """A mask is made into lists item by item, each with a read of a value, beside a model in a graph."""
+    trace, main = _job()
+    _eager(main, count=39)
+    main.sync(at=396, us=3)
+    main.graph_launch([("gemm", 800, 10), ("gemm", 810, 10)], at=785, us=10)
+    assert _found(trace, tmp_path).fix.text.startswith("CUDA graphs are in use: fuse what they cannot")
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_only_training_gets_advice_about_its_optimizer(training: bool, tmp_path: Path) -> None:
     trace, main = _job()
