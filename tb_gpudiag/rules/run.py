@@ -19,6 +19,7 @@ from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work,
 from tb_gpudiag.rules.shared.server_recording import for_server, of_one_step, one_replayed_step
 from tb_gpudiag.rules.shared.slowed_recording import (
     ABOUT_HOST_SPEED,
+    behind_blocking,
     host_likely_limits,
     host_may_keep_up,
     without_promise,
@@ -36,7 +37,9 @@ BOUND = 0.5
 # Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
 LEAST_SEEN = 0.01
 
-# What a hint about kernels likely saves where it comes before warnings that likely save less.
+# What a hint about kernels likely saves where it comes before warnings that likely save less. Rules about
+# kernels begin to speak where they take this much of the time. A GPU that waits for the host for longer than
+# its kernels take hardly gains by faster ones: what saves less than this at most is a hint.
 LEAST_OF_KERNELS = 0.05
 
 # A finding with such a share of the time of its own is better advice than the operators that take most of it.
@@ -147,9 +150,22 @@ def _severity(rule: Rule, finding: Finding, facts: Facts) -> Severity:
 
 def _host_is_no_limit(facts: Facts) -> bool:
     """Whether the host's own speed limits nothing, as far as the recording shows."""
-    if one_replayed_step(facts) or (host_may_keep_up(facts) and not host_likely_limits(facts)):
+    if (
+        _blocked_by_launches(facts)
+        or one_replayed_step(facts)
+        or (host_may_keep_up(facts) and not host_likely_limits(facts))
+    ):
         return True
     return _computes(facts)
+
+
+def _blocked_by_launches(facts: Facts) -> bool:
+    """Whether every launch waits for its kernel (CUDA_LAUNCH_BLOCKING), and the GPU computes for longer than
+    the host needs for its own work: without the variable the host is ahead, and that work costs nothing."""
+    if facts.device is None or not facts.host_time.launches_block:
+        return False
+    computing_ns = int(facts.device.window_account.computing_ns[0])
+    return 2 * computing_ns >= facts.window.duration_ns
 
 
 def _computes(facts: Facts) -> bool:
@@ -163,6 +179,8 @@ def _computes(facts: Facts) -> bool:
 def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) -> Finding:
     finding = found.finding
     if found.rule.id in ABOUT_HOST_SPEED:
+        if _blocked_by_launches(facts):
+            return behind_blocking(finding)
         if host_may_keep_up(facts):
             return without_promise(finding)
         if facts.job.server is not None and one_replayed_step(facts):
@@ -172,8 +190,8 @@ def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) 
 
 def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
     """What no fix can be seen to save is a hint, whatever it costs: the job waits for something else."""
-    saving = found.finding.saving
-    unseen = saving is not None and found.finding.cost_ns > 0 and saving.high_ns < LEAST_SEEN * window_ns
+    saving, least = found.finding.saving, LEAST_OF_KERNELS if found.rule.family == "kernels" else LEAST_SEEN
+    unseen = saving is not None and found.finding.cost_ns > 0 and saving.high_ns < least * window_ns
     return replace(found, severity=Severity.INFO) if unseen else found
 
 

@@ -187,6 +187,41 @@ def test_where_computing_limits_the_job_the_hosts_speed_is_a_hint() -> None:
     assert [found.rule.id for found in outcome.findings] == ["GD991", "GD102"]
 
 
+def test_faster_kernels_are_a_hint_where_the_job_waits_for_the_host(facts: Facts) -> None:
+    """They take 30% of the time, and the host is as late without them."""
+    found = replace(_finding(300_000), severity=Severity.WARNING)
+    outcome = run_rules(
+        facts,
+        [
+            replace(_rule(1, replace(found, saving=Saving(0, most_ns, "replayed"))), id=f"GD5{number}1")
+            for number, most_ns in ((7, 49_000), (8, 51_000))
+        ],
+    )
+    assert {f.rule.id: f.severity for f in outcome.findings} == {
+        "GD571": Severity.INFO,
+        "GD581": Severity.WARNING,
+    }
+
+
+@pytest.mark.parametrize(("kernel_us", "hint"), [(40, False), (80, True)])
+def test_where_launches_wait_for_their_kernels_the_hosts_work_may_cost_nothing(
+    kernel_us: float, tmp_path: Path, *, hint: bool
+) -> None:
+    """CUDA_LAUNCH_BLOCKING=1. Without it, the host's 52 µs are hidden behind kernels of 80 µs."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    each = kernel_us + 60
+    main.step(0, at=0, us=20 * each)
+    for turn in range(20):
+        at = turn * each
+        main.launch("gemm", at=at, us=kernel_us + 10, runs_at=at + 6, runs_us=kernel_us)
+        main.op("aten::view", at=at + kernel_us + 12, us=40)
+    found = {one.rule.id: one for one in run_rules(facts_of(trace, tmp_path), RULES).findings}
+    late = found["GD201"]
+    assert (late.severity == Severity.INFO) == hint
+    assert ("CUDA_LAUNCH_BLOCKING" in late.finding.fix.text) == hint
+
+
 @pytest.mark.parametrize(("copy_us", "first"), [(30, "GD501"), (250, "GD302")])
 def test_half_precision_comes_before_copies_where_computing_limits(
     copy_us: float, first: str, tmp_path: Path

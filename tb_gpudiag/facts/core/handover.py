@@ -75,7 +75,9 @@ class HostTime:
         self._events = host.events
         self._threads = _launching_threads(work, main)
         # Event indices of the calls that waited for the GPU, in order of their end.
-        self.blocking: Int64 = _blocking_calls(work)
+        waiting = _waiting_launches(work)
+        self.launches_block = bool(len(waiting))  # CUDA_LAUNCH_BLOCKING=1
+        self.blocking: Int64 = _blocking_calls(work, waiting)
         # A copy call that returned only when the copy ended was a wait, whatever its name says.
         self._cause = host.cause.copy()
         self._cause[self.blocking[host.cause[self.blocking] == Cause.LAUNCH]] = Cause.SYNC
@@ -245,19 +247,23 @@ def _launching_threads(work: Work, main: int) -> list[int]:
     return [main, *busiest][:_MOST_THREADS]
 
 
-def _blocking_calls(work: Work) -> Int64:
+def _waiting_launches(work: Work) -> Int64:
+    """Launches that returned only when their kernel was done, where nearly all do so; those of graphs may
+    still run on."""
+    kernels = (work.events.category[work.event] == Category.KERNEL) & work.linked & ~work.in_graph
+    waited = kernels & (work.launch_end_ns >= work.end_ns)
+    return work.launch[waited] if waited.sum() >= _LAUNCHES_BLOCK * kernels.sum() else work.launch[:0]
+
+
+def _blocking_calls(work: Work, launches: Int64) -> Int64:
     """Find the calls that waited for the GPU, in order of their end: those that block by name, copies that
-    returned only when the copy was done (to or from pageable memory), and launches where all do so: those of
-    graphs may still run on."""
+    returned only when the copy was done (to or from pageable memory), and these launches."""
     events = work.events
     calls = events.where(*CALL_CATEGORIES)
     blocking = mask_of(calls[match_some(events, BLOCKING_CALL, calls)], len(events))
     copies = (events.category[work.event] == Category.MEMCPY) & work.linked
     waited = copies & (work.launch_end_ns >= work.end_ns)
     blocking[work.launch[waited]] = True
-    kernels = (events.category[work.event] == Category.KERNEL) & work.linked & ~work.in_graph
-    waited = kernels & (work.launch_end_ns >= work.end_ns)
-    if waited.any() and waited.sum() >= _LAUNCHES_BLOCK * kernels.sum():
-        blocking[work.launch[waited]] = True
+    blocking[launches] = True
     calls = np.flatnonzero(blocking)
     return calls[np.argsort(events.end_ns[calls], kind="stable")]

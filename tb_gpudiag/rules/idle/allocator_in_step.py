@@ -8,7 +8,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
@@ -21,6 +21,10 @@ CODE = fix_code(__name__)
 # PyTorch's caching allocator keeps freed memory, so a steady step never calls the driver. 1% allows for one
 # late growth of the cache in a recording.
 LEAST_SHARE = 0.01
+
+# A single call is such a growth. In a short recording it takes more than that, and in one of a single call
+# nothing shows that the next one makes it, too.
+FEWEST_CALLS = 2
 
 MOST_CALLS = 4
 """Number of call names in the evidence."""
@@ -48,6 +52,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     retries = own.reserve.retries if own is not None else 0
     why, fix = _reason(facts.launches.allocator_calls, steps, retries=retries)
     by_name = facts.launches.calls.count_by_name(ALLOCATOR_CALL, facts.host_window)
+    recurs = sum(calls for _, calls in by_name) >= FEWEST_CALLS
     return Finding(
         title=f"Memory allocation keeps the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="cudaMalloc, cudaFree and host allocations are slow, and some wait until the GPU has "
@@ -68,6 +73,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=removing(host_time(facts.main_thread_spans, Cause.ALLOCATOR)),
+        severity=None if recurs else Severity.INFO,
+        sure=recurs,
     )
 
 

@@ -55,6 +55,7 @@ LEAST_SHARE = 0.05
 
 # The GPU could do half as much again in the same time.
 ERROR_SHARE = 0.30
+_SHARES = (LEAST_SHARE, ERROR_SHARE)
 
 # A CPU computes in operators: this much of the main thread's time outside of them, or in operators too short
 # to compute much, is worth a look. Recording makes both larger: healthy jobs show up to 22%, and a GRU, which
@@ -165,12 +166,12 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
         general = replace(python_finding(facts.host, lost, python), removable=loops)
         if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:
             general = _of_unseen_work(general, lost, first_call=False)
-        found.append(with_recording_overhead(general, facts, lost, python, ERROR_SHARE))
+        found.append(with_recording_overhead(general, facts, lost, python, _SHARES))
     much = usual_share(facts, lost, overhead, AS_RECORDED) >= LEAST_CPU_SHARE
     if much or (not found and usual_share(facts, lost, python | overhead, AS_RECORDED) >= LEAST_LOOP_SHARE):
         general = dispatch_finding(facts.host, lost, overhead, len(facts.steps))
         general = replace(general, removable=loops)
-        found.append(with_recording_overhead(general, facts, lost, overhead, ERROR_SHARE))
+        found.append(with_recording_overhead(general, facts, lost, overhead, _SHARES))
     others = share(lost.total_ns(python | overhead), lost.window_ns)
     return sorted(found, key=lambda f: -f.cost_ns) or Clear(
         f"Python and the overhead of small operators take {others} of the main thread's time"
@@ -212,7 +213,7 @@ def _task_finding(
     )
     if on_host is not None:
         found = _on_gpu(found, kind, on_host, int(facts.gpu.window_account.computing_ns[0]))
-    return with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
+    return with_recording_overhead(found, facts, lost, chosen, (_least_share(kind), ERROR_SHARE))
 
 
 def _on_gpu(found: Finding, kind: HostTask, on_host: Intervals, computing_ns: int) -> Finding:
@@ -294,7 +295,7 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         claims=lost.claims(chosen),
         removable=removing(on_host, LEAST_REMOVED if launching or many else LEAST_OF_LONG_WORK),
     )
-    general = with_recording_overhead(general, facts, lost, chosen, ERROR_SHARE)
+    general = with_recording_overhead(general, facts, lost, chosen, _SHARES)
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
         general = _of_unseen_work(general, lost, first_call=facts.records_first_call)
     return with_ddp_copies(general, facts.launches.ddp_copies, lost)

@@ -102,7 +102,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     later_ns = subtract(lost.stretches(chosen), first).total
     if not _fresh_batches(fetched) and lost.share(later_ns) < ERROR_SHARE:
         found = replace(found, severity=Severity.WARNING)
-    found = with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
+    found = with_recording_overhead(found, facts, lost, chosen, (LEAST_SHARE, ERROR_SHARE))
     return _unless_recorded(found, facts, lost, chosen)
 
 

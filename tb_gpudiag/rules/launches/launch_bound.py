@@ -86,7 +86,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         claims=lost.claims(chosen),
         removable=removing(_host_time(facts.main_thread_spans), LEAST_REMOVED),
     )
-    found = with_recording_overhead(found, facts, lost, chosen, ERROR_SHARE)
+    found = with_recording_overhead(found, facts, lost, chosen, (LEAST_SHARE, ERROR_SHARE))
     return with_ddp_copies(found, facts.launches.ddp_copies, lost)
 
 

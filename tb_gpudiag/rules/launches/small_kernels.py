@@ -144,7 +144,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             continue
         chosen = _before(lost, late, clusters[i])
         one = _finding(facts, lost, chosen, clusters[i])
-        one = with_recording_overhead(one, facts, lost, chosen, ERROR_SHARE)
+        one = with_recording_overhead(one, facts, lost, chosen, (LEAST_SHARE, ERROR_SHARE))
         found.append(with_ddp_copies(one, facts.launches.ddp_copies, lost))
     return found
 

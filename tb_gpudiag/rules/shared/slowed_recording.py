@@ -12,7 +12,7 @@ from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
-from tb_gpudiag.rules.answer import Evidence, Finding, Severity
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
 from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
@@ -171,14 +171,28 @@ def without_promise(finding: Finding) -> Finding:
     )
 
 
+def behind_blocking(finding: Finding) -> Finding:
+    """Return a finding about the host's own work where every launch waits for its kernel."""
+    return replace(
+        finding,
+        summary=f"{finding.summary} Every launch waits for its kernel (GD301). The host's own work takes "
+        "less time than the GPU computes: without these waits it costs nothing.",
+        fix=Fix("Unset CUDA_LAUNCH_BLOCKING first, and record again."),
+        saving=None,
+        removable=None,
+        sure=False,
+    )
+
+
 def with_recording_overhead(
-    found: Finding, facts: Facts, lost: Lost, chosen: Bool, error_share: float
+    found: Finding, facts: Facts, lost: Lost, chosen: Bool, shares: tuple[float, float]
 ) -> Finding:
     """Add the estimated overhead and the corrected share, if Python frames were recorded in the finding's
     time.
 
-    The finding is an ERROR only if it would still be one after subtracting the largest estimate. chosen: mask
-    of the finding's time. error_share: from which share on its rule makes it an ERROR.
+    The finding is an ERROR only if it would still be one after subtracting the largest estimate, and a hint
+    if on a GPU nothing would be found after subtracting the smallest one. chosen: mask of the finding's time.
+    shares: from which ones on its rule finds something, and makes it an ERROR.
     """
     cost, stretches = facts.host_work.recorder_cost, lost.stretches(chosen)
     frames = cost.frames(stretches)
@@ -195,7 +209,12 @@ def with_recording_overhead(
     if most_ns < LEAST_PART * found.cost_ns:
         return found
     low, high = _corrected(found.cost_ns, most_ns, lost), _corrected(found.cost_ns, least_ns, lost)
-    inflated = lost.share(found.cost_ns) >= error_share > low
+    least_share, error_share = shares
+    severity = found.severity
+    if lost.device != NO_DEVICE and high < least_share:
+        severity = Severity.INFO
+    elif severity is None and lost.share(found.cost_ns) >= error_share > low:
+        severity = Severity.WARNING
     return replace(
         found,
         summary=f"{found.summary} Recording frames and operators takes an estimated {time_ns(least_ns)} "
@@ -211,7 +230,7 @@ def with_recording_overhead(
                 ),
             ),
         ],
-        severity=Severity.WARNING if inflated and found.severity is None else found.severity,
+        severity=severity,
     )
 
 

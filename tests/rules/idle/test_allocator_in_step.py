@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.allocator_in_step import RULE
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import HostThread
-from tests.rules.stage import Act, facts_of, figures, finding, healthy, is_clear, one_gap
+from tests.rules.stage import Act, facts_of, figures, finding, healthy, is_clear, one_gap, severity
 
 
 def _malloc(main: HostThread, at: float, us: float) -> None:
@@ -105,3 +108,15 @@ def test_an_allocation_while_the_gpu_is_busy_costs_nothing(tmp_path: Path) -> No
     trace = healthy()
     HostThread(trace, trace.recording.host[0].thread).call("cudaMalloc", at=400, us=500)
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+@pytest.mark.parametrize(("calls", "expected"), [(1, Severity.INFO), (2, Severity.WARNING)])
+def test_a_single_call_may_be_a_late_growth_of_the_cache(
+    calls: int, expected: Severity, tmp_path: Path
+) -> None:
+    def act(main: HostThread, at: float, us: float) -> None:
+        for i in range(calls):
+            main.call("cudaMalloc", at=at + i * us / calls, us=us / calls)
+
+    facts = facts_of(one_gap(act, 50), tmp_path)
+    assert severity(RULE, finding(RULE.check(facts)), facts) == expected

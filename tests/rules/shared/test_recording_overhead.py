@@ -105,3 +105,12 @@ def test_a_job_on_a_cpu_is_corrected_too(tmp_path: Path) -> None:
     main.op("aten::mm", at=STEP_AT + 500, us=STEP_US - 500)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert _bounds_us(found)[1] == 240
+
+
+@pytest.mark.parametrize(("pairs", "expected"), [(10, Severity.WARNING), (40, Severity.INFO)])
+def test_is_a_hint_where_even_the_least_overhead_explains_it(
+    pairs: int, expected: Severity, tmp_path: Path
+) -> None:
+    """Of 52 µs, 20 or 80 frames take 0.1 µs each at least: 5% of the rest is left, or less."""
+    facts = _facts(pairs, 52, tmp_path)
+    assert severity(RULE, finding(RULE.check(facts)), facts) == expected
