@@ -128,6 +128,11 @@ _OVERLAPPED = Fix(
     "https://github.com/deepseek-ai/DeepEP",
 )
 
+_WHAT_IS_LEFT = (
+    " Tokens travel to their experts and back while the GPU computes on another micro-batch: this is what the "
+    "sending and receiving kernels take themselves."
+)
+
 _TENSOR_PARALLEL = Fix(
     "Split the model over fewer GPUs, or use all-reduces made for small messages.",
     _and_slow_rank("tensor_parallel"),
@@ -190,7 +195,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         title=f"Exposed communication takes {cost_share} of the time",
         summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
         "for the slowest rank, and a single rank's trace does not show how much of the time is waiting: "
-        f"compare with the other ranks.{_most_in(marked, cost_ns)}{most_exposed(units)}",
+        f"compare with the other ranks.{_most_in(marked, cost_ns)}"
+        + (_WHAT_IS_LEFT if overlapped else most_exposed(units)),
         fix=fix,
         cost_ns=cost_ns,
         sure=False,  # it may all be waiting for a slower rank
