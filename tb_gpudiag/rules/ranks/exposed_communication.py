@@ -129,8 +129,8 @@ _OVERLAPPED = Fix(
 )
 
 _WHAT_IS_LEFT = (
-    " Tokens travel to their experts and back while the GPU computes on another micro-batch: this is what the "
-    "sending and receiving kernels take themselves."
+    " Tokens travel to their experts and back while the GPU computes on another micro-batch: this is what "
+    "the kernels that send and receive them take."
 )
 
 _TENSOR_PARALLEL = Fix(
