@@ -40,6 +40,9 @@ LOADER_RECEIVE = any_of(
     r"<built-in function loads>", PATH + r"torch/multiprocessing/reductions\.py.*", flags=re.S
 )
 
+# A C++ kernel that torch.compile wrote, as the Python that it wrote as well calls it.
+COMPILED_KERNEL = any_of(r"<built-in function kernel>")
+
 # The thread that called backward() is here while autograd's own threads work.
 _ENGINE_WAIT = (
     r"<built-in method run_backward of .*",

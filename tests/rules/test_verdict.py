@@ -287,6 +287,21 @@ def test_nothing_comes_first_where_the_first_finding_is_about_the_limiter() -> N
     assert "comes first" in first_fix_sentence("python", [other, about_limiter], 1_000)
 
 
+def test_without_a_gpu_kernels_of_compiled_code_compute(tmp_path: Path) -> None:
+    """With stacks they are frames, which are Python elsewhere."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=2_000)
+    main.frame("train.py(1): train", at=0, us=2_000)
+    main.op("Torch-Compiled Region: 0/0", at=0, us=800)
+    main.frame("<built-in function kernel>", at=100, us=700)
+    main.op("Torch-Compiled Region: 0/0", at=1_000, us=800)
+    main.frame("<built-in function kernel>", at=1_100, us=700)
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == "compute"
+    assert "80.0% of its time in operators" in plain(verdict.sentence)
+
+
 @pytest.mark.parametrize(
     ("us", "limiter", "said"),
     [

@@ -1,9 +1,10 @@
-"""What the main thread of a job on the CPU did: two things that look like the work of operators are not.
+"""What the main thread of a job on the CPU did: two things that look like the work of operators are not, and
+one that looks like Python is.
 
 Python that runs inside an operator, such as the `backward` of a function of the user's own, is user code. And
 while a collective is under way, the thread waits for it in places that look like work: in autograd's engine,
 in Python, in an operator of autograd. Without stacks, user code beside a collective cannot be told from
-waiting.
+waiting. With stacks, a kernel that torch.compile wrote is a frame without an operator of its own.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 from tb_gpudiag.vocabulary.operators import AUTOGRAD_NODE, NODE_SUFFIX
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.torch_frames import MESSAGE_WAIT
+from tb_gpudiag.vocabulary.torch_frames import COMPILED_KERNEL, MESSAGE_WAIT
 
 # Autograd's own nodes spend microseconds between the operators that they call.
 LEAST_USER_CODE_NS: Final = 1_000_000
 
 
 def cpu_thread(spans: CauseSpans, host: Host, under_way: Intervals) -> CauseSpans:
-    """Return the thread's spans with user code and waiting marked as such.
+    """Return the thread's spans with user code, waiting and compiled kernels marked as such.
 
     spans: as HostTime finds them. under_way: when a collective was."""
     if not len(spans.start_ns):
@@ -35,6 +36,7 @@ def cpu_thread(spans: CauseSpans, host: Host, under_way: Intervals) -> CauseSpan
     in_node = _of(spans, _nodes(host))
     long = spans.end_ns - spans.start_ns >= LEAST_USER_CODE_NS
     cause = np.where(in_node & long & (spans.cause == Cause.DISPATCH), np.uint8(Cause.PYTHON), spans.cause)
+    cause = np.where(_of(spans, _compiled_kernels(host)), np.uint8(Cause.DISPATCH), cause)
     spans = spans._replace(cause=cause.astype(np.uint8))
     return repaint(spans, under_way, Cause.COLLECTIVE, _may_wait(spans, host, in_node))
 
@@ -48,6 +50,14 @@ def _nodes(host: Host) -> Bool:
     if function.any():
         node |= function[events.name]
     return node & (events.category == Category.CPU_OP) & ~match(events, COMPILED_CODE)
+
+
+def _compiled_kernels(host: Host) -> Bool:
+    """Mask of the frames of kernels in compiled code, shape (n,)."""
+    kernels = match(host.events, COMPILED_KERNEL)
+    if not kernels.any():
+        return kernels
+    return kernels & host.tree.under(match(host.events, COMPILED_CODE) & (host.tree.depth >= 0))
 
 
 def _may_wait(spans: CauseSpans, host: Host, in_node: Bool) -> Bool:

@@ -41,7 +41,13 @@ def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
     if facts.gpu_use.possible:
         return _unseen_gpu(no_gpu_sentence(facts.gpu_use), facts.gpu_use, lost)
     spent = cpu_time(lost, facts.host_work.small_operators)
-    return _host(lost, spent, unseen_ns, no_gpu_sentence(facts.gpu_use))
+    start, took = no_gpu_sentence(facts.gpu_use), lost.share(spent.profiler_ns)
+    if took >= LEAST_SHARE:
+        start = f"{start} The profiler itself took {share(took)} of the main thread's time"
+        if took >= MOSTLY_UNSEEN:
+            return "unknown", f"{start}: record more steps, after a warm-up, to see what limits the job."
+        start += ": that is no part of the job."
+    return _host(lost, spent, unseen_ns, start)
 
 
 def _unseen_gpu(what: str, use: GpuUse, lost: Lost) -> tuple[str, str]:
@@ -60,12 +66,6 @@ def _unseen_gpu(what: str, use: GpuUse, lost: Lost) -> tuple[str, str]:
 def _host(lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> tuple[str, str]:
     """A job without a GPU: where the main thread's time went. start: what is known about a GPU."""
     window_ns, parts = lost.window_ns, spent.others
-    if spent.profiler_ns >= LEAST_SHARE * window_ns:
-        start += f" The profiler itself took {share(spent.profiler_ns, window_ns)} of the main thread's time"
-        if spent.profiler_ns >= MOSTLY_UNSEEN * window_ns:
-            said = "record more steps, after a warm-up, to see what limits the job."
-            return "unknown", f"{start}: {said}"
-        start += ": that is no part of the job."
     once_ns = lost.total_ns(lost.of(Cause.INITIALIZATION))
     if once_ns >= MOST * window_ns:
         parts["initialization"] = once_ns
