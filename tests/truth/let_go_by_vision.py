@@ -97,7 +97,7 @@ def losses_of_a_detector_until_they_are_logged() -> Iterator[None]:
             meters[name].update(loss)
 
     def log() -> None:
-        logged.append({name: float(meter.total) / meter.count for name, meter in meters.items()})
+        logged.append({name: meter.total.item() / meter.count for name, meter in meters.items()})
         meters.clear()
 
     for number in itertools.count(1):
