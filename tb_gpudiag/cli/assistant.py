@@ -12,17 +12,13 @@ from tb_gpudiag.cli.assistant_rows import (
     LONGEST_NAME,
     AnswerData,
     AnswerRow,
-    clock_row,
     collective_row,
-    device_row,
     fitted,
-    hanging_row,
-    hotspot_row,
     largest_causes,
     longest_gaps,
     place_text,
-    recording_row,
     rounded,
+    row_of,
     short,
     site_row,
 )
@@ -93,12 +89,8 @@ class Assistant:
             short(
                 {
                     "finding": number,
-                    "rule": finding["rule"],
-                    "severity": finding["severity"],
-                    "title": finding["title"],
-                    "cost_us": rounded(finding["cost_us"]),
-                    "cost_bytes": int(finding["cost_bytes"]),
-                    "place": place_text(finding["places"][0]) if finding["places"] else "",
+                    **row_of(finding, "rule severity title cost_us cost_bytes"),
+                    "place": place_text(next(iter(finding["places"]), {})),
                 }
             )
             for number, finding in enumerate(report["findings"])
@@ -106,7 +98,13 @@ class Assistant:
         answer = {
             "verdict": one_line(report["verdict"]["sentence"], _LONGEST_TEXT),
             "limiter": report["verdict"]["limiter"],
-            "gpus": [device_row(device) for device in report["devices"][:4]],
+            "gpus": [
+                {
+                    **row_of(device, "device=id name window_us idle_us=window_idle_us"),
+                    "idle_by_cause_us": largest_causes(device["window_idle_by_cause"]),
+                }
+                for device in report["devices"][:4]
+            ],
             "steps": len(report["steps"]),
             "unchecked": [rule["rule"] for rule in report["unchecked"]],
             "next": "explain_finding(trace, finding), gaps(trace), kernels(trace), memory(trace)",
@@ -193,16 +191,9 @@ class Assistant:
         }
         for key in ("before", "after", "launch"):
             if key in found:
-                answer[key] = short({name: found[key][name] for name in ("name", "operator")})
+                answer[key] = short(row_of(found[key], "name operator"))
         rows = [
-            short(
-                {
-                    "cause": segment["cause"],
-                    "us": rounded(segment["duration_us"]),
-                    "name": segment["name"],
-                    "place": segment["place"],
-                }
-            )
+            short(row_of(segment, "cause us=duration_us name place"))
             for segment in sorted(found["host"], key=lambda one: -float(one["duration_us"]))
         ]
         return fitted(answer, "host", rows)
@@ -213,11 +204,7 @@ class Assistant:
         rows = [
             short(
                 {
-                    "kernel": row["name"],
-                    "family": row["family"],
-                    "count": int(row["count"]),
-                    "total_us": rounded(row["total_us"]),
-                    "mean_us": rounded(row["mean_us"]),
+                    **row_of(row, "kernel=name family count total_us mean_us"),
                     "operators": ", ".join(row["operators"]),
                 }
             )
@@ -229,7 +216,7 @@ class Assistant:
         """Return launch hotspots (operators, modules, lines, kernels) whose name contains a text."""
         report = self._report(trace)
         rows = [
-            hotspot_row(hotspot)
+            short(row_of(hotspot, "kind name=key launches host_us kernel_us idle_us empty_queue_share"))
             for hotspot in report["launch_hotspots"]
             if name.lower() in hotspot["key"].lower()
         ]
@@ -240,8 +227,8 @@ class Assistant:
         report = self._report(trace)
         devices, rows = [], []
         for memory in report["memory"]:
-            figures = ("peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes")
-            devices.append({"device": memory["name"], **{key: int(memory[key]) for key in figures}})
+            figures = "peak_allocated_bytes peak_reserved_bytes capacity_bytes"
+            devices.append(row_of(memory, f"device=name {figures}"))
             for what, key in (("grows", "sites"), ("at the peak", "peak_owners")):
                 rows += [site_row(memory["name"], what, site) for site in memory[key]]
         return fitted({"devices": devices[:8]}, "sites", rows, first)
@@ -292,11 +279,8 @@ class Assistant:
             "findings": [one_line(f"{f['rule']} {f['title']}") for f in job["findings"][:6]],
             "notes": [one_line(note) for note in job["notes"][:4]],
         }
-        figures = ("step_us", "busy_us", "waiting_us", "transfer_us", "exposed_communication_us")
-        rows = [
-            {"rank": rank["rank"], "trace": rank["id"], **{key: rounded(rank[key]) for key in figures}}
-            for rank in job["ranks"]
-        ]
+        figures = "rank trace=id step_us busy_us waiting_us transfer_us exposed_communication_us"
+        rows = [row_of(rank, figures) for rank in job["ranks"]]
         return fitted(answer, "ranks", rows, first)
 
     def collectives(self, trace: str, first: int = 0) -> AnswerData:
@@ -310,7 +294,7 @@ class Assistant:
         found = self._ready(lambda: self._service.job(trace))
         job = found["job"]
         matched = job.get("collectives", {"worst": []})
-        answer = {key: rounded(matched[key]) for key in ("waiting_us", "transfer_us") if key in matched}
+        answer = row_of(matched, "waiting_us transfer_us")
         rows = [{"what": "by unit", **collective_row(one)} for one in job["units"]]
         rows += [{"what": "single", **collective_row(one)} for one in matched["worst"]]
         return fitted(answer, "collectives", rows, first)
@@ -324,10 +308,21 @@ class Assistant:
         found = report["clock"]
         answer = {
             "sentence": one_line(found["sentence"], 2 * _LONGEST_TEXT),
-            "recordings": [recording_row(one) for one in found["recordings"][-6:]],
+            "recordings": [
+                {**row_of(one, "rank step"), **short(row_of(one, "why worker span"))}
+                for one in found["recordings"][-6:]
+            ],
             "notes": [one_line(note) for note in found["notes"][:4]],
         }
-        return fitted(answer, "ranks", [clock_row(row) for row in found["ranks"]], first)
+        rows = [
+            {
+                **row_of(row, "rank steps last_step step_us now_us"),
+                "phases_us": {phase["name"]: rounded(phase["us"]) for phase in row["phases"]},
+                **short(row_of(row, "drift")),
+            }
+            for row in found["ranks"]
+        ]
+        return fitted(answer, "ranks", rows, first)
 
     def hang(self, trace: str, first: int = 0) -> AnswerData:
         """Say which ranks hold up a job that hangs. trace: of the kind `hang`: dumps of a flight recorder."""
@@ -342,7 +337,9 @@ class Assistant:
             "culprits": found["culprits"][:_MOST_ROWS],
             "notes": [one_line(note) for note in found["notes"][:4]],
         }
-        return fitted(answer, "ranks", [hanging_row(row) for row in found["ranks"]], first)
+        fields = "state operation group sequence ranks=ranks_text waits_for=waits_for_text"
+        rows = [{**row_of(row, fields), "place": place_text(row.get("place", {}))} for row in found["ranks"]]
+        return fitted(answer, "ranks", rows, first)
 
     def _report(self, trace: str) -> AnswerData:
         found: AnswerData = self._ready(lambda: self._service.report(trace))["report"]

@@ -67,87 +67,40 @@ def short(row: AnswerRow) -> AnswerRow:
     }
 
 
-_OF_COLLECTIVE: Final = ("kind", "parallelism", "unit", "name", "group", "annotation", "why")
-_COUNTS: Final = ("calls", "collectives", "index", "bytes")
-_TIMES: Final = ("us", "exposed_us", "skew_us", "transfer_us", "why_us")
+_OF_COLLECTIVE: Final = (
+    "kind parallelism unit name group annotation why calls collectives index bytes us exposed_us skew_us "
+    "transfer_us why_us"
+)
+
+
+def row_of(source: Mapping[str, Any], fields: str) -> AnswerRow:
+    """Return the fields of a message that it has. fields: `name us=total_us` calls the second one `us`.
+
+    Texts are shortened, µs and shares rounded, and all other numbers whole.
+    """
+    named = (field.rpartition("=") for field in fields.split())
+    return {shown or field: _shown(source[field], field) for shown, _, field in named if field in source}
+
+
+def _shown(value: Any, field: str) -> Any:
+    if isinstance(value, str):
+        return one_line(value, NAME_LIMIT if field == "title" else LONGEST_NAME)
+    if field.endswith("us"):
+        return rounded(value)
+    return round(value, 3) if field.endswith("share") else int(value)
 
 
 def collective_row(one: Mapping[str, Any]) -> AnswerRow:
     """Return a collective of a trace or a job, or those of one unit: what there is to say of it."""
-    row = {key: one[key] for key in _OF_COLLECTIVE if key in one}
-    row |= {key: int(one[key]) for key in _COUNTS if key in one}
-    row |= {key: rounded(one[key]) for key in _TIMES if key in one}
-    ranks = {key: one[key] for key in ("last_rank", "last_in") if key in one}  # of which 0 is one
-    return {**short(row), **ranks, **({"place": place_text(one["place"])} if "place" in one else {})}
-
-
-def hanging_row(row: Mapping[str, Any]) -> AnswerRow:
-    """Return where ranks of a job that hangs are."""
-    return {
-        **{key: one_line(row[key], LONGEST_NAME) for key in ("state", "operation", "group")},
-        "sequence": row["sequence"],
-        "ranks": row["ranks_text"],
-        "waits_for": row["waits_for_text"],
-        "place": place_text(row["place"]) if "place" in row else "",
-    }
-
-
-def hotspot_row(hotspot: Mapping[str, Any]) -> AnswerRow:
-    """Return what launches kernels, and what that costs."""
-    return short(
-        {
-            "kind": hotspot["kind"],
-            "name": hotspot["key"],
-            "launches": hotspot["launches"],
-            **{key: rounded(hotspot[key]) for key in ("host_us", "kernel_us", "idle_us")},
-            "empty_queue_share": round(hotspot["empty_queue_share"], 3),
-        }
-    )
+    ranks = row_of(one, "last_rank last_in")  # of which 0 is one
+    place = {"place": place_text(one["place"])} if "place" in one else {}
+    return {**short(row_of(one, _OF_COLLECTIVE)), **ranks, **place}
 
 
 def site_row(device: str, what: str, site: Mapping[str, Any]) -> AnswerRow:
     """Return a place that allocates. what: why it is listed."""
-    return short(
-        {
-            "device": device,
-            "what": what,
-            "bytes": int(site["bytes"]),
-            "bytes_per_step": int(site.get("bytes_per_step", 0)),
-            "kind": site.get("kind", ""),
-            "operator": site["operator"],
-            "place": place_text(site.get("place", {})),
-        }
-    )
-
-
-def clock_row(row: Mapping[str, Any]) -> AnswerRow:
-    """Return what the step clock of a rank says."""
-    return {
-        **{key: int(row[key]) for key in ("rank", "steps", "last_step")},
-        **{key: rounded(row[key]) for key in ("step_us", "now_us")},
-        "phases_us": {phase["name"]: rounded(phase["us"]) for phase in row["phases"]},
-        **short({"drift": row["drift"]}),
-    }
-
-
-def recording_row(row: Mapping[str, Any]) -> AnswerRow:
-    """Return a recording that a step clock has made."""
-    return {
-        **{key: int(row[key]) for key in ("rank", "step")},
-        **short({key: row[key] for key in ("why", "worker", "span")}),
-    }
-
-
-def device_row(device: Mapping[str, Any]) -> AnswerRow:
-    """Return the step window of a device and its idle time."""
-    window = device["window_us"]
-    return {
-        "device": device["id"],
-        "name": one_line(device["name"], LONGEST_NAME),
-        "window_us": rounded(window),
-        "idle_us": rounded(device["window_idle_us"]),
-        "idle_by_cause_us": largest_causes(device["window_idle_by_cause"]),
-    }
+    row = row_of(site, "bytes bytes_per_step kind operator")
+    return short({"device": device, "what": what, **row, "place": place_text(site.get("place", {}))})
 
 
 def largest_causes(causes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
