@@ -14,6 +14,13 @@ from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
 from tb_gpudiag.trace.credentials.credentials import remove_credentials
 from tb_gpudiag.trace.events import Status, Thread, Trace
 from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
+from tb_gpudiag.trace.files.other_recorders import (
+    is_database,
+    is_pftrace,
+    is_report,
+    is_rocprof,
+    report_refused,
+)
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE, Source
 from tb_gpudiag.trace.files.whole_file import whole_file
 from tb_gpudiag.trace.kineto import kineto
@@ -26,9 +33,6 @@ from tb_gpudiag.trace.memory.memory_timeline import is_memory_timeline, read_mem
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page, pickle_of_page
 from tb_gpudiag.trace.memory.snapshot import read_snapshot
 from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle
-from tb_gpudiag.trace.nsys.nsys_file import is_database, is_report, report_refused
-from tb_gpudiag.trace.perfetto.pftrace_file import is_pftrace
-from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
 from tb_gpudiag.trace.unread import refuse_foreign, refuse_unread
 
 __all__ = ["Limits", "read_trace"]

@@ -10,9 +10,8 @@ from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES, SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.freed import at_most
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
-from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
+from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text, not_matched, ranks_absent
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.exposure_advice import KEEP_WHOLE, REDUCE_ONCE

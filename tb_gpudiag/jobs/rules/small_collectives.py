@@ -9,8 +9,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
-from tb_gpudiag.jobs.rules.freed import at_most
-from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, not_matched, ranks_absent
+from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text, not_matched, ranks_absent
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.collective_kinds import FSDP

@@ -23,9 +23,9 @@ from tb_gpudiag.trace.files.file_names import (
 )
 from tb_gpudiag.trace.files.local_search import find_local
 from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.other_recorders import MAGIC, is_database
 from tb_gpudiag.trace.files.remote import Version, listed, version
 from tb_gpudiag.trace.files.source import is_remote, unreadable
-from tb_gpudiag.trace.nsys.nsys_file import MAGIC, is_database
 from tb_gpudiag.vocabulary.recorded import FileKind
 
 __all__ = ["Found", "Tell", "TraceFile", "find_traces", "may_be_database", "parse_logdir_spec", "sort_files"]

@@ -25,19 +25,19 @@ from tb_gpudiag.trace.files.file_names import (
     trace_file,
 )
 from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, follows_links, is_below, open_local
+from tb_gpudiag.trace.files.other_recorders import (
+    EXPORT_HEAD_BYTES,
+    exported_path,
+    is_export,
+    is_pftrace,
+    is_report,
+    is_rocprof,
+    report_refused,
+)
 from tb_gpudiag.trace.files.source import GZIP, GZIP_MAGIC, unreadable
 from tb_gpudiag.trace.flight_recorder.dump_file import HEAD_BYTES, is_dump, rank_in
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page
 from tb_gpudiag.trace.memory.snapshot_pickle import is_snapshot
-from tb_gpudiag.trace.nsys.nsys_file import (
-    EXPORT_HEAD_BYTES,
-    exported_path,
-    is_export,
-    is_report,
-    report_refused,
-)
-from tb_gpudiag.trace.perfetto.pftrace_file import is_pftrace
-from tb_gpudiag.trace.rocprof.rocprof_file import is_rocprof
 from tb_gpudiag.trace.step_clocks.clock_state import clock_of
 from tb_gpudiag.vocabulary.recorded import FileKind
 

@@ -13,15 +13,13 @@ from typing import Final
 
 from tb_gpudiag.trace.files.copying import Write
 from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
+from tb_gpudiag.trace.files.other_recorders import refuse_uncopied
 from tb_gpudiag.trace.files.source import Source
 from tb_gpudiag.trace.kineto.pieces import Salvaged, by_brackets, salvage
 from tb_gpudiag.trace.kineto.plain import is_json
 from tb_gpudiag.trace.kineto.repair import repaired
 from tb_gpudiag.trace.kineto.structure import elements
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
-from tb_gpudiag.trace.nsys.nsys_file import refuse_database
-from tb_gpudiag.trace.perfetto.pftrace_file import refuse_pftrace
-from tb_gpudiag.trace.rocprof.rocprof_file import refuse_rocprof
 
 Keep = Callable[[bytes], bytes]
 """Takes JSON objects with commas between them, and returns those that stay."""
@@ -52,9 +50,7 @@ def copy_with_events(
     with Source(path, limits, folder) as source:
         blocks = iter(source)
         first = next(blocks, b"")
-        refuse_database(first, path)
-        refuse_rocprof(first, path)
-        refuse_pftrace(first, path)
+        refuse_uncopied(first, path)
         head = _Head(chain([first], blocks), write)
 
         def insert(stream: Stream) -> bool:

@@ -27,7 +27,7 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.events import Metadata, Trace
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.files.source import Source, is_remote
-from tb_gpudiag.trace.nsys.nsys_calls import Covered, api_calls, off_cpu, overhead, system_calls
+from tb_gpudiag.trace.nsys.nsys_calls import Covered, Ranges, api_calls, off_cpu, overhead, system_calls
 from tb_gpudiag.trace.nsys.nsys_database import EXPORT_AGAIN, Database
 from tb_gpudiag.trace.nsys.nsys_gpu import (
     GPU_TABLES,
@@ -40,7 +40,6 @@ from tb_gpudiag.trace.nsys.nsys_gpu import (
     syncs,
 )
 from tb_gpudiag.trace.nsys.nsys_names import Processes
-from tb_gpudiag.trace.nsys.nsys_ranges import Ranges
 from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
 from tb_gpudiag.trace.nsys.nsys_target import (
     credentials,

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.jobs.compare.caveats import FEWEST_STEPS
 from tb_gpudiag.jobs.compare.comparison import MOST_ROWS, compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
-from tb_gpudiag.jobs.compare.conclusion import SAME_AT_MOST
+from tb_gpudiag.jobs.compare.conclusion import FEWEST_STEPS, SAME_AT_MOST
 from tb_gpudiag.jobs.compare.noise import SAME_WITHIN
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.text import document_text

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.find import find_traces
+from tb_gpudiag.trace.files.other_recorders import is_pftrace
 from tb_gpudiag.trace.perfetto import pftrace
 from tb_gpudiag.trace.perfetto.messages import Messages, Wire
-from tb_gpudiag.trace.perfetto.pftrace_file import is_pftrace
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder.pftrace import Encoder, encoded, perfetto

@@ -1,4 +1,5 @@
-"""Files of Nsight Systems: how to tell them apart. nsys.py reads them, and imports much more."""
+"""Files of other recorders than torch.profiler's JSON: how to tell them by their names and first bytes. Their
+readers import much more."""
 
 from __future__ import annotations
 
@@ -20,6 +21,14 @@ EXPORT_HEAD_BYTES: Final = 64 << 10
 _TABLES: Final = re.compile(
     rb"CREATE TABLE \"?(CUPTI_ACTIVITY_KIND_|TARGET_INFO_|META_DATA_EXPORT|NVTX_EVENTS|ENUM_NSYS_|OSRT_API)"
 )
+
+_ROCPROF: Final = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[')
+
+# Each packet of Perfetto's binary traces: the tag of field 1, and a length of up to five bytes.
+_PACKET: Final = re.compile(rb"\n([\x80-\xff]{0,4}[\x00-\x7f])", re.DOTALL)
+_PACKETS_SEEN: Final = 3
+_BINARY: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")  # not in text
+_OPENINGS: Final = (b"{", b"[", b"<")
 
 
 def is_database(head: bytes) -> bool:
@@ -66,3 +75,40 @@ def database_refused(path: str) -> NotATrace:
         remedy="look at the .nsys-rep file with Nsight Systems; gpudiag explain GD907 says how to "
         "remove credentials",
     )
+
+
+def is_rocprof(head: bytes) -> bool:
+    """Return whether a file that starts like this is JSON of rocprofv3."""
+    return _ROCPROF.match(head) is not None
+
+
+def is_pftrace(head: bytes) -> bool:
+    """Return whether a file that starts like this is a list of Perfetto's packets."""
+    if head.lstrip()[:1] in _OPENINGS or _BINARY.search(head) is None:
+        return False
+    at = seen = 0
+    while at < len(head) and seen < _PACKETS_SEEN:
+        found = _PACKET.match(head, at)
+        if found is None:
+            return False
+        length = sum((byte & 0x7F) << 7 * i for i, byte in enumerate(found[1]))
+        at, seen = found.end() + length, seen + 1
+    return seen > 0
+
+
+def refuse_uncopied(first: bytes, path: str) -> None:
+    """Raise NotATrace for a file of another recorder, where events of torch.profiler's JSON are copied one by
+    one."""
+    refuse_database(first, path)
+    if is_rocprof(first):
+        raise NotATrace(
+            "it is JSON of rocprofv3, and only traces of torch.profiler can be copied event by event",
+            where=path,
+            remedy="record with rocprofv3 --output-format pftrace as well, and open that with Perfetto",
+        )
+    if is_pftrace(first):
+        raise NotATrace(
+            "it is a binary trace of Perfetto, and only JSON can be copied event by event",
+            where=path,
+            remedy="open it in Perfetto as it is",
+        )
