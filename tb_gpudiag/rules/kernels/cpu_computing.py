@@ -22,6 +22,8 @@ from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
 
+_COMPILE = "model = torch.compile(model)\n"
+
 # Where little multiplies, arithmetic is not the limit: a loss may take milliseconds as its threads wait for
 # cores. In five public recordings of networks on a CPU, convolutions alone take 66 to 89%.
 MULTIPLYING_SHARE = 0.5
@@ -64,7 +66,10 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     inference = facts.job.training is False
     largest = ranked[:MOST_OPERATORS]
     layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
-    text = f"Run the model on a GPU if there is one. On the CPU, try torch.compile, bfloat16{layout}."
+    compiled = facts.launches.modes.compiled.total > 0
+    to_try = f"{'' if compiled else 'torch.compile, '}bfloat16{layout}"
+    text = f"Run the model on a GPU if there is one. On the CPU, try {to_try}."
+    code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     if inference:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
     return Finding(
@@ -74,7 +79,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         "cheaper or fewer operators make the job faster.",
         fix=Fix(
             text,
-            f"{CODE['device']}\n\n{CODE['inference']}" if inference else CODE["device"],
+            f"{code}\n\n{CODE['inference']}" if inference else code,
             "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         ),
         evidence=[

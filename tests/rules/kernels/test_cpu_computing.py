@@ -10,7 +10,7 @@ from tb_gpudiag.rules.kernels.cpu_computing import RULE
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, share_of
-from tests.builder import TraceBuilder
+from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import facts_of, figures, finding, is_clear
 
 
@@ -38,6 +38,14 @@ def test_what_computes_comes_first_and_promises_nothing(tmp_path: Path) -> None:
     assert shown == (duration(7_000_000), share_of(7_000_000, facts.window.duration_ns, "of the step window"))
     assert "channels_last" in first.finding.fix.text
     assert "inference_mode" in first.finding.fix.code
+
+
+def test_compiled_code_is_not_told_to_compile(tmp_path: Path) -> None:
+    trace = _passes(700)
+    HostThread(trace, trace.recording.host[0].thread).op("Torch-Compiled Region: 0/0", at=9_992, us=5)
+    fix = run_rules(facts_of(trace, tmp_path), RULES).findings[0].finding.fix
+    assert "bfloat16" in fix.text
+    assert "compile" not in fix.text + fix.code
 
 
 @pytest.mark.parametrize(("us", "reported"), [(100, True), (90, False)])
