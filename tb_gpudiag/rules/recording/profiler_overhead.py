@@ -36,6 +36,9 @@ LEAST_SHARE = 0.05
 # A window that is mostly the profiler's own time says little about the job, so that comes first.
 MOSTLY = 0.5
 
+# One stretch with half of it is the recorder's beginning or a buffer, which fewer options do not shorten.
+AT_ONCE = 0.5
+
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find a host that recording slows, and sum the GPU's idle time with cause `profiler`; without a GPU, the
@@ -52,6 +55,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
                 "Record a second trace with with_stack=True, and compare the step times of the two.",
             )
         return Clear(f"the profiler itself took {share(overhead_ns, lost.window_ns)} of the step window")
+    stretches = lost.stretches(chosen)
+    longest_ns = int((stretches.end - stretches.start).max())
     mostly = lost.share(overhead_ns) >= MOSTLY
     who = "the GPU is idle" if facts.device else "the main thread is busy"
     return Finding(
@@ -62,7 +67,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             "about that much faster. Other findings about the host look larger than they are."
         ),
         fix=record_again("Record more steps, after a warm-up.")
-        if mostly
+        if mostly or longest_ns >= AT_ONCE * overhead_ns
         else Fix(
             "Record with fewer of with_stack, record_shapes and profile_memory, and take the figures from "
             "that recording. Take the functions from this one.",

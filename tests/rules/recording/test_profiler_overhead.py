@@ -60,3 +60,14 @@ def test_a_window_that_is_mostly_the_profilers_comes_first(us: float, leads: boo
     found = finding(RULE.check(facts_of(one_gap(_profiles, us), tmp_path)))
     assert found.leads == leads
     assert found.severity == (Severity.WARNING if leads else None)
+
+
+@pytest.mark.parametrize(("us", "said"), [(90, "Record more steps"), (80, "with_stack")])
+def test_a_single_stretch_is_not_shortened_by_fewer_options(us: float, said: str, tmp_path: Path) -> None:
+    """Two more take 45 µs each."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    for at, length in ((0, us), (300, 45), (600, 45)):
+        main.frame(PROFILER_FRAME, at=at, us=length)
+    assert said in finding(RULE.check(facts_of(trace, tmp_path))).fix.text
