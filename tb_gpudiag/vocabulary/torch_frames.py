@@ -35,6 +35,7 @@ LOADER_PIN = any_of(_DATA + r"_utils/pin_memory\.py\(\d+\): .*", flags=re.S)
 # Unpickling a batch, this process asks the worker for the file descriptors of its tensors. A thread of the
 # worker answers when the worker, busy with the next batch, lets it run.
 LOADER_ANSWER = any_of(PATH + r"multiprocessing/(resource_sharer|connection)\.py\(\d+\): .*", flags=re.S)
+LOADER_BLOCKED = any_of(r"<built-in (function read|method (recv|recvmsg|poll) of .*)>", flags=re.S)
 # Inside the queue that workers fill: a batch that has arrived is unpickled, and its tensors are mapped.
 LOADER_RECEIVE = any_of(
     r"<built-in function loads>", PATH + r"torch/multiprocessing/reductions\.py.*", flags=re.S

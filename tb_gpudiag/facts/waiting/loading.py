@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.loader_start import LoaderStarts
-from tb_gpudiag.facts.core.matching import kind_by_name
+from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category
@@ -33,7 +33,6 @@ class LoadPart(IntEnum):
 _FRAMES = (
     (LoadPart.START, torch_frames.LOADER_START),
     (LoadPart.WAIT, torch_frames.LOADER_WAIT),
-    (LoadPart.WAIT, torch_frames.LOADER_ANSWER),
     (LoadPart.ITEMS, torch_frames.LOADER_FETCH),
     (LoadPart.COLLATE, torch_frames.LOADER_COLLATE),
     (LoadPart.PIN, torch_frames.LOADER_PIN),
@@ -103,6 +102,9 @@ def load_part(host: Host, event: Int64) -> Int64:
     if not ((used != NONE) & (used != LoadPart.RECEIVE)).any():
         part_of = kind_by_name(events, _OPERATORS, NONE)
     part = part_of[events.name]
+    blocked = match(events, torch_frames.LOADER_BLOCKED)
+    if blocked.any():
+        part[blocked & host.tree.under(match(events, torch_frames.LOADER_ANSWER))] = LoadPart.WAIT
     receives = part == LoadPart.RECEIVE
     receiving, inside = (
         np.where(event == NONE, NONE, host.tree.nearest_of(chosen)[event])
