@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tb_gpudiag.training.malloc import malloc_bytes
 from tb_gpudiag.training.tensor_holders import holders, limited_containers
 
 KEY: Final = "gpudiag_tensors"
@@ -41,14 +42,17 @@ class NotingTensors:
     Python's garbage collector knows: 0.1 s for 300,000 objects, in no recorded step. It first collects what
     is garbage, unless the job has turned it off: the trace shows that this is freed then. Where tensors
     became more, it also looks for what holds them, which takes as long again. Before the recording, it sums
-    them up at step 4, 8, 16 and so on: what grew from the job's beginning on is no buffer.
+    them up at step 4, 8, 16 and so on, and when the profiler warms up: what grew from the job's beginning on
+    is no buffer. Then it also asks malloc how much the whole process has.
     """
 
     def __init__(self, schedule: Callable[[int], Any]) -> None:
         self._schedule = schedule
         self._before: dict[int, tuple[int, Any]] | None = None
         self._limited, self._history = dict[int, Any](), dict[int, int]()
+        self._malloc = dict[int, int]()
         self._since = 0
+        self._profiles = False
         self._ends = False
 
     def __call__(self, step: int) -> Any:
@@ -62,15 +66,19 @@ class NotingTensors:
         return action
 
     def _note(self, action: str, step: int) -> None:
+        if action != "NONE" and not self._profiles:
+            if step >= FIRST_SUM:
+                self._look(step)
+            self._profiles = True  # it has memory of its own from now on, also after a recording
         if self._ends and self._before is not None:
             add = sys.modules["torch"].autograd._add_metadata_json
-            after, steps = _held(), step - self._since
-            self._history[step] = _bytes(after)
+            after, steps = self._look(step), step - self._since
             noted = {
                 "steps": step,
                 **_changes(self._before, after),
                 "holders": holders(_grown(self._before, after, steps), self._limited),
                 "history": list(self._history.items()),
+                "malloc": list(self._malloc.items()),
                 "optimizers": _has_optimizers(),
             }
             add(KEY, json.dumps(noted))
@@ -78,39 +86,51 @@ class NotingTensors:
         self._ends = action == "RECORD_AND_SAVE"
         if action in ("RECORD", "RECORD_AND_SAVE"):
             if self._before is None:
-                self._before, self._since, self._limited = _held(), step, limited_containers()
-                self._history[step] = _bytes(self._before)
+                self._before, self._since, self._limited = self._look(step), step, limited_containers()
         elif not self._ends:
             self._before = None  # a recording that was given up
             if step >= FIRST_SUM and not step & step - 1:
-                self._history[step] = _bytes(_held())
+                self._look(step)
+
+    def _look(self, step: int) -> dict[int, tuple[int, Any]]:
+        if gc.isenabled():
+            gc.collect()
+        if not self._profiles and (allocated := malloc_bytes()) is not None:
+            self._malloc[step] = allocated
+        held = _held()
+        self._history[step] = _bytes(held)
+        return held
 
 
 def note_from_now_on(profiler: Any) -> None:
     """Have the later recordings of a torch.profiler.profile that records memory be noted."""
     if getattr(profiler, "profile_memory", False) and not isinstance(profiler.schedule, NotingTensors):
         profiler.schedule = NotingTensors(profiler.schedule)
+        profiler.schedule._profiles = True
 
 
 def _held() -> dict[int, tuple[int, Any]]:
-    """Return the storages on the CPU of all tensors that Python holds: address -> (bytes, weak reference to
-    a tensor)."""
+    """Return the storages on the CPU that Python holds, most of them in tensors: address -> (bytes, weak
+    reference to a tensor, or to the storage if there is none)."""
     torch = sys.modules["torch"]
-    if gc.isenabled():
-        gc.collect()
-    kinds, objects = {torch.Tensor, torch.nn.Parameter}, gc.get_objects()
-    # A profiler that records stacks records every call from Python's bytecode: map() makes none.
-    tensors = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
+    objects = gc.get_objects()
+    tensors = _of_kinds(objects, {torch.Tensor, torch.nn.Parameter})
+    alone = [one for one in _of_kinds(objects, {torch.UntypedStorage}) if one.device.type == "cpu"]
     del objects
-    owners = [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is torch.strided]
-    parts = list(owners)
+    strided = [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is torch.strided]
+    owners, parts = [*alone, *strided], list(strided)
     for sparse in [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is torch.sparse_coo]:
         owners += [sparse, sparse]
         parts += _of_sparse(sparse)
-    storages = list(map(torch.Tensor.untyped_storage, parts))
+    storages = [*alone, *map(torch.Tensor.untyped_storage, parts)]
     addresses = map(operator.methodcaller("data_ptr"), storages)
     sizes = map(operator.methodcaller("nbytes"), storages)
     return dict(zip(addresses, zip(sizes, map(weakref.ref, owners), strict=True), strict=True))
+
+
+def _of_kinds(objects: list[Any], kinds: set[type]) -> list[Any]:
+    """A profiler that records stacks records every call from Python's bytecode: map() makes none."""
+    return list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
 
 
 def _of_sparse(tensor: Any) -> list[Any]:

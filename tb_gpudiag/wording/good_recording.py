@@ -33,7 +33,7 @@ with profile(
 
 RECORDING_OF_HOST_LEAKS: Final = RECORDING.replace(
     _IMPORT, f"{_IMPORT}\nfrom tb_gpudiag import NotingTensors\n"
-).replace(_SCHEDULE, "    schedule=NotingTensors(schedule(wait=5, warmup=2, active=12, repeat=1)),\n")
+).replace(_SCHEDULE, "    schedule=NotingTensors(schedule(wait=20, warmup=2, active=12, repeat=1)),\n")
 """The same, and which tensors come and go: a leak on the host and a full buffer look alike without it."""
 
 NSYS_RECORDING: Final = """\

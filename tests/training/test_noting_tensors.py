@@ -12,16 +12,19 @@ import pytest
 
 from tb_gpudiag import NotingTensors
 from tb_gpudiag.trace.kineto.kineto import TENSORS
+from tb_gpudiag.training.malloc import malloc_bytes
 from tb_gpudiag.training.noting_tensors import KEY, note_from_now_on
 
-KIB = 1024
+KIB, MIB = 2**10, 2**20
 
 
 def test_reading_and_writing_have_one_key() -> None:
     assert KEY == TENSORS
 
 
-def notes(torch: Any, folder: Path, step: Callable[[], object], *, active: int = 4) -> list[dict[str, Any]]:
+def notes(
+    torch: Any, folder: Path, step: Callable[[], object], *, wait: int = 1, active: int = 4
+) -> list[dict[str, Any]]:
     """What each of two recordings notes of a job."""
     profiler, files = torch.profiler, list[Path]()
 
@@ -31,11 +34,11 @@ def notes(torch: Any, folder: Path, step: Callable[[], object], *, active: int =
 
     with profiler.profile(
         activities=[profiler.ProfilerActivity.CPU],
-        schedule=NotingTensors(profiler.schedule(wait=1, warmup=1, active=active, repeat=2)),
+        schedule=NotingTensors(profiler.schedule(wait=wait, warmup=1, active=active, repeat=2)),
         on_trace_ready=save,
         with_stack=True,
     ) as recording:
-        for _ in range(2 * (2 + active)):
+        for _ in range(2 * (wait + 1 + active)):
             step()
             recording.step()
     return [json.loads(file.read_text())[KEY] for file in files]
@@ -67,6 +70,32 @@ def test_it_notes_memory_from_the_jobs_beginning_on(tmp_path: Path, torch: Any) 
     assert [step for step, _ in second["history"]] == [2, 7, 8, 9, 14]
     sizes = dict(second["history"])
     assert sizes[14] - sizes[8] == 6 * 4 * KIB
+
+
+def test_it_notes_what_malloc_gave_out_until_a_recording_began(tmp_path: Path, torch: Any) -> None:
+    if malloc_bytes() is None:
+        pytest.skip("tensors are not allocated by a glibc that has mallinfo2")
+    kept = list[Any]()
+
+    def step() -> None:
+        kept.append(bytes(MIB))
+
+    first, second = notes(torch, tmp_path, step, wait=9)
+    assert [step for step, _ in first["malloc"]] == [4, 8, 9]
+    sizes = dict(first["malloc"])
+    assert sizes[8] - sizes[4] == pytest.approx(4 * MIB, rel=0.2)
+    assert second["malloc"] == first["malloc"]  # a profiler takes and leaves some memory
+
+
+def test_storages_without_tensors_are_noted_with_their_holder(tmp_path: Path, torch: Any) -> None:
+    kept = list[Any]()
+
+    def step() -> None:
+        kept.append(torch.zeros(KIB).untyped_storage())
+
+    for found, steps in zip(notes(torch, tmp_path, step), (6, 12), strict=True):
+        assert (found["came"]["4096"], found["held"]["4096"]) == (4, steps)
+        assert f"{__file__}({step.__code__.co_firstlineno}): step" in found["holders"][0]["functions"][0]
 
 
 @pytest.mark.parametrize("optimizers", [True, False])

@@ -21,7 +21,7 @@ from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
-from tb_gpudiag.facts.memory.noted_history import kept_since, steady_rate
+from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate
 from tb_gpudiag.facts.memory.noted_tensors import (
     NotedTensors,
     Unrecorded,
@@ -249,6 +249,17 @@ class DeviceMemory:
         """The least share of what the steps up to the end would have kept at the recording's rate; 1 where
         that was not noted."""
         return kept_since(self._noted.history) if self._noted is not None else 1.0
+
+    @cached_property
+    def others_per_step(self) -> float:
+        """Bytes per step by which the process grew beside Python's tensors until the recording began; 0 if
+        that is not known."""
+        return steady_rate(self._noted.others) if self._noted is not None else 0.0
+
+    def share_of_others(self, rate: float) -> float:
+        """Return the least share of a rate at which it did so; 1 where that is not known."""
+        known = self._noted is not None and self._noted.others and rate > 0
+        return least_share(self._noted.others, rate) if self._noted is not None and known else 1.0
 
     @property
     def steps_so_far(self) -> int:

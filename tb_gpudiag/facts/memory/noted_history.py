@@ -20,7 +20,7 @@ _STEADY_PART, _LATE_PART = 1 / 16, 1 / 4
 """Parts of the job's steps that are left out at its beginning: it loads and warms up then."""
 
 History = Sequence[tuple[int, int]]
-"""Steps in order, and the bytes then. The last two are the recording's beginning and end."""
+"""Steps in order, and the bytes then. Of Python's tensors, the last two are the recording's ends."""
 
 
 def steady_rate(history: History) -> float:
@@ -41,8 +41,17 @@ def kept_since(history: History) -> float:
     where something was dropped meanwhile. 1 where that is not known."""
     if len(history) < 2 or history[-1][1] <= history[-2][1]:
         return 1.0
-    rate = _rate(history[-2], history[-1])
-    shares = [_rate(point, history[-1]) / rate for point in _later(history, _LATE_PART)[:-1]]
+    return least_share(history, _rate(history[-2], history[-1]))
+
+
+def least_share(history: History, rate: float) -> float:
+    """Return the least share of a rate above 0 at which memory has grown up to the last of these steps; 1
+    where that is not known."""
+    shares = [
+        _rate(point, history[-1]) / rate
+        for point in _later(history, _LATE_PART)
+        if history[-1][0] - point[0] >= _FEWEST_STEPS
+    ]
     return max(0.0, min(shares, default=1.0))
 
 

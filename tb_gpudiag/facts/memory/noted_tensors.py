@@ -23,7 +23,8 @@ class NotedTensors:
     """came, went: how many of each size in bytes. held: how many of the sizes that came are there at the end,
     older ones included. near: the same of about these sizes, by int.bit_length(); empty in older traces.
     more_bytes: by how much all are more than before. steps: of the job, until then. holders: of tensors of a
-    size. history: bytes at some of its steps; empty if unknown. has_optimizers: None if unknown.
+    size. history: bytes at some of its steps; empty if unknown. others: what the process had beside
+    that, until the first recording began; empty if unknown. has_optimizers: None if unknown.
     """
 
     came: Mapping[int, int]
@@ -34,6 +35,7 @@ class NotedTensors:
     steps: int
     holders: Mapping[int, NotedHolder]
     history: History
+    others: History
     has_optimizers: bool | None
 
     @cached_property
@@ -71,7 +73,8 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
         return None
     if more is None or fewer is None or steps is None:
         return None
-    optimizers = metadata.get("optimizers")
+    optimizers, history = metadata.get("optimizers"), _history(metadata.get("history"))
+    held_at = dict(history)
     return NotedTensors(
         came,
         went,
@@ -80,7 +83,8 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
         more - fewer,
         steps,
         noted_holders(metadata.get("holders")),
-        _history(metadata.get("history")),
+        history,
+        [(at, size - held_at[at]) for at, size in _history(metadata.get("malloc")) if at in held_at],
         optimizers if isinstance(optimizers, bool) else None,
     )
 

@@ -12,6 +12,7 @@ from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, loss_of
 from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, is_boundless, places_of
+from tb_gpudiag.rules.shared.leak_malloc import malloc_grows
 from tb_gpudiag.rules.shared.leak_pace import MANY_STEPS, ending
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
@@ -42,6 +43,11 @@ _WHERE_FROM = {
         "or a token. What grows with the tokens of one sequence ends with it."
     ),
 }
+
+_NOT_PYTHONS = (
+    "Python holds no tensors that explain it, but the process has got more memory all along: something in "
+    "C++ keeps them, such as a list of TorchScript or an extension, or another thread."
+)
 
 
 def look_for_leak(memories: list[DeviceMemory]) -> RuleAnswer:
@@ -97,8 +103,14 @@ def is_sure(memory: DeviceMemory) -> bool:
     """
     if _may_end(memory):
         return False
-    known = memory.ran_out or covers(memory, SURE_STEPS) or not memory.misses_old_frees or is_steady(memory)
+    known = (
+        memory.ran_out or covers(memory, SURE_STEPS) or not memory.misses_old_frees or _noted_to_grow(memory)
+    )
     return known or 2 * _boundless(memory) > growth_per_unit(memory)
+
+
+def _noted_to_grow(memory: DeviceMemory) -> bool:
+    return is_steady(memory) or malloc_grows(memory)
 
 
 def is_likely(memory: DeviceMemory) -> bool:
@@ -167,6 +179,8 @@ def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained]) -> Iter
         yield "It grew at another rate before: the figures are those of the end of the recording."
     if memory.floors.periods.inferred:
         yield _WHERE_FROM["step" if memory.floors.periods.trains else "repetition"]
+    if malloc_grows(memory):
+        yield _NOT_PYTHONS
     yield from map(filling_sentence, holders_of(parts[0].sites)[:1])
     for part in parts[1:]:
         yield f"{growth_text(trend, part.per_unit)} of it has another reason: {part.cause.summary}"
@@ -185,7 +199,7 @@ def _doubts(memory: DeviceMemory, trend: Trend) -> Iterator[str]:
             f"A buffer of more than {trend.steps} entries that was full before the recording would look the "
             "same: frees of older memory are not recorded."
         )
-    if trend.steps < MANY_STEPS and not (memory.ran_out or is_steady(memory)):
+    if trend.steps < MANY_STEPS and not (memory.ran_out or _noted_to_grow(memory)):
         yield (
             "So few steps were recorded that a cache still filling, or a list cleared later, would look the "
             "same."

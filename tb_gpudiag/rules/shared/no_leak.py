@@ -16,6 +16,7 @@ from tb_gpudiag.rules.shared.leak_holder import (
     is_replaced,
     places_of,
 )
+from tb_gpudiag.rules.shared.leak_malloc import malloc_is_level
 from tb_gpudiag.rules.shared.leak_pace import ending
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
@@ -50,11 +51,16 @@ _FIVE_STEPS = (
 )
 
 _HOW_TO_BE_SURE = (
-    "Note which tensors come and go: profile(schedule=tb_gpudiag.NotingTensors(schedule(wait=5, warmup=2, "
+    "Note which tensors come and go: profile(schedule=tb_gpudiag.NotingTensors(schedule(wait=20, warmup=2, "
     "active=12)), profile_memory=True, with_stack=True). Or record 100 steps or more, best from before the "
     "job makes its model: a leak goes on."
 )
 
+
+_GOT_NO_MORE = (
+    "but the process got no more memory in the steps before: a full buffer that C++ holds drops its oldest "
+    "entries"
+)
 
 _MAY_FILL = (
     "into a deque that nothing is taken out of: with a maxlen it drops its oldest entries once it is full"
@@ -67,6 +73,8 @@ def no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> CannotTell 
     if not known:
         return _too_few_steps([memory for memory, _ in judged])
     if unsure := [memory for memory, state in known if state == "rising"]:
+        if all(map(malloc_is_level, unsure)):
+            return Clear("; ".join(f"{_level(memory, 'rising')}, {_GOT_NO_MORE}" for memory in unsure))
         reason = "; ".join(map(_grows_or_turns, unsure))
         return CannotTell(reason, _how_to_be_sure(unsure), hint=_hint(unsure[0]))
     if unexplained := [memory for memory, state in known if state == "unclear" and _rises(memory)]:

@@ -27,13 +27,26 @@ def unseen_growth(memories: list[DeviceMemory]) -> CannotTell | None:
     """Say that something grows of which the trace has nothing; None if nothing does."""
     found = next(((memory, growing) for memory in memories if (growing := _growing(memory))), None)
     if found is None:
-        return None
+        return next(filter(None, map(_malloc_alone, memories)), None)
     memory, growing = found
     grows = f"Python holds {size(_rate(growing), 'per step')} more of {memory.name} memory"
     return CannotTell(
         f"{grows}, and the recording does not show who allocates it: a thread that the job has started",
         "For one recording, do in the main thread what the other thread does, so that the profiler sees it.",
         hint=f"{grows}, which a thread allocates that the profiler does not see.",
+    )
+
+
+def _malloc_alone(memory: DeviceMemory) -> CannotTell | None:
+    """Say that malloc gave out more and more, of which neither the trace nor the notes have anything."""
+    more = memory.others_per_step
+    if more < LEAST_BYTES_PER_STEP:
+        return None
+    grows = f"the process got {size(more, 'per step')} more memory until the recording began"
+    return CannotTell(
+        f"{grows}, but for no tensors that Python holds or the recording shows: NumPy's arrays, or C++",
+        "Begin the recording twice as late: a cache is full then. memray shows what else allocates.",
+        hint=f"{grows[0].upper()}{grows[1:]}, and not for tensors: memray shows what for.",
     )
 
 

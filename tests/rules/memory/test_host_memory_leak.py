@@ -287,6 +287,61 @@ def test_what_a_thread_keeps_since_the_job_began_is_a_leak_of_its_holder(tmp_pat
     assert cannot_tell(check_noted([0] * 8, full, tmp_path))
 
 
+def _malloc(*mebibytes: int) -> list[list[int]]:
+    return [[step, MIB * each] for step, each in zip((4, 8, 16, 24), mebibytes, strict=True)]
+
+
+OTHERS = noted({512: 6}, {512: 6}, steps=32) | {"history": [[step, 3_072] for step in (4, 8, 16, 24, 32)]}
+
+
+def test_what_no_tensor_of_pythons_holds_is_a_leak_if_malloc_gave_out_as_much(tmp_path: Path) -> None:
+    found = only(check_noted([MIB] * 6, OTHERS | {"malloc": _malloc(4, 8, 16, 24)}, tmp_path))
+    assert found.sure
+    assert "C++" in found.summary
+
+
+def test_what_no_tensor_of_pythons_holds_is_a_full_buffer_if_malloc_gave_out_no_more(tmp_path: Path) -> None:
+    answer = check_noted([MIB] * 6, OTHERS | {"malloc": _malloc(4, 8, 12, 12)}, tmp_path)
+    assert isinstance(answer, Clear)
+    assert "got no more" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("kept", "malloc"),
+    [
+        ([MIB] * 6, _malloc(0, 0, 12, 16)),  # half as much
+        ([MIB] * 6, _malloc(4, 8, 16, 24)[1:]),  # too few to be steady
+        ([MIB] * 6, [[4, "1"]]),
+        ([MIB, 0] * 6, _malloc(4, 8, 12, 12)),  # now and then: it may in the next step
+    ],
+)
+def test_what_no_tensor_of_pythons_holds_is_open_if_malloc_does_not_decide(
+    kept: list[int], malloc: object, tmp_path: Path
+) -> None:
+    assert cannot_tell(check_noted(kept, OTHERS | {"malloc": malloc}, tmp_path))
+
+
+def test_malloc_says_nothing_of_what_python_holds(tmp_path: Path) -> None:
+    """A list that has begun late may be one that is dropped now and then."""
+    written = noted({MIB: 6}, {}, steps=32) | {"malloc": _malloc(4, 4, 4, 4), "history": OTHERS["history"]}
+    assert "now and then" in unsure(check_noted([MIB] * 6, written, tmp_path)).reason
+
+
+@pytest.mark.parametrize(("malloc", "told"), [((4, 8, 16, 24), True), ((4, 8, 8, 8), False)])
+def test_memory_that_is_not_for_tensors_is_told(malloc: tuple[int, ...], told: bool, tmp_path: Path) -> None:
+    answer = check_noted([0] * 8, OTHERS | {"malloc": _malloc(*malloc)}, tmp_path)
+    assert isinstance(answer, CannotTell if told else Clear)
+    if isinstance(answer, CannotTell):
+        assert f"{size(MIB, 'per step')} more memory" in answer.reason
+        assert "NumPy" in answer.reason
+
+
+def test_memory_that_tensors_have_grown_by_is_not_told_again(tmp_path: Path) -> None:
+    history = [*_malloc(4, 8, 16, 24), [32, 32 * MIB]]
+    written = OTHERS | {"malloc": _malloc(4, 8, 16, 24), "history": history}
+    assert isinstance(check_noted([0] * 8, written, tmp_path), Clear)
+
+
 def test_allocations_that_another_thread_frees_are_not_a_leak(tmp_path: Path) -> None:
     """The profiler does not see the free, but the address is allocated again."""
     trace = TraceBuilder()
