@@ -44,6 +44,9 @@ LEAST_SHARE = 0.02
 # Whatever keeps the GPU idle after synchronizations is listed if it takes at least this share of the cost.
 LEAST_PART = 0.1
 
+# A single synchronization that makes this much of the cost is none of a loop's.
+AT_ONCE = 0.5
+
 MOST_KINDS = 4
 """Number of kinds of synchronization in the evidence."""
 
@@ -106,6 +109,8 @@ _KINDS = {
     ),
 }
 
+_ONCE = "Most of this follows a single one, and without steps nothing shows that it recurs."
+
 _OF_A_BENCHMARK = "A benchmark that times each call needs this wait: then nothing is wrong with it."
 
 # A fix does not read these values at all, or in one step of many.
@@ -138,12 +143,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     kinds = _by_kind(sync_kinds(facts.host, facts.transfers, calls), per_gap[drained], blocked_ns)
     tasks = facts.host_work.tasks.time_ns(lost.event, lost.drained_ns)
     removable = _removable(facts.host, facts.transfers, facts.host_time.blocking, calls)
+    once = not len(facts.steps) and int(per_gap.max()) >= AT_ONCE * cost_ns
     timed = kinds[0].kind == SyncKind.DEVICE and _may_be_a_benchmark(facts)
     return Finding(
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",
         summary=f"{count(len(drained), 'time')} in the step window, the host waits until the GPU has "
         "finished all queued work. The GPU is then idle until the host launches something new."
-        + (f" {_OF_A_BENCHMARK}" if timed else ""),
+        + (f" {_OF_A_BENCHMARK}" if timed else f" {_ONCE}" if once else ""),
         fix=_fix(kinds[0].kind, facts.job),
         cost_ns=cost_ns,
         evidence=[
@@ -162,9 +168,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
-        removable=replace(removable, least=None) if timed else removable,
-        severity=Severity.INFO if timed else None,
-        sure=not timed,
+        removable=replace(removable, least=None) if timed or once else removable,
+        severity=Severity.INFO if timed or once else None,
+        sure=not (timed or once),
     )
 
 

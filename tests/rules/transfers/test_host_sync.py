@@ -195,3 +195,23 @@ def test_waits_that_intels_recorder_left_out_are_no_all_clear(tmp_path: Path) ->
     assert finding(RULE.check(facts)).title.startswith("Synchronizations leave the GPU idle")
     assert len(np.unique(facts.work.launch)) == 10  # the driver's call in it is no second launch
     assert not len(facts.lost_work.lost)
+
+
+@pytest.mark.parametrize(("later_us", "steps", "hint"), [(90, 0, True), (110, 0, False), (90, 1, False)])
+def test_without_steps_a_single_synchronization_is_none_of_a_loops(
+    later_us: float, steps: int, tmp_path: Path, *, hint: bool
+) -> None:
+    """The host sets something up for 100 µs after one, and for half as long after each of two others."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    at = 0.0
+    for gap_us in (100, later_us / 2, later_us / 2, 0):
+        main.launch("gemm", at=at, us=5, runs_at=at + 10, runs_us=400)
+        main.op("aten::item", at=at + 10, us=400).sync(at=at + 10, us=400)
+        at += 410 + gap_us
+    for step in range(steps):
+        main.step(step, at=0, us=at)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert severity(RULE, found, facts) == (Severity.INFO if hint else Severity.WARNING)
+    assert ("nothing shows that it recurs" in found.summary) == hint
