@@ -9,7 +9,6 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.captured_message import captured_message
 from tb_gpudiag.report.building.compile_messages import compile_log_message
 from tb_gpudiag.report.building.finding_messages import (
     clear_messages,
@@ -17,9 +16,8 @@ from tb_gpudiag.report.building.finding_messages import (
     plan_message,
     unchecked_messages,
 )
+from tb_gpudiag.report.building.headline_messages import captured_message, mfu_message, serving_message
 from tb_gpudiag.report.building.memory_messages import memory_messages
-from tb_gpudiag.report.building.mfu_message import mfu_message
-from tb_gpudiag.report.building.serving_message import serving_message
 from tb_gpudiag.report.building.time_messages import (
     device_message,
     exposure_messages,

@@ -7,12 +7,6 @@ from collections.abc import Sequence
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Document, ReportView, Section
 from tb_gpudiag.report.views.rank_views import clock_sections, hang_sections
-from tb_gpudiag.report.views.sections.compile_sections import (
-    compilations,
-    compile_log,
-    graph_breaks,
-    without_graphs,
-)
 from tb_gpudiag.report.views.sections.finding_sections import (
     better_recording,
     clear,
@@ -27,7 +21,15 @@ from tb_gpudiag.report.views.sections.memory_sections import (
     partly_free_segments,
     peak_owners,
 )
-from tb_gpudiag.report.views.sections.serving_sections import engine_functions, engine_steps, graph_kernels
+from tb_gpudiag.report.views.sections.program_sections import (
+    compilations,
+    compile_log,
+    engine_functions,
+    engine_steps,
+    graph_breaks,
+    graph_kernels,
+    without_graphs,
+)
 from tb_gpudiag.report.views.sections.time_sections import (
     accounts,
     collectives,

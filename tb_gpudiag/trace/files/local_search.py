@@ -26,16 +26,18 @@ from tb_gpudiag.trace.files.file_names import (
 )
 from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, follows_links, is_below, open_local
 from tb_gpudiag.trace.files.other_recorders import (
+    DUMP_HEAD_BYTES,
     EXPORT_HEAD_BYTES,
     exported_path,
+    is_dump,
     is_export,
     is_pftrace,
     is_report,
     is_rocprof,
+    rank_in,
     report_refused,
 )
 from tb_gpudiag.trace.files.source import GZIP, GZIP_MAGIC, unreadable
-from tb_gpudiag.trace.flight_recorder.dump_file import HEAD_BYTES, is_dump, rank_in
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page
 from tb_gpudiag.trace.memory.snapshot_pickle import is_snapshot
 from tb_gpudiag.trace.step_clocks.clock_state import clock_of
@@ -297,7 +299,7 @@ def _is_dump(path: str, folder: str, _content: _Content) -> bool:
     if rank_in(os.path.basename(path)) is None:
         return False
     with contextlib.suppress(OSError, TraceError), open_local(path, folder) as file:
-        return is_dump(file.read(HEAD_BYTES))
+        return is_dump(file.read(DUMP_HEAD_BYTES))
     return False
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead, TooLarge, Unreadable, UsageError
 from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.other_recorders import DUMP_HEAD_BYTES, is_dump, rank_in
 from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, ProcessGroup, Progress, Signature
-from tb_gpudiag.trace.flight_recorder.dump_file import HEAD_BYTES, is_dump, rank_in
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 
@@ -96,7 +96,7 @@ def _rank(path: str) -> int:
 
 def _may_be_dump(path: str, folder: str) -> bool:
     with open_local(path, folder) as content:
-        return is_dump(content.read(HEAD_BYTES))
+        return is_dump(content.read(DUMP_HEAD_BYTES))
 
 
 def read_dump(path: str, rank: int, folder: str = "") -> FlightDump:

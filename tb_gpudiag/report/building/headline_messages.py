@@ -1,0 +1,258 @@
+"""Messages with a sentence of their own below the verdict: the MFU with the parts of the peak and the
+operators that lose most of it, engine steps of an inference server, and what captures of graphs say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64, summed
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
+from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
+from tb_gpudiag.facts.launching.captured_graphs import CapturedGraphs
+from tb_gpudiag.facts.stepping.serving_times import KindTime, Serving
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
+from tb_gpudiag.report.building.units import message_of, place, us
+from tb_gpudiag.report.essentials import peak_text
+from tb_gpudiag.rules.answer import place_at
+from tb_gpudiag.rules.shared.roofline_evidence import tensors
+from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.vocabulary.marks import module_class
+from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, time_ns
+from tb_gpudiag.wording.quantity import throughput
+from tb_gpudiag.wording.vocabulary import ENGINE_KINDS, MFU_PARTS
+
+OPERATORS_LIMIT = 20
+"""Operators by the time that they take beyond their roofline."""
+
+# Smaller parts are in the account, not in the sentence; and so much unknown time makes an MFU "at least".
+_LEAST_SAID = 0.01
+
+
+def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
+    """Write the message. steps: number of steps in the window. None where nothing multiplies matrices."""
+    if found.missing == Missing.MATMULS or not found.window_ns:
+        return None
+    at_least = found.share(PeakPart.UNKNOWN) >= _LEAST_SAID
+    assumed = roofline.peaks.assumed if found.peak and roofline.peaks is not None else ""
+    message = pb.Mfu(
+        missing=found.missing.label,
+        mfu=found.share(PeakPart.MODEL),
+        hfu=found.share(PeakPart.MODEL, PeakPart.RECOMPUTED),
+        at_least=at_least,
+        computes_in=found.computes_in,
+        peak_teraflops=found.peak,
+        assumed=assumed,
+        model_teraflops=found.operations / found.window_ns / 1e3,
+        step_operations=found.operations / steps if steps else 0,
+        recomputing_us=us(found.recomputing_ns),
+        parts=_parts(found),
+        operators=_operators(roofline),
+        steps=found.by_step[:STEPS_LIMIT],
+    )
+    message.sentence = _cannot_tell(found) if found.missing else _mfu_sentence(found, message)
+    return message
+
+
+def _parts(found: Mfu) -> list[pb.MfuPart]:
+    """Parts that take time, from the peak down. Idle time has a part for each cause."""
+    causes = [("idle", cause.label, ns) for cause, ns in found.idle_ns.items()]
+    others = [(part.label, "other", ns) for part, ns in found.parts_ns.items() if part != PeakPart.IDLE]
+    return [
+        pb.MfuPart(part=part, cause=cause, us=us(ns), share=ns / found.window_ns)
+        for part, cause, ns in [*causes, *others]
+        if found.parts_ns and ns > 0
+    ]
+
+
+def _mfu_sentence(found: Mfu, message: pb.Mfu) -> str:
+    lost = [
+        f"{MFU_PARTS[part.label].noun} {share(found.share(part))}"
+        for part in PeakPart
+        if part != PeakPart.MODEL and found.share(part) >= _LEAST_SAID
+    ]
+    figure = f"MFU {'at least ' if message.at_least else ''}{share(message.mfu)} of {peak_text(message)}"
+    above = found.above_peak_ns >= _LEAST_SAID * found.window_ns
+    exceeded = " Some operators are faster than the stated peak, and count as at the peak." if above else ""
+    return f"{figure}{': ' if lost else ''}{', '.join(lost)}.{exceeded}"
+
+
+def _cannot_tell(found: Mfu) -> str:
+    if found.missing == Missing.SHAPES:
+        return "MFU: cannot tell without input shapes. Record with record_shapes=True."
+    reached = throughput(found.operations / found.window_ns / 1e3)
+    if found.missing == Missing.PEAK:
+        return f"MFU: cannot tell, because the peak of this GPU is not known. Its matmuls reach {reached}."
+    names = " and ".join(in_quotes(name, 60) for name in found.unknown)
+    what = f", such as {names}" if names else ""
+    return (
+        f"MFU: cannot tell, because kernels whose FLOPs are not known{what}, take "
+        f"{share(found.unknown_ns, found.window_ns)} of the step window, longer than those with known FLOPs."
+    )
+
+
+def _operators(roofline: Roofline) -> list[pb.OperatorRate]:
+    rated = [_rate(found) for found in roofline.operators if found.time_ns > 0]
+    return sorted(rated, key=lambda rate: (-rate.lost_us, -rate.us))[:OPERATORS_LIMIT]
+
+
+def _rate(found: OperatorTime) -> pb.OperatorRate:
+    return message_of(
+        pb.OperatorRate,
+        found,
+        shapes=tensors(found.shapes),
+        us=us(found.time_ns),
+        teraflops=found.operations / found.time_ns / 1e3,
+        terabytes=found.bytes / found.time_ns / 1e3,
+        lost_us=us(max(0.0, found.time_ns - found.least_ns)) if found.least_ns else 0,
+    )
+
+
+FUNCTIONS_LIMIT = 20
+
+
+def serving_message(found: Serving, server: Server, window: Window, *, for_engine: bool) -> pb.Serving:
+    """Write the message. for_engine: see RequestWaits."""
+    kinds = found.kinds()
+    waiting_ns = int(found.waiting_ns.sum())
+    return pb.Serving(
+        server=server.value,
+        marked=found.marked,
+        sentence=_serving_sentence(kinds, server),
+        kinds=map(_kind, kinds),
+        functions=[
+            message_of(pb.EngineFunction, one, share=one.idle_ns / window.duration_ns)
+            for one in found.functions[:FUNCTIONS_LIMIT]
+        ],
+        steps=_steps(found),
+        waiting_us=us(waiting_ns),
+        waits_for_engine=for_engine and waiting_ns > 0,
+    )
+
+
+def _kind(found: KindTime) -> pb.EngineKind:
+    return pb.EngineKind(
+        kind=found.kind.label,
+        steps=found.steps,
+        median_us=us(found.time.median),
+        low_us=us(found.time.low),
+        high_us=us(found.time.high),
+        requests=found.requests,
+        tokens=found.tokens,
+        tokens_per_s=found.tokens_per_s,
+        busy_share=found.busy,
+        gap_us=us(max(found.gap_ns, 0)),
+        gap_known=found.gap_ns != NONE,
+    )
+
+
+def _steps(found: Serving) -> list[pb.EngineStep]:
+    account = found.account
+    return [
+        pb.EngineStep(
+            kind=mark.kind.label,
+            name=one_line(account.names[i]),
+            start_us=us(account.start_ns[i]),
+            duration_us=us(found.length_ns[i]),
+            requests=mark.requests,
+            tokens=mark.tokens,
+            busy_us=us(found.busy_ns[i]),
+            gap_us=us(max(found.gap_ns[i], 0)),
+            gap_known=bool(found.gap_ns[i] != NONE),
+        )
+        for i, mark in enumerate(found.marks[:STEPS_LIMIT])
+    ]
+
+
+def _serving_sentence(kinds: list[KindTime], server: Server) -> str:
+    return f"{server.value}: {'; '.join(map(_of_kind, kinds))}."
+
+
+def _of_kind(found: KindTime) -> str:
+    word = ENGINE_KINDS[found.kind.label].noun
+    said = count(found.steps, f"{word} step" if found.kind.label != "forward" else "engine step")
+    said += f" of {time_ns(found.time.median)}" + (" (median)" if found.steps > 1 else "")
+    if found.requests > 0:
+        said += f", {count(round(found.requests), 'request')}"
+    if found.tokens_per_s > 0:
+        said += f", {figures(found.tokens_per_s)} tokens/s"
+    return f"{said}, GPU busy {share(found.busy)}"
+
+
+NODES_LIMIT = 200
+FILES_LIMIT = 20
+
+
+def captured_message(found: CapturedGraphs, kernels: Kernels, graphs: Bool) -> pb.CapturedGraphs:
+    """Write the message. kernels: of the busiest device in the step window, with origins that are events of
+    found.host. graphs: mask of those in graphs, shape (k,)."""
+    return pb.CapturedGraphs(
+        files=map(one_line, found.files[:FILES_LIMIT]),
+        kernels=found.nodes,
+        matched=found.matched,
+        sentence=_captured_sentence(found),
+        nodes=_nodes(found.host, kernels, np.flatnonzero(graphs)),
+    )
+
+
+def _captured_sentence(found: CapturedGraphs) -> str:
+    files = " and ".join(in_quotes(name, 60) for name in found.files[:2])
+    files += f" and {count(len(found.files) - 2)} more" if len(found.files) > 2 else ""
+    start = f"Kernels in graphs: {share(found.matched, found.nodes)} of {count(found.nodes)}"
+    if found.matched:
+        return f"{start} have their operators, shapes and modules from {files}."
+    if found.ambiguous:
+        return f"{start} were found: several captures fit equally. Name one with --capture."
+    why = "it does not name the kernels that it captured" if found.unnamed else "it captured other kernels"
+    return f"{start} were found in {files}: {why}."
+
+
+def _nodes(host: Host, kernels: Kernels, own: Int64) -> list[pb.GraphNode]:
+    """Group nodes by operator, shapes, class of module and kernel, most time first."""
+    events, origin = host.events, kernels.origin[own]
+    operator = kernels.operators(host)[own]
+    module, where = host.module[origin], host.place[origin]
+    classes = _classes(host, module)
+    keys = np.stack(
+        [
+            host.names(operator),
+            np.where(operator == NONE, NONE, events.shapes[operator]),
+            classes,
+            host.names(kernels.event[own]),
+        ]
+    )
+    _, first, member = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    member = member.reshape(-1)
+    number = np.bincount(member, minlength=len(first))
+    time_ns = summed(member, kernels.duration_ns[own], len(first))
+    found = []
+    for group in np.argsort(-time_ns, kind="stable")[:NODES_LIMIT].tolist():
+        one = int(first[group])
+        shapes = keys[1, one]
+        frame = host.frame(int(where[one]))
+        found.append(
+            pb.GraphNode(
+                operator=one_line(host.name(int(operator[one]))),
+                shapes=tensors(events.input_shapes[shapes]) if shapes != NONE else "",
+                module=one_line(module_class(host.name(int(module[one])))),
+                place=place(place_at(frame, time_ns=int(time_ns[group]))) if frame is not None else None,
+                kernel=one_line(host.name(int(kernels.event[own[one]]))),
+                kernels=int(number[group]),
+                us=us(time_ns[group]),
+            )
+        )
+    return found
+
+
+def _classes(host: Host, module: Int64) -> Int64:
+    """Return a number for the class of each module, NONE for none."""
+    names, member = np.unique(host.names(module), return_inverse=True)
+    known: dict[str, int] = {}
+    numbers = [
+        NONE if i == NONE else known.setdefault(module_class(host.events.names[i]), len(known))
+        for i in names.tolist()
+    ]
+    return np.array(numbers, np.int64)[member.reshape(-1)] if len(names) else member
