@@ -44,7 +44,7 @@ class Tables:
 
     def made(self, name: str) -> pa.Table:
         """Return a table as far as it was loaded; else it has no rows."""
-        return self._made.get(name, TABLES[name].schema.empty_table())
+        return self._made.get(name, TABLES[name].empty_table())
 
     def sql(self, query: str, most_rows: int = 1_000_000) -> pa.Table:
         """Run one SELECT over the tables, and return at most `most_rows` rows, with a warning if there are
@@ -117,12 +117,12 @@ def _tables(names: Iterable[str], facts: Facts, file: TraceFile, number: int) ->
         else:
             parts = ROWS[name](facts, dictionaries)
         rows = [_table(name, part, file, number) for part in parts]
-        made[name] = pa.concat_tables(rows or [TABLES[name].schema.empty_table()])
+        made[name] = pa.concat_tables(rows or [TABLES[name].empty_table()])
     return made
 
 
 def _table(name: str, columns: Columns, file: TraceFile, number: int) -> pa.Table:
-    schema = TABLES[name].schema
+    schema = TABLES[name]
     count = len(next(iter(columns.values())))
     same = np.zeros(count, np.int32)
     found: dict[str, pa.Array] = {
@@ -180,7 +180,7 @@ def _finding(finding: pb.Finding) -> dict[str, object]:
 def _of_rows(name: str, rows: list[dict[str, Any]]) -> Columns:
     """Return the columns of a few rows, with the types that are described."""
     columns = {}
-    for field in TABLES[name].schema:
+    for field in TABLES[name]:
         if field.name in rows[0]:
             values = [row[field.name] for row in rows]
             columns[field.name] = written(values) if field.type == TEXT else pa.array(values, field.type)

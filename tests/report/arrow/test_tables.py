@@ -68,10 +68,10 @@ def word(message: Any, field: str) -> Any:
 
 
 def test_every_table_has_the_columns_that_are_described(job: tuple[pb.Report, Tables]) -> None:
-    for name, described in TABLES.items():
+    for name, schema in TABLES.items():
         table = job[1][name]
         table.validate(full=True)
-        assert table.schema == described.schema
+        assert table.schema == schema
         assert all(name.isidentifier() for name in table.column_names)
     assert job[1].events.num_rows > 0
 
