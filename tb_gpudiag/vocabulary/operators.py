@@ -181,6 +181,8 @@ JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*"
 OWN_COPY = any_of(r"aten::(clone|detach_copy|_?cat|_?stack)")
 # Operators that make samples. Dropout's masks are some, too.
 SAMPLES = any_of(r"aten::(rand|randn|randint|randperm|normal|bernoulli)(_like|_)?")
+# Operators that make a tensor of nothing: a module's state, but no output of its.
+MAKES_STATE = any_of(r"aten::(new_)?(zeros|ones|full|arange|linspace|eye)(_like)?")
 # Operators that count or sum up what they are given, and copies: their results are metrics.
 # Those of others, such as samples, masks and maps of attention, are none.
 SUMS_UP = any_of(

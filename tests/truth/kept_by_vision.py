@@ -291,7 +291,7 @@ def rounds_of_active_learning() -> Iterator[None]:
         yield
 
 
-@leaks("grid forward", cause=CACHE | NO_USUAL)
+@leaks("grid forward", cause=OUTPUTS | CACHE | NO_USUAL)
 def anchors_of_every_image_size() -> Iterator[None]:
     """A detector caches its anchors by the size of an image, and hardly any size comes twice."""
     detector, chance = OneStage(most=1_000_000), random.Random(5)
@@ -319,7 +319,7 @@ def an_episodic_memory_without_an_end() -> Iterator[None]:
         yield
 
 
-@leaks("latents_of encode forward", cause=OUTPUTS | CACHE)
+@leaks("latents_of encode forward", cause=OUTPUTS | CACHE | NO_USUAL)
 def latents_of_an_endless_stream() -> Iterator[None]:
     """Training of a diffusion model caches what its encoder says of a file, and no file comes twice."""
     encoder, denoiser = nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.Conv2d(4, 4, 3, padding=1)

@@ -9,12 +9,12 @@ from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary.frames import LineKind
-from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY, SAMPLES, SUMS_UP
+from tb_gpudiag.vocabulary.operators import JOINS, LOSS, MAKES_STATE, OWN_COPY, SAMPLES, SUMS_UP
 from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME
 
 _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
 
-# A cause is named if it explains more than half of the growth.
+# A cause is named if it explains half of the growth.
 CAUSE_SHARE = 0.5
 
 # Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes in 64 bits,
@@ -151,9 +151,10 @@ class GrowingSites:
     has_modules: bool
 
     def is_mostly(self, sites: Iterable[GrowingSite]) -> bool:
-        """Whether these sites make up more than CAUSE_SHARE of the growth."""
+        """Whether these sites make up CAUSE_SHARE of the growth or more: outputs and their gradients have
+        one half each."""
         whole = sum(site.per_unit for site in self.sites)
-        return sum(site.per_unit for site in sites) > CAUSE_SHARE * whole
+        return sum(site.per_unit for site in sites) >= CAUSE_SHARE * whole
 
     def main(self, sites: list[GrowingSite]) -> list[GrowingSite]:
         """These sites if the growth is mostly theirs, or else none."""
@@ -237,12 +238,14 @@ def makes_loss(site: GrowingSite) -> bool:
 
 
 def _double_backward(growth: GrowingSites) -> list[GrowingSite]:
-    """What the backward pass allocated stays, and with it results of the forward pass."""
+    """What the backward pass allocated stays, and with it results of the forward pass. A hook keeps those of
+    one operator, and their gradient."""
     results = [s for s in growth.in_graph if s.phase is not Phase.BACKWARD]
     forward = sum(site.per_unit for site in results if _may_have_graph(site))
     backward = sum(site.per_unit for site in growth.in_backward)
     whole = sum(site.per_unit for site in growth.sites)
     both = min(forward, backward) >= BOTH_SHARE * whole and forward + backward > CAUSE_SHARE * whole
+    both &= growth.keeps_loss or _has_several_operators(results)
     return growth.in_graph if both else []
 
 
@@ -284,7 +287,8 @@ def _retained_graph_without_modules(growth: GrowingSites) -> list[GrowingSite]:
 
 def _retained_outputs(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
-    return growth.main(growth.in_modules) if growth.has_modules else []
+    outputs = [site for site in growth.in_modules if not MAKES_STATE.fullmatch(site.within)]
+    return growth.main(outputs) if growth.has_modules else []
 
 
 def _retained_metrics(growth: GrowingSites) -> list[GrowingSite]:

@@ -99,6 +99,25 @@ def keeps_penalties(job: Job) -> None:
     job.kept.append((gradient.norm(dim=1) - 1).square().mean())
 
 
+def keeps_an_output_and_its_gradient(job: Job) -> None:
+    """As hooks for maps of activations do: there is no graph."""
+    hidden = job.model[0](job.batch)
+    hidden.register_hook(job.kept.append)
+    job.model[1:](hidden).square().mean().backward()
+    job.kept.append(hidden.detach())
+
+
+def keeps_state_of_a_module(job: Job) -> None:
+    """It has one for each step."""
+
+    class Shifted(job.torch.nn.Module):  # type: ignore[name-defined, misc]
+        def forward(self, inputs: Any) -> Any:
+            job.kept.append(inputs.new_zeros(WIDTH, WIDTH))
+            return inputs + job.kept[-1][0]
+
+    Shifted()(job.batch)
+
+
 def keeps_outputs_of_a_closure(job: Job) -> None:
     """Train like Lightning, inside optimizer.step()."""
 
@@ -247,6 +266,12 @@ def recorded(
         (keeps_penalties, "retained autograd graph", 5 * OUTPUT_BYTES),
         (keeps_outputs_of_a_closure, "retained small tensors", OUTPUT_BYTES),
         (sums_losses, "retained autograd graph", 2 * OUTPUT_BYTES),
+        (
+            keeps_an_output_and_its_gradient,
+            "retained gradients and retained module outputs",
+            2 * OUTPUT_BYTES,
+        ),
+        (keeps_state_of_a_module, "", WIDTH * WIDTH * FLOAT),
     ],
 )
 def test_a_real_leak_is_found_with_size_line_and_cause(
