@@ -14,7 +14,7 @@ from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME
 
 _CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
 
-# A cause is named if it explains half of the growth.
+# A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5
 
 # Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes in 64 bits,
@@ -151,10 +151,12 @@ class GrowingSites:
     has_modules: bool
 
     def is_mostly(self, sites: Iterable[GrowingSite]) -> bool:
-        """Whether these sites make up CAUSE_SHARE of the growth or more: outputs and their gradients have
-        one half each."""
+        """Whether these sites make up more than CAUSE_SHARE of the growth."""
+        return self._share(sites) > CAUSE_SHARE
+
+    def _share(self, sites: Iterable[GrowingSite]) -> float:
         whole = sum(site.per_unit for site in self.sites)
-        return sum(site.per_unit for site in sites) >= CAUSE_SHARE * whole
+        return sum(site.per_unit for site in sites) / whole if whole else 0.0
 
     def main(self, sites: list[GrowingSite]) -> list[GrowingSite]:
         """These sites if the growth is mostly theirs, or else none."""
@@ -173,6 +175,11 @@ class GrowingSites:
     @property
     def in_backward(self) -> list[GrowingSite]:
         return [site for site in self.sites if site.phase is Phase.BACKWARD]
+
+    @property
+    def gradients(self) -> list[GrowingSite]:
+        """Sites of the backward pass, if half of the growth is theirs: the outputs have the other half."""
+        return self.in_backward if self._share(self.in_backward) >= CAUSE_SHARE else []
 
     @property
     def outside_backward(self) -> list[GrowingSite]:
@@ -343,7 +350,7 @@ _DETECTORS: tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause],
     (lambda growth: growth.main(growth.replaced), LARGER),
     (_double_backward, GRAPH),
     (_functional_graph, GRAPH),
-    (lambda growth: growth.main(growth.in_backward), GRADIENTS),
+    (lambda growth: growth.gradients, GRADIENTS),
     (_retained_graph, GRAPH),
     (_graph_beside_modules, GRAPH),
     (_retained_graph_without_modules, GRAPH),

@@ -26,6 +26,7 @@ def history(held: Callable[[int], int], steps: tuple[int, ...] = STEPS) -> list[
         (lambda _: 1000, 0),
         (lambda step: 1000 - 10 * step, 0),
         (lambda step: 10 * min(step, 30), 0),  # it is full
+        (lambda step: 10 * min(step, 46), 0),  # it becomes full in the recording
         (lambda step: 10 * (step % 30), 0),  # it is cleared
         (lambda step: 10 * max(0, step - 30), 0),  # it has begun late
         (lambda step: 1000 * (1 + step) ** 2, 0),
