@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
+from pathlib import Path
 from typing import Final, NamedTuple
 
 
@@ -15,6 +15,6 @@ class SqlQuestion(NamedTuple):
 
 
 _SECTION: Final = re.compile(r"^## ([^\n]+)\n\n```sql\n(.+?)\n```$", re.MULTILINE | re.DOTALL)
-_TEXT: Final = (resources.files("tb_gpudiag.wording") / "sql_questions.md").read_text(encoding="utf-8")
+_TEXT: Final = Path(__file__).with_name("sql_questions.md").read_text(encoding="utf-8")
 
 QUESTIONS: Final = tuple(SqlQuestion(*found) for found in _SECTION.findall(_TEXT))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from tb_gpudiag.frozen import dataclass
@@ -50,7 +50,7 @@ _HEADING: Final = re.compile(r"(\w+)(?: \((.+)\))?\n")
 
 def _tables() -> tuple[dict[str, Terms], dict[str, Terms]]:
     """Return the tables by name, and those that the glossary has by what their ids stand for."""
-    text = (resources.files("tb_gpudiag.wording") / "terms.md").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("terms.md").read_text(encoding="utf-8")
     by_name: dict[str, Terms] = {}
     by_kind: dict[str, Terms] = {}
     for section in text.split("\n## ")[1:]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ _COLUMN: Final = re.compile(r"^\| `(\w+)` \| (\w+) \|", re.MULTILINE)
 
 def _schemas() -> dict[str, pa.Schema]:
     """Read the schema of each table. The columns before the first table begin every table."""
-    text = (resources.files("tb_gpudiag.report.arrow") / "tables.md").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("tables.md").read_text(encoding="utf-8")
     first, *sections = text.split("\n### ")
     every = _COLUMN.findall(first)
     return {
