@@ -276,6 +276,10 @@ class DeviceMemory:
         return self._with_notes(sites_of_sizes(self.allocations, self.floors, sizes, rate))
 
     @property
+    def is_noted(self) -> bool:
+        return self._noted is not None
+
+    @property
     def has_optimizers(self) -> bool | None:
         """None where nothing was noted."""
         return self._noted.has_optimizers if self._noted is not None else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE
 from tb_gpudiag.rules.shared.leak_holder import KEPT_SINCE_START, is_kept
-from tb_gpudiag.rules.shared.leak_state import is_steady, keepers
+from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP, is_steady, keepers
 from tb_gpudiag.wording.format import count
 
 # With fewer steps, a cache that is still filling looks the same in any case, and the finding says so.
@@ -40,6 +42,21 @@ def ending(memory: DeviceMemory) -> str:
     if sum(site.per_unit for site, _ in ends) <= CAUSE_SHARE * whole:
         return ""
     return ends[0][1]
+
+
+def rises_now_and_then(memory: DeviceMemory) -> bool:
+    """Whether the floor rose twice or more, in half of the steps at most, never fell, and has not stopped: it
+    has not paused for longer. What changes in each step may be batches of any size. Notes know more: as many
+    may have gone."""
+    trend = memory.trend
+    if trend is None or trend.unit != "step" or trend.steps < MANY_STEPS:
+        return False
+    if memory.is_noted or max(trend.per_unit, trend.earlier) < LEAST_BYTES_PER_STEP:
+        return False
+    change = np.diff(memory.floors.bytes[~memory.floors.excused])
+    rose = np.flatnonzero(change >= LEAST_BYTES_PER_STEP)
+    since_last = len(change) - 1 - int(rose[-1]) if len(rose) else 0
+    return 1 < len(rose) <= len(change) / 2 and change.min() >= 0 and since_last < int(np.diff(rose).max())
 
 
 def _ends(memory: DeviceMemory, site: GrowingSite) -> str:

@@ -17,7 +17,7 @@ from tb_gpudiag.rules.shared.leak_holder import (
     places_of,
 )
 from tb_gpudiag.rules.shared.leak_malloc import malloc_is_level
-from tb_gpudiag.rules.shared.leak_pace import ending
+from tb_gpudiag.rules.shared.leak_pace import ending, rises_now_and_then
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LEAST_BYTES_PER_STEP,
@@ -62,6 +62,10 @@ _GOT_NO_MORE = (
     "entries"
 )
 
+_NOW_AND_THEN = (
+    "it rose in two steps or more, and never fell: a leak that adds something now and then does so"
+)
+
 _MAY_FILL = (
     "into a deque that nothing is taken out of: with a maxlen it drops its oldest entries once it is full"
 )
@@ -83,9 +87,17 @@ def no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> CannotTell 
         return CannotTell(
             "; ".join(kept), "Record more steps: a list that is cleared now and then looks the same."
         )
-    if unseen := unseen_growth([memory for memory, _ in known]):
+    if unseen := unseen_growth([memory for memory, _ in known]) or _now_and_then(known):
         return unseen
     return Clear("; ".join(_level(memory, state) for memory, state in known))
+
+
+def _now_and_then(known: list[tuple[DeviceMemory, FloorState]]) -> CannotTell | None:
+    rising = [(m, state) for m, state in known if state in ("unclear", "plateau") and rises_now_and_then(m)]
+    if not rising:
+        return None
+    reason = "; ".join(f"{_level(memory, state)}: {_NOW_AND_THEN}" for memory, state in rising)
+    return CannotTell(reason, "Record twice as many steps: a leak goes on.")
 
 
 def _not_explained(memories: list[DeviceMemory]) -> CannotTell | Clear:

@@ -336,6 +336,25 @@ def test_memory_that_is_not_for_tensors_is_told(malloc: tuple[int, ...], told: b
         assert "NumPy" in answer.reason
 
 
+@pytest.mark.parametrize(
+    ("kept", "goes_on"),
+    [
+        ([0, 0, MIB, 0, 0, 0, 0, MIB, 0, 0, 0], True),  # each fifth step
+        ([0, MIB, 0, MIB, 0, 0, 0, 0, 0, 0, 0], False),  # it has stopped
+        ([0, 0, 0, 0, 0, MIB, 0, 0, 0, 0, 0], False),  # once
+        ([0, 0, 900, 0, 0, 0, 0, 900, 0, 0, 0], False),  # numbers
+    ],
+)
+def test_memory_that_rises_now_and_then_and_never_falls_is_open(
+    kept: list[int], goes_on: bool, tmp_path: Path
+) -> None:
+    answer = RULE.check(facts_of(job(kept, device=None), tmp_path))
+    assert isinstance(answer, CannotTell if goes_on else Clear)
+    if isinstance(answer, CannotTell):
+        assert "never fell" in answer.reason
+    assert is_clear(check_noted(kept, noted({MIB: 2}, {MIB: 2}), tmp_path / "noted"))
+
+
 def test_memory_that_tensors_have_grown_by_is_not_told_again(tmp_path: Path) -> None:
     history = [*_malloc(4, 8, 16, 24), [32, 32 * MIB]]
     written = OTHERS | {"malloc": _malloc(4, 8, 16, 24), "history": history}
