@@ -260,7 +260,10 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     slow_views = not short_of_cores and 2 * lost.total_ns(views) >= cost_ns
     many = not (launching or in_python or short_of_cores or slow_views or facts.job.server is not None)
     many = many and _many_operators(facts, lost, chosen)
-    fix = _CORES if short_of_cores else _fix(advice, launching=launching, stacks=stacks)
+    updating = chosen & (lost.event != NONE)
+    updating[updating] = facts.host_work.optimizer_steps[lost.event[updating]]
+    batches = 2 * lost.total_ns(updating) < cost_ns  # an optimizer does the same for any batch
+    fix = _CORES if short_of_cores else _fix(advice, launching=launching, stacks=stacks, batches=batches)
     if many:
         subject, fix = "Many small CPU operators keep", FEWER_OPERATORS
         on_host = merged(on_host, lost.stretches(chosen))
@@ -373,20 +376,18 @@ _CORES = Fix(
 )
 
 
-def _fix(advice: LaunchAdvice, *, launching: bool, stacks: bool) -> Fix:
+def _fix(advice: LaunchAdvice, *, launching: bool, stacks: bool, batches: bool) -> Fix:
     """Less host work before each launch, by means that fit how the job launches now.
 
-    launching: fewer launches remove this time as well."""
+    launching: fewer launches remove this time as well. batches: a larger batch makes it a smaller part."""
     launching = launching or advice.mostly_compiled or advice.job.server is not None
     if launching and (advice.mostly_compiled or advice.graphs_in_use or advice.job.server):
         text = advice.fix_text
     else:
-        text = (
-            "Cut Python time per launch: torch.compile, a bigger batch, or move this work off the training "
-            "thread."
-            if launching
-            else "Cut host time between launches: a bigger batch, or move this work off the training thread."
-        )
+        ways = (*(["torch.compile"] if launching else []), *(["a bigger batch"] if batches else []))
+        means = "".join(f"{way}, " for way in ways) + ("or " if ways else "")
+        time = "Python time per launch" if launching else "host time between launches"
+        text = f"Cut {time}: {means}move this work off the training thread."
     parts = [] if stacks else [f"{CODE['with_stacks']}\n"]
     parts += [advice.code] if launching else []
     if advice.job.server is None:

@@ -70,6 +70,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     copying_ns = int((transfers.end_ns - transfers.start_ns)[chosen].sum())
     rate = (bandwidth(copied / copying_ns),) if copied and copying_ns else ()
     slow_ns = _slow_ns(transfers, chosen)
+    # What the host makes in so much time is most likely what it then copies.
+    made = lost.total_ns(lost.making) >= cost_ns and transfers.to_device[chosen].all()
     directions = (("from", transfers.to_device), ("to", transfers.to_host))
     ways = " and ".join(way for way, some in directions if some[chosen].any()) or "within"
     found = Finding(
@@ -80,7 +82,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "through its own buffer, the call returns late, and nothing overlaps. From pinned memory, the same "
         "copy is faster and overlaps with computing.",
         fix=Fix(
-            "Pin the host memory, and copy with non_blocking=True.",
+            f"{_MADE}pin{_PINNED}" if made else f"Pin{_PINNED}",
             f"{copy_from_pinned(facts.job)}\n\n{CODE['to_host']}",
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
@@ -98,6 +100,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         severity=Severity.INFO if small else None,
     )
     return _of_slow_memory(found, copied / copying_ns) if slow_ns >= MOSTLY_SLOW * copying_ns > 0 else found
+
+
+_PINNED = " the host memory, and copy with non_blocking=True."
+_MADE = "Make tensors on the GPU, see GD102: these need no copy. For what is made elsewhere: "
 
 
 def _slow_ns(transfers: Transfers, chosen: Bool) -> int:

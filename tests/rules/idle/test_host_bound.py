@@ -52,6 +52,14 @@ def test_fires_on_python_between_operators_and_names_the_line(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize(("mark", "said"), [("forward", True), ("Optimizer.step#Adam.step", False)])
+def test_a_bigger_batch_does_not_shorten_an_optimizer(mark: str, said: bool, tmp_path: Path) -> None:
+    trace, main = _late_launch(1_500, 2_000)
+    main.annotation(mark, at=302, us=1_490)
+    main.op("aten::add_", at=310, us=1_400)
+    assert ("bigger batch" in finding(RULE.check(facts_of(trace, tmp_path))).fix.text) == said
+
+
 @pytest.mark.parametrize(("idle_us", "said"), [(900, True), (1_100, False)])
 def test_mentions_cuda_graphs_if_python_runs_between_small_kernels(
     idle_us: float, said: bool, tmp_path: Path

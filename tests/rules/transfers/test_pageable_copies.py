@@ -55,6 +55,23 @@ def test_only_a_job_with_a_loader_is_told_to_let_it_pin(loader: bool, tmp_path: 
     assert ("DataLoader" in finding(RULE.check(facts_of(trace, tmp_path))).fix.code) == loader
 
 
+@pytest.mark.parametrize(("operator", "made"), [("aten::randn", True), ("aten::add", False)])
+def test_tensors_that_the_host_makes_need_no_copy_if_the_gpu_makes_them(
+    operator: str, made: bool, tmp_path: Path
+) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=100, us=1000)
+    main.launch("before", at=100, us=5, runs_at=100, runs_us=100)
+    main.op(operator, at=200, us=600)
+    main.op("aten::copy_", at=810, us=110)
+    main.copy("HtoD", at=812, us=105, runs_at=815, runs_us=100, bytes=8 * MIB)
+    main.launch("after", at=925, us=5, runs_at=932, runs_us=168)
+    fix = finding(RULE.check(facts_of(trace, tmp_path))).fix.text
+    assert fix.startswith("Make tensors on the GPU") == made
+    assert "non_blocking" in fix
+
+
 @pytest.mark.parametrize(("direction", "said"), [("HtoD", "from pageable"), ("DtoH", "to pageable")])
 def test_says_which_way_the_copies_go(direction: Direction, said: str, tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_copying(200, direction=direction), tmp_path)))
