@@ -150,6 +150,8 @@ def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequenc
     limiter, said = _not_shown(facts, parts, *_limiter(parts, ranked), unseen_host)
     if limiter == "requests" and facts.request_waits.for_engine:
         limiter, said = "unknown", FOR_ENGINE.format(**_figures(parts))
+    if limiter == "compute":
+        said = f"{said} {_one_kernel(facts)}".strip()
     said = " ".join([said, *slowed_sentences(facts)])
     for taken_ns, sentence in ((parts.lost_ns, _LOST), (parts.profiler_ns, _PROFILER)):
         if LEAST_SHARE * window_ns <= taken_ns < MOSTLY_UNSEEN * window_ns:
@@ -157,6 +159,13 @@ def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequenc
     left_out = left_out_sentences(steady, inferred=inferred)
     sentences = [*left_out, start, said] if leads(steady) else [start, said, *left_out]
     return Verdict(limiter, " ".join(sentences), busy)
+
+
+def _one_kernel(facts: Facts) -> str:
+    name, time_ns = facts.gpu.kernels.largest
+    if time_ns < MOSTLY_COMPUTING * facts.window.duration_ns:
+        return ""
+    return f"One kernel, {in_quotes(name, 80)}, takes {share(time_ns, facts.window.duration_ns)} of the time."
 
 
 def _not_shown(

@@ -321,3 +321,18 @@ def test_without_a_gpu_the_profilers_own_time_is_not_the_jobs_python(
     verdict = find_verdict(facts_of(trace, tmp_path))
     assert verdict.limiter == limiter
     assert said in plain(verdict.sentence)
+
+
+@pytest.mark.parametrize(("us", "named"), [(500, True), (400, False)])
+def test_one_kernel_that_takes_half_of_the_time_is_named(us: float, *, named: bool, tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for at in range(0, 5_000, 1_000):
+        main.launch("own_kernel", at=at, us=5, runs_at=at + 10, runs_us=us)
+        for part in range(5):
+            main.launch(
+                f"other_{part}", at=at + 10 * part + 10, us=5, runs_at=at + 10 + us + 90 * part, runs_us=88
+            )
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == "compute"
+    assert ("One kernel, “own_kernel”, takes" in verdict.sentence) == named

@@ -50,7 +50,8 @@ class Kernels:
         self.start_ns: Int64 = np.maximum(start[inside], window.start_ns)
         self.end_ns: Int64 = np.minimum(end[inside], window.end_ns)
         number, name = np.unique(events.name[self.event], return_inverse=True)
-        read = read_names([events.names[i] for i in number])
+        self._names, self._name = [events.names[i] for i in number], name
+        read = read_names(self._names)
         copies = events.category[self.event] != Category.KERNEL
         self.is_kernel: Bool = ~copies
         self.stream: Int32 = events.stream[self.event]
@@ -101,6 +102,16 @@ class Kernels:
     def matrix(self) -> Bool:
         """Mask of matmuls, convolutions and attention."""
         return np.isin(self.family, np.array(MATRIX_FAMILIES, np.uint8))
+
+    @cached_property
+    def largest(self) -> tuple[str, int]:
+        """The name of the kernel whose calls take most time, and when at least one of them ran; "" and 0
+        without kernels."""
+        time_ns = np.bincount(self._name, self.duration_ns * self.is_kernel, len(self._names))
+        if not time_ns.any():
+            return "", 0
+        most = int(time_ns.argmax())
+        return self._names[most], self.union(self._name == most).total
 
     def union(self, chosen: Bool) -> Intervals:
         """Return when at least one of the chosen ran."""
