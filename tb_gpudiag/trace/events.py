@@ -224,6 +224,7 @@ class Metadata:
     with_flops: bool = False
     simulated: bool = False  # written by a simulator, not recorded (top-level key `simulated`)
     host_name: str = ""  # torch 2.12 and later
+    gpu_error: int = 0  # with which CUDA or HIP said that it has no GPU
     tensors: dict[str, Any] = field(default_factory=dict)  # what NotingTensors wrote
     recorded_because: str = ""  # why a StepClock recorded
     recorder: Recorder = "torch"

@@ -54,6 +54,7 @@ class GpuUse:
     listed: names of the GPUs of the machine that the job could use.
     computed_on_cpu: the trace shows that operators computed on the CPU, and no sign of a GPU.
     keeps_up: reads of its values return at once, so the host does not wait for the GPU.
+    error: with which CUDA or HIP said that it has no GPU; 0 if the recording has none.
     counted: CUPTI's range profiler ran the kernels for their counters. It does not time them.
     """
 
@@ -69,6 +70,7 @@ class GpuUse:
     computed_on_cpu: bool = False
     keeps_up: bool = False
     counted: bool = False
+    error: int = 0
 
     @property
     def waits(self) -> int:
@@ -115,6 +117,7 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
         apple=bool(match(events, operators.APPLE_ONLY).any() or (memory.device_type == DeviceType.MPS).any()),
         keeps_up=_keeps_up(events, every_read, window),
         counted=any(not counter.timed for counter in trace.counters),
+        error=trace.metadata.gpu_error,
         listed=tuple(str(entry.get("name") or "GPU") for entry in trace.metadata.device_properties),
     )
     computing_ns = in_operators_ns if len(memory) else _only_on_cpu_ns(events, window)

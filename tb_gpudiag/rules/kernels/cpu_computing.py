@@ -11,10 +11,12 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.places import by_operator, longest_call
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import cpu_time
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places, removing
+from tb_gpudiag.rules.shared.odd_recordings import gpu_error
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.vocabulary.operators import MULTIPLIES
 from tb_gpudiag.wording.format import one_line, share, time_ns
@@ -68,7 +70,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
     compiled = facts.launches.modes.compiled.total > 0
     to_try = f"{'' if compiled else 'torch.compile, '}bfloat16{layout}"
-    text = f"Run the model on a GPU if there is one. On the CPU, try {to_try}."
+    text = f"{_get_a_gpu(facts.gpu_use)} On the CPU, try {to_try}."
     code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     if inference:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
@@ -90,6 +92,12 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         ranges=lost.ranges(chosen),
         leads=spent.computing_ns >= MOST * lost.window_ns,
     )
+
+
+def _get_a_gpu(use: GpuUse) -> str:
+    if use.error:
+        return f"If this machine has a GPU, update its driver: {gpu_error(use)}."
+    return "Run the model on a GPU if there is one."
 
 
 def _of_tables(facts: Facts, lost: Lost) -> Finding | None:

@@ -138,7 +138,20 @@ def no_gpu_sentence(use: GpuUse) -> str:
         return f"No GPU activity was recorded, and it is not known whether the job used {gpu_name(use)}."
     if use.listed:
         return f"The job ran on the CPU: nothing was moved to {gpu_name(use)}."
+    if use.error:
+        return f"The job ran on the CPU: {gpu_error(use)}."
     return "No GPU activity was recorded."
+
+
+def gpu_error(use: GpuUse) -> str:
+    """Say inside a sentence why CUDA or HIP has no GPU."""
+    why = _GPU_ERRORS.get(use.error, "torch could not start a GPU")
+    return f"{why} (error {use.error})"
+
+
+# The numbers of CUDA's runtime API, which HIP has as well: without a driver, the driver is "insufficient".
+_NO_DRIVER = "torch found no GPU driver, or one that is too old for it"
+_GPU_ERRORS = {35: _NO_DRIVER, 803: _NO_DRIVER, 804: _NO_DRIVER, 100: "torch found no GPU"}
 
 
 def loading_limits(use: GpuUse, loading: float) -> bool:

@@ -152,6 +152,8 @@ RANGE_CATEGORY: Final = "cuda_profiler_range"
 THREAD_NAME: Final = "thread_name"
 
 TRACE_EVENTS: Final = "traceEvents"
+LOGGED_ERRORS: Final = "ERROR"
+"""What Kineto's log said while it recorded: a list of lines."""
 TENSORS: Final = "gpudiag_tensors"
 """What `NotingTensors` wrote: see training/noting_tensors.py."""
 METADATA_KEYS: Final = frozenset(
@@ -167,6 +169,7 @@ METADATA_KEYS: Final = frozenset(
         "with_modules",
         "simulated",
         "host_name",
+        LOGGED_ERRORS,
         TENSORS,
         "gpudiag_why",
     }
@@ -182,6 +185,9 @@ _EXECUTION_TRACE_START: Final = re.compile(
     rb'\s*\{(?=[^{}\[\]]{0,1000}?"schema"\s*:\s*")[^{}\[\]]{0,1000}?"nodes"\s*:\s*\['
 )
 _EVENTS_START: Final = re.compile(rb'\s*(\[|\{.*"traceEvents"\s*:\s*\[)', re.DOTALL)
+# Lines about other things come with profilers that run beside.
+_MOST_LOGGED: Final = 100
+_NO_GPUS: Final = re.compile(r"GetDeviceCount failed with code (\d{1,4})$", re.ASCII)
 _CATEGORY: Final = re.compile(rb'"cat"\s*:\s*"([^"]+)"')
 
 
@@ -254,8 +260,16 @@ def metadata(values: dict[str, Any]) -> Metadata:
         simulated=values.get("simulated") is True,
         tensors=tensors if isinstance(tensors, dict) else {},
         host_name=_text(values.get("host_name")),
+        gpu_error=_gpu_error(values.get(LOGGED_ERRORS)),
         recorded_because=_text(values.get("gpudiag_why")),
     )
+
+
+def _gpu_error(logged: Any) -> int:
+    """Return the error number of the call that counts GPUs; 0 if Kineto logged none."""
+    lines = logged[:_MOST_LOGGED] if isinstance(logged, list) else []
+    found = (_NO_GPUS.search(line) for line in lines if isinstance(line, str))
+    return next((int(match[1]) for match in found if match is not None), 0)
 
 
 def _text(value: Any) -> str:

@@ -48,6 +48,21 @@ def test_compiled_code_is_not_told_to_compile(tmp_path: Path) -> None:
     assert "compile" not in fix.text + fix.code
 
 
+def test_a_gpu_that_torch_could_not_use_comes_first(tmp_path: Path) -> None:
+    """35 is CUDA's number for a driver that is missing or too old."""
+    error = "ERROR:2026-01-08 DeviceProperties.cpp:47] gpuGetDeviceCount failed with code 35"
+    trace = TraceBuilder(devices=(), top_level={"ERROR": [error]})
+    main = trace.thread()
+    for at in range(0, 10_000, 1_000):
+        main.op("aten::mm", at=at, us=990)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.fix.text.startswith("If this machine has a GPU, update its driver")
+    assert (
+        "torch found no GPU driver, or one that is too old for it (error 35)" in find_verdict(facts).sentence
+    )
+
+
 @pytest.mark.parametrize(("us", "reported"), [(100, True), (90, False)])
 def test_gradients_of_whole_tables(us: float, *, reported: bool, tmp_path: Path) -> None:
     """They are mostly filled with zeros; the optimizer goes over the table for 300 of 1,000 us, too."""

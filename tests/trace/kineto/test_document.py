@@ -58,6 +58,7 @@ def test_metadata_before_and_after_the_events(first: bool) -> None:
         "with_flops": 1,
         "with_modules": 1,
         "simulated": True,
+        "ERROR": ["", "ERROR:2026-01-08 DeviceProperties.cpp:47] gpuGetDeviceCount failed with code 35"],
     }
     events = {"traceEvents": json.loads(EVENTS)}
     whole = {**top, **events} if first else {**events, **top}
@@ -66,6 +67,7 @@ def test_metadata_before_and_after_the_events(first: bool) -> None:
     assert metadata.device_properties == [{"id": 0, "name": ""}]
     assert metadata.distributed == {"rank": 3, "world_size": 8}
     assert (metadata.record_shapes, metadata.with_flops, metadata.simulated) == (True, True, True)
+    assert metadata.gpu_error == 35
 
 
 def test_metadata_of_an_unexpected_type_is_skipped() -> None:
@@ -74,10 +76,11 @@ def test_metadata_of_an_unexpected_type_is_skipped() -> None:
         "distributedInfo": [1],
         "baseTimeNanoseconds": {},
         "simulated": "no",
+        "ERROR": [35, None, "gpuGetDeviceCount failed with code 99999"],
     }
     metadata = read_bytes(document(span(), **odd)).metadata
     assert (metadata.device_properties, metadata.distributed, metadata.base_time_ns) == ([], {}, 0)
-    assert metadata.simulated is False
+    assert (metadata.simulated, metadata.gpu_error) == (False, 0)
 
 
 def test_metadata_that_is_not_json_is_noted() -> None:
