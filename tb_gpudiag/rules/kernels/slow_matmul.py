@@ -24,6 +24,8 @@ USUAL = 1 / 2
 # Smaller savings are not worth another layout or padding.
 LEAST_SHARE = 0.05
 
+_SIXTEEN_BITS = frozenset({"half", "bfloat16"})
+
 COMPUTING = (OperatorKind.MATMUL, OperatorKind.CONVOLUTION, OperatorKind.ATTENTION, OperatorKind.EXPERTS)
 
 _SUBJECTS = {
@@ -74,6 +76,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         COMPUTING, key=lambda kind: slow.beyond_usual_ns([f for f in slow.operators if f.kind is kind])
     )
     advice, code = _ADVICE[kind]
+    if all(found.number in _SIXTEEN_BITS for found in slow.operators if found.kind is kind):
+        advice = advice.replace(", channels last, and a 16-bit dtype", " and channels last")
     return slow.finding(
         _SUBJECTS[kind],
         "For these shapes the GPU's compute and memory allow several times this rate. The shapes are "

@@ -119,6 +119,7 @@ def test_a_convolution_with_few_positions_is_named(tmp_path: Path) -> None:
     assert found.title.startswith("Convolutions far below")
     (label,) = [label for label in figures(found) if "convolution" in label]
     assert figures(found)[label][-1] == "4 × 16 positions for 2,048 × 2,048 channels"
+    assert found.fix.text == "Use a larger batch and channels last."  # it computes in 16 bits already
 
 
 def test_without_peaks_the_rate_and_the_shape_are_still_said(tmp_path: Path) -> None:
