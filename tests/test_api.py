@@ -101,6 +101,7 @@ def test_history_says_what_is_wrong_with_a_path(tmp_path: Path) -> None:
         tb_gpudiag.history(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_what_it_returns_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     trace = slow_loader("x.py(1): <script>alert(1)</script>").write(tmp_path / "run")
     report = tb_gpudiag.diagnose(str(trace))

@@ -54,21 +54,21 @@ class NameMatcher:
 
     def matches_some(self, pattern: re.Pattern[str], some: Int64) -> Bool:
         """Mask of these names (indices) that match as a whole, shape of `some`. No others are looked at."""
-        return self._test(pattern.fullmatch, rf"{_flags(pattern)}\A(?:{pattern.pattern})\z", some)
+        return self._test(pattern.fullmatch, lambda: rf"{_flags(pattern)}\A(?:{pattern.pattern})\z", some)
 
     def contains(self, pattern: re.Pattern[str], some: Int64) -> Bool:
         """Mask of these names (indices) in which the pattern is found, shape of `some`."""
-        return self._test(pattern.search, f"{_flags(pattern)}(?:{pattern.pattern})", some)
+        return self._test(pattern.search, lambda: f"{_flags(pattern)}(?:{pattern.pattern})", some)
 
     def with_one(self, pattern: re.Pattern[str], but_not: re.Pattern[str] | None, some: Int64) -> Int64:
         """Return those of these names (indices) in which the one is found, and the other is not."""
         some = some[self.contains(pattern, some)]
         return some if but_not is None or not len(some) else some[~self.contains(but_not, some)]
 
-    def _test(self, test: Callable[[str, int, int], object], for_re2: str, some: Int64) -> Bool:
+    def _test(self, test: Callable[[str, int, int], object], for_re2: Callable[[], str], some: Int64) -> Bool:
         if int(self._lengths[some].sum()) > _FEW_CHARACTERS:
             chosen = self._texts if len(some) == len(self._names) else self._texts.take(pa.array(some))
-            return np.array(pc.match_substring_regex(chosen, for_re2), np.bool_)
+            return np.array(pc.match_substring_regex(chosen, for_re2()), np.bool_)
         found = (test(self._names[i], 0, self._longest) is not None for i in some.tolist())
         return np.fromiter(found, np.bool_, len(some))
 

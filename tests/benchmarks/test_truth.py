@@ -34,6 +34,7 @@ def score() -> Score:
     return score_cases(case for case in cases(SETTINGS, SEED) if case.kind not in left_out)
 
 
+@pytest.mark.slow
 def test_every_fault_and_every_generation_is_drawn() -> None:
     drawn = list(cases(20, SEED))
     assert {fault.name for case in drawn for fault in case.planted} == {f.name for f in FAULTS if f.rule}

@@ -67,6 +67,7 @@ def test_paths_may_be_relative_to_the_working_directory(
     assert len(find_digests("digests")) == 2
 
 
+@pytest.mark.slow
 def test_a_bad_trace_costs_only_its_own_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = write(tmp_path / "logs", "a")
     (logs / "bad.1.pt.trace.json").write_text("not a trace")
@@ -103,6 +104,7 @@ def test_a_killed_process_and_a_bad_trace_cost_only_their_own_traces(
     assert not done
 
 
+@pytest.mark.slow
 def test_small_traces_are_not_worth_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digests, "MODULE", "no_such_module")
     files = find_traces(str(write(tmp_path / "logs", "a", "b"))).files

@@ -14,6 +14,8 @@ from tb_gpudiag.trace.files.find import find_traces
 from tests.simulator.jobs import DistributedJob
 from tests.simulator.jobs.run import simulate_once
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -64,7 +66,6 @@ def test_a_changed_rank_is_judged(log: Path, judged: list[int], capsys: pytest.C
     assert judged == [2, 2]
 
 
-@pytest.mark.slow
 def test_the_same_traces_elsewhere_are_named_as_they_are_there(
     log: Path, judged: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,7 +77,6 @@ def test_the_same_traces_elsewhere_are_named_as_they_are_there(
     assert judged == [2, 2]
 
 
-@pytest.mark.slow
 def test_a_damaged_answer_is_made_again(
     log: Path, tmp_path: Path, judged: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,7 +89,6 @@ def test_a_damaged_answer_is_made_again(
     assert judged == [2, 2]
 
 
-@pytest.mark.slow
 def test_an_answer_without_a_rank_that_cannot_be_read_is_not_kept(
     log: Path, judged: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,21 @@ ABOUT = About(
 
 Row = Mapping[str, Any]
 
+
+def _nothing(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return [0] * len(CAUSES)
+    if pa.types.is_boolean(kind):
+        return False
+    return "" if pa.types.is_string(kind) else 0
+
+
+COLUMNS = {
+    name: [(field.name, field.type, _nothing(field.type)) for field in schema]
+    for name, schema in TABLES.items()
+}
+"""Name, type and value of a row that lacks it, of each column."""
+
 EMPTY = {name: schema.empty_table() for name, schema in TABLES.items()}
 
 
@@ -52,10 +67,9 @@ def table(name: str, rows: Sequence[Row]) -> pa.Table:
     """Make a table of rows. What a row lacks is 0, False, "" or no time of any cause."""
     if not rows:
         return EMPTY[name]
-    columns = []
-    for field in TABLES[name]:
-        nothing = _nothing(field.type)
-        columns.append(pa.array([row.get(field.name, nothing) for row in rows], field.type))
+    columns = [
+        pa.array([row.get(column, nothing) for row in rows], kind) for column, kind, nothing in COLUMNS[name]
+    ]
     return pa.Table.from_arrays(columns, schema=TABLES[name])
 
 
@@ -86,11 +100,3 @@ def digest(
 def parts(**ns: int) -> list[int]:
     """Make a list with one number per cause, by their labels."""
     return [ns.get(cause, 0) for cause in CAUSES]
-
-
-def _nothing(kind: pa.DataType) -> Any:
-    if pa.types.is_list(kind):
-        return [0] * len(CAUSES)
-    if pa.types.is_boolean(kind):
-        return False
-    return "" if pa.types.is_string(kind) else 0

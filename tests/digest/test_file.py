@@ -112,6 +112,7 @@ def test_texts_do_not_move_the_cursor() -> None:
     assert "\x1b" not in from_bytes(to_bytes(digest(sentence="\x1b[2J"))).about.sentence
 
 
+@pytest.mark.slow
 @given(at=st.integers(0, 1 << 16), byte=st.integers(0, 255), cut=st.booleans())
 def test_a_damaged_digest_is_read_or_refused(at: int, byte: int, cut: bool) -> None:
     content = bytearray(gzip.decompress(to_bytes(example())))

@@ -10,6 +10,8 @@ import pytest
 from tb_gpudiag import plugin as plugin_module
 from tests.plugin.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -92,9 +93,14 @@ def test_all_fixes_together_never_give_more_than_there_is(trace: TraceBuilder) -
     assert all(0 <= saving.low_ns <= saving.high_ns <= facts.window.duration_ns for saving in savings)
 
 
+@cache
+def _without_gpu() -> Facts:
+    return facts_of(without_gpu())
+
+
 @given(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62), st.integers(0, 2**62))
 def test_any_saving_is_between_nothing_and_the_window(low: int, high: int, cost: int) -> None:
-    facts = facts_of(without_gpu())
+    facts = _without_gpu()
     finding = Finding("", "", Fix(""), cost_ns=cost, saving=Saving(low, high))
     saving = with_saving(finding, facts, None).saving
     assert saving is not None

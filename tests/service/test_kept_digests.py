@@ -58,6 +58,7 @@ def test_a_cache_that_others_can_write_to_is_not_used(trace: Path) -> None:
     assert digested(trace).digest is not None
 
 
+@pytest.mark.slow
 def test_without_a_cache_traces_are_read_each_time(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (trace.parent / "file").touch()
     monkeypatch.setenv("GPUDIAG_CACHE_DIR", str(trace.parent / "file"))

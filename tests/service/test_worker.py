@@ -119,6 +119,7 @@ def test_the_report_is_shown_before_the_timeline_is_prepared(tmp_path: Path) -> 
     assert early.report == from_json(gzip.decompress(result.content).decode(), pb.ReportState).report
 
 
+@pytest.mark.slow
 def test_lines_of_code_are_from_the_named_folder_and_not_shared(tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()

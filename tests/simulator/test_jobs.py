@@ -73,6 +73,7 @@ def test_each_rank_waits_little_in_a_healthy_job_without_a_pipeline(job: Distrib
         assert rank.busy_ns > 0.9 * truth.window_ns
 
 
+@pytest.mark.slow
 def test_a_pipeline_has_its_bubble() -> None:
     """With 1F1B, (stages - 1) / microbatches of the computing time, on the stages together."""
     job = JOBS["pp"]
@@ -151,6 +152,7 @@ def test_the_same_arguments_give_the_same_bytes_and_another_seed_does_not() -> N
     assert simulated_job(TWO_HOSTS, 1).bytes(3) != first
 
 
+@pytest.mark.slow
 def test_ranks_of_a_host_share_a_clock_and_hosts_differ() -> None:
     run = simulated_job(TWO_HOSTS)
     clocks = run.truth.clocks

@@ -34,6 +34,7 @@ def left_behind() -> LeftBehind:
     return lambda: [thread.name for thread in threading.enumerate() if thread not in before]
 
 
+@pytest.mark.slow
 def test_progress_rises_to_one(path: str) -> None:
     reported: list[tuple[float, str]] = []
     read_trace(path, limits=SMALL_CHUNKS, progress=lambda share, stage: reported.append((share, stage)))

@@ -56,6 +56,7 @@ def test_it_takes_the_arguments_of_torchs_handler() -> None:
         tb_gpudiag.DiagnosisHandler("log", keep=0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("diagnosed_in_process")
 def test_a_spawned_process_gets_a_handler_of_its_own(
     tmp_path: Path, profiler: FakeProfiler, capsys: pytest.CaptureFixture[str]
@@ -71,6 +72,7 @@ def test_a_spawned_process_gets_a_handler_of_its_own(
     assert len(list((tmp_path / "events" / "gpudiag").iterdir())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("diagnosed_in_process")
 def test_each_recording_is_diagnosed_and_logged_in_one_line(
     tmp_path: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
@@ -290,6 +292,7 @@ def test_a_recording_that_others_delete_is_no_failure(
     assert [message for message in messages(caplog) if "gone" in message] == [messages(caplog)[-1]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("diagnosed_in_process")
 def test_recordings_with_findings_stay_longest(tmp_path: Path, profiler: FakeProfiler) -> None:
     got = Diagnosed()

@@ -47,6 +47,7 @@ def drifts_in(rows: Float64) -> list[tuple[int, StepDrift]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_longer_from_once_on_is_found_with_its_phase() -> None:
     rows = steps(12_000)
     at = 8_000
@@ -58,6 +59,7 @@ def test_a_step_that_takes_longer_from_once_on_is_found_with_its_phase() -> None
     assert drift.longer_ms[0] == pytest.approx(5, rel=0.3)
 
 
+@pytest.mark.slow
 def test_steps_that_take_longer_little_by_little_are_found() -> None:
     rows = steps(60_000)
     ramp = np.clip((np.arange(len(rows)) - 10_000) / 20_000, 0, 1) * 0.12 * STEP_MS

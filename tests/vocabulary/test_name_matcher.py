@@ -59,6 +59,7 @@ def test_the_patterns_are_found() -> None:
     assert {"api_calls.LAUNCH_CALL", "operators.DATA_MOVER", "kernel_names._FAMILIES[3][1]"} <= set(PATTERNS)
 
 
+@pytest.mark.slow
 def test_every_pattern_is_one_of_re2_which_is_linear_whatever_the_name() -> None:
     not_in_re2 = re.compile(r"\(\?(?:[=!(]|<[=!]|P=)|\\[1-9Z]")
     odd = {where: found.pattern for where, found in PATTERNS.items() if not_in_re2.search(found.pattern)}

@@ -59,6 +59,7 @@ NEIGHBORS: dict[str, Mapping[str, Tone]] = {
 }
 
 
+@pytest.mark.slow
 @with_each("scheme", SCHEMES)
 @with_each("eyes", EYES)
 @with_each("group", [name for name in NEIGHBORS if name != "severities"])

@@ -90,6 +90,7 @@ def test_simulated_jobs_whose_records_are_lost(name: str, way: str) -> None:
     assert find_verdict(facts).sentence.startswith("The kernels of ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["first", "last"])
 def test_a_busy_gpu_stays_busy_over_what_is_left(way: str) -> None:
     run = simulate("healthy")

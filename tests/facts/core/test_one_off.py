@@ -69,6 +69,7 @@ def with_frames(main: HostThread, at: float) -> float:
     return 281 * MS
 
 
+@pytest.mark.slow
 @with_each("start", [start_loader, with_frames])
 @with_each("marked", [True, False])
 @with_each("at", [0, 4, 11])

@@ -171,6 +171,7 @@ def test_calls_that_block_on_a_full_queue_are_found() -> None:
     assert (facts.events.duration_ns[calls] - waited == 2 * US).all()
 
 
+@pytest.mark.slow
 def test_a_graph_of_many_nodes_does_not_fill_the_queue() -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -102,6 +102,7 @@ def inference(job: Job, step: int) -> None:
     job.free(batch, *job.forward())
 
 
+@pytest.mark.slow
 @with_each(
     "step",
     [

@@ -84,6 +84,7 @@ def said(facts: Facts) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 def test_a_recording_cut_to_its_inferred_steps_gets_the_same_verdict(tmp_path: Path) -> None:
     trace, begin, end = whole_job()
     whole, document = facts_of(trace), trace.document()

@@ -59,11 +59,13 @@ def test_noise_is_no_drift(count: int) -> None:
     assert found <= 1
 
 
+@pytest.mark.slow
 def test_a_cache_that_fills_is_no_drift() -> None:
     sizes = GB + 100 * MB * np.minimum(np.arange(40.0), 10)
     assert not drifts(noisy(sizes, 1, MB))
 
 
+@pytest.mark.slow
 def test_a_change_of_the_floor_is_no_drift() -> None:
     sizes = GB + 500 * MB * (np.arange(40) >= 20).astype(np.float64)
     floors = noisy(sizes, 1, MB)
@@ -76,6 +78,7 @@ def test_falling_memory_is_no_drift() -> None:
     assert not drifts(noisy(GB - 10 * MB * np.arange(40.0), 1, MB))
 
 
+@pytest.mark.slow
 def test_memory_that_will_never_be_full_is_no_drift() -> None:
     sizes = GB + 0.1 * MB * np.arange(40.0)
     assert drifts(noisy(sizes, 1, 1000))

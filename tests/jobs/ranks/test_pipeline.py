@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from tb_gpudiag.jobs.ranks.channels import Channel, Channels
 from tests.jobs.ranks.pipelines import BACKWARD_MS, FORWARD_MS, Order, gpipe, one_f_one_b, pipeline
@@ -15,6 +16,7 @@ STEPS = 4
 Schedule = Callable[[int, int, int], Order]
 
 
+@pytest.mark.slow
 @with_each(("order", "name"), [(gpipe, "GPipe"), (one_f_one_b, "1F1B")])
 @with_each("marks", [True, False])
 @with_each(("depth", "batches"), [(2, 4), (4, 4), (4, 8)])

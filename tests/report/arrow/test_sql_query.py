@@ -14,6 +14,8 @@ from tb_gpudiag.report.arrow.trace_tables import Tables
 from tests.report.reports import slow_loader
 from tests.some_values import slow
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("duckdb")
 
 
@@ -101,7 +103,6 @@ def test_a_query_without_end_is_stopped(query: str, tables: Tables) -> None:
         run_sql(checked(query), tables.made, 10, most_s=0.05)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [

@@ -26,6 +26,8 @@ from tests.report.reports import HOSTILE, slow_loader
 from tests.simulator import simulate
 from tests.some_values import slow
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("duckdb")
 
 GPU_JOBS = (
@@ -184,7 +186,6 @@ def test_collectives_are_exposed_as_long_as_the_report_says(folder: Path) -> Non
     assert sum(row["calls"] for row in rows) == tables.collectives.num_rows
 
 
-@pytest.mark.slow
 def test_memory_at_the_peak_is_the_reports(folder: Path) -> None:
     report, tables = _job("leak_kept_graph", folder)
     memory = report.memory[0]

@@ -175,6 +175,7 @@ def test_zoomed_out_a_queue_lane_has_the_extremes_of_each_pixel(tmp_path: Path) 
     assert lane.queue_most == 2
 
 
+@pytest.mark.slow
 def test_queues_of_very_many_streams_are_bounded(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -41,6 +41,7 @@ def test_data_and_script_cannot_end_their_elements(tmp_path: Path) -> None:
     assert "<img" not in page
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("built")
 def test_readers_without_scripts_see_the_report(tmp_path: Path) -> None:
     path, output = slow_loader().write(tmp_path / "run"), tmp_path / "out.html"
@@ -51,6 +52,7 @@ def test_readers_without_scripts_see_the_report(tmp_path: Path) -> None:
     assert "Data loading keeps the GPU idle" in visible
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("traces", [1, 2])
 def test_several_traces_or_a_page_that_is_not_built_give_a_page_without_scripts(
     traces: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -131,6 +131,7 @@ def test_code_of_an_earlier_finding_is_not_repeated(report: pb.Report) -> None:
     assert "# same code as finding 1" in to_text([report])
 
 
+@pytest.mark.slow
 def test_inferred_steps_are_marked_as_such(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()

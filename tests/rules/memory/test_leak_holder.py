@@ -92,6 +92,7 @@ def test_what_a_hook_keeps_is_at_the_hook(tmp_path: Path) -> None:
     assert found.places[0].function == "keep"
 
 
+@pytest.mark.slow
 def test_a_long_recording_shows_that_no_buffer_is_full(tmp_path: Path) -> None:
     assert unsure(RULE.check(facts_of(keeping(steps=8), tmp_path / "short")))
     likely = only(RULE.check(facts_of(keeping(steps=LIKELY_STEPS + 2), tmp_path / "likely")))

@@ -76,6 +76,7 @@ def test_a_snapshot_tells_fragments_from_one_large_free_block(
     assert found.severity is severity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("asked_mib", "fires"), [(1_999, True), (2_100, False)])
 def test_an_allocation_that_fails_despite_enough_unused_memory_is_found(
     asked_mib: int, fires: bool, tmp_path: Path

@@ -88,8 +88,10 @@ def test_a_file_with_events_removed_says_nothing_about_time(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("left", "operators"),
-    [(lambda i: i % 10 != 0, 300), (lambda i: not 600 <= i < 1_200, 10_000)],
-    ids=["one in ten", "a stretch"],
+    [
+        pytest.param(lambda i: i % 10 != 0, 300, id="one in ten"),
+        pytest.param(lambda i: not 600 <= i < 1_200, 10_000, id="a stretch", marks=pytest.mark.slow),
+    ],
 )
 def test_a_file_without_a_small_part_of_its_events_is_not_judged(
     left: Callable[[int], bool], operators: int, tmp_path: Path

@@ -60,6 +60,7 @@ def test_a_trace_without_credentials_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(other, tmp_path)))
 
 
+@pytest.mark.slow
 def test_text_that_was_not_searched_is_not_called_clear(tmp_path: Path) -> None:
     hostile = {"COMMENT": "key=" * 20_000}
     answer = RULE.check(facts_of(_with_environment(healthy(), **hostile), tmp_path))

@@ -253,6 +253,7 @@ def test_reading_stops_where_no_log_goes_on(
     assert len(found.notes) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payload", ["Reason: " + "\n" * 500_000, "Graph break in user code at " * 20_000])
 def test_a_payload_that_is_made_to_take_long_does_not(payload: str, tmp_path: Path) -> None:
     """A pattern that tries each start again would take hours: the limit on tests fails then."""

@@ -138,6 +138,7 @@ def test_a_name_that_is_itself_a_credential() -> None:
     assert all(GITHUB not in name for name, _ in found)
 
 
+@pytest.mark.slow
 def test_a_huge_value_is_dropped_without_being_kept() -> None:
     found = CredentialFilter()
     passed = found.feed(b'{"HF_TOKEN": "')
@@ -201,6 +202,7 @@ def test_a_search_stops_where_every_word_could_announce_a_credential() -> None:
     assert 0.9 < search.skipped_bytes / len(hostile) <= 1
 
 
+@pytest.mark.slow
 def test_a_text_that_cannot_be_searched_is_not_shown() -> None:
     texts = ["aten::add", "key=" * 100_000 + "password=hunter2", "aten::mul", "password=hunter2"]
     remove_credentials(texts)

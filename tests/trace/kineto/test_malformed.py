@@ -81,6 +81,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @with_each("chunk_bytes", [1 << 22, 17])
 @with_each("place", ["first", "last", "twice"])
 @with_each("broken", BROKEN.values())

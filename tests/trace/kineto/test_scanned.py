@@ -110,6 +110,7 @@ def test_real_traces(path: Path) -> None:
     same_trace(*both_ways(lambda: read_trace(str(path))))
 
 
+@pytest.mark.slow
 @with_each("path", CORPUS_OF_TRACES)
 def test_what_the_fuzzer_found(path: Path) -> None:
     assert_same(path.read_bytes())

@@ -85,6 +85,7 @@ def test_totals_equal_a_replay_from_the_start(seed: int, tmp_path: Path) -> None
     assert not memory.found.any()
 
 
+@pytest.mark.slow
 @with_each("seed", range(5))
 @with_each("entries", [0, 1, 20, 60])
 def test_a_history_cut_by_its_ring_buffer_has_the_same_end_of_the_curve(
@@ -355,6 +356,7 @@ def _replaced(value: Any, chance: random.Random, share: float) -> Any:
     return value
 
 
+@pytest.mark.slow
 @with_each("seed", range(60))
 def test_totals_are_never_negative_or_the_file_is_refused(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

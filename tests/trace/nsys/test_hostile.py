@@ -61,6 +61,7 @@ def test_cut_off(tmp_path: Path, share: float) -> None:
     assert "nsys export" in raised.value.remedy
 
 
+@pytest.mark.slow
 def test_damaged_anywhere(tmp_path: Path) -> None:
     """Random damage ends in an error of ours or in a trace, never in anything else."""
     content = many(tmp_path / "whole.sqlite", 300).read_bytes()
