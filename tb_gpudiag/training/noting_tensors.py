@@ -50,7 +50,7 @@ class NotingTensors:
         self._schedule = schedule
         self._before: dict[int, tuple[int, Any]] | None = None
         self._limited, self._history = dict[int, Any](), dict[int, int]()
-        self._malloc = dict[int, int]()
+        self._malloc, self._warm_up = dict[int, int](), list[tuple[int, int]]()
         self._since = 0
         self._profiles = False
         self._ends = False
@@ -69,6 +69,7 @@ class NotingTensors:
         if action != "NONE" and not self._profiles:
             if step >= FIRST_SUM:
                 self._look(step)
+                self._warm_up = [(step, self._history.pop(step))]
             self._profiles = True  # it has memory of its own from now on, also after a recording
         if self._ends and self._before is not None:
             add = sys.modules["torch"].autograd._add_metadata_json
@@ -79,6 +80,7 @@ class NotingTensors:
                 "holders": holders(_grown(self._before, after, steps), self._limited),
                 "history": list(self._history.items()),
                 "malloc": list(self._malloc.items()),
+                "warm_up": self._warm_up,
                 "optimizers": _has_optimizers(),
             }
             add(KEY, json.dumps(noted))

@@ -82,6 +82,8 @@ def test_it_notes_what_malloc_gave_out_until_a_recording_began(tmp_path: Path, t
 
     first, second = notes(torch, tmp_path, step, wait=9)
     assert [step for step, _ in first["malloc"]] == [4, 8, 9]
+    assert [step for step, _ in first["warm_up"]] == [9]
+    assert [step for step, _ in first["history"]] == [4, 8, 10, 14]  # one more would be too close to 8
     sizes = dict(first["malloc"])
     assert sizes[8] - sizes[4] == pytest.approx(4 * MIB, rel=0.2)
     assert second["malloc"] == first["malloc"]  # a profiler takes and leaves some memory

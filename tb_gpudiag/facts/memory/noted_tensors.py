@@ -74,7 +74,7 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
     if more is None or fewer is None or steps is None:
         return None
     optimizers, history = metadata.get("optimizers"), _history(metadata.get("history"))
-    held_at = dict(history)
+    held_at = dict([*history, *_history(metadata.get("warm_up"))])
     return NotedTensors(
         came,
         went,

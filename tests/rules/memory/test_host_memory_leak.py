@@ -300,6 +300,14 @@ def test_what_no_tensor_of_pythons_holds_is_a_leak_if_malloc_gave_out_as_much(tm
     assert "C++" in found.summary
 
 
+def test_what_is_held_when_the_profiler_warms_up_is_not_malloc_alone(tmp_path: Path) -> None:
+    """History then is too close to the recording's beginning to be steady."""
+    written = OTHERS | {"history": OTHERS["history"][:3] + OTHERS["history"][4:]}
+    malloc = {"malloc": _malloc(4, 8, 16, 24)}
+    assert only(check_noted([MIB] * 6, written | malloc | {"warm_up": [[24, 3_072]]}, tmp_path / "known"))
+    assert unsure(check_noted([MIB] * 6, written | malloc, tmp_path / "unknown"))
+
+
 def test_what_no_tensor_of_pythons_holds_is_a_full_buffer_if_malloc_gave_out_no_more(tmp_path: Path) -> None:
     answer = check_noted([MIB] * 6, OTHERS | {"malloc": _malloc(4, 8, 12, 12)}, tmp_path)
     assert isinstance(answer, Clear)
