@@ -11,16 +11,12 @@ from tb_gpudiag.facts.replay.replay import Removal, Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving
+from tb_gpudiag.rules.faster_rest import REST_IS_FASTER, with_faster_rest
 from tb_gpudiag.rules.shared.slowed_recording import LEAST_SLOWED, trusted_replay, why_not_replayed
 
 # Even where the replay of the recording has no error, a replay with a fix may have one: simulated fixes save
 # up to 3% less than their replay says. The upper end removes all of the cost and needs no margin.
 LEAST_MARGIN = 0.05
-
-# On a CPU, what remains gets faster, too: caches stay warm, and threads do not sleep. After the fix of four
-# in five real jobs, it took at least this share of its time. But the rest gains no more than the fix removes:
-# 5% of logging does not make the other 95% twice as fast.
-REST_TAKES = 0.5
 
 # A fix that saves less than this share of the window on top of those before it does not belong in the plan:
 # the others already save it.
@@ -29,8 +25,6 @@ LEAST_PLANNED = 0.001
 
 # Below this, the two figures read the same.
 MORE_THAN_COST = 1.01
-
-REST_IS_FASTER = "the rest may get faster, too: caches stay warm, and threads do not sleep"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,12 +139,6 @@ def _on_cpu(finding: Finding, window_ns: int) -> Finding:
         removed_ns, beyond = removable.most.host.total, f"{removable.beyond}, and {beyond}"
     saving = Saving(0, with_faster_rest(removed_ns, window_ns), "estimate")
     return _with_beyond(replace(finding, saving=saving), beyond)
-
-
-def with_faster_rest(removed_ns: int, window_ns: int) -> int:
-    """Return what a fix saves at most of a step window on a CPU if it removes this much of it."""
-    removed_ns = min(removed_ns, window_ns)
-    return removed_ns + min(round((1 - REST_TAKES) * (window_ns - removed_ns)), removed_ns)
 
 
 def _inside(saving: Saving, window_ns: int) -> Saving:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.rules.answer import Saving
-from tb_gpudiag.rules.savings import REST_IS_FASTER, with_faster_rest
+from tb_gpudiag.rules.faster_rest import REST_IS_FASTER, with_faster_rest
 
 LATE_RECORDING = "late_recording"
 """Why the last rank was late: its recording started late. All other reasons are parts of the rank's time."""
