@@ -271,6 +271,35 @@ def test_rules_do_not_import_one_another() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
+MOST_IMPORTS = 18
+"""From a command or the page down to a module without imports: so many steps are between a figure as it is
+shown and what it comes from."""
+
+
+def longest_chain(module: str, direct: dict[str, list[str]], known: dict[str, list[str]]) -> list[str]:
+    """The module, one that it imports, one that this imports, and so on, as long as there is."""
+    if module not in known:
+        known[module] = []  # an import in a circle ends here
+        below = [longest_chain(other, direct, known) for other in direct[module]]
+        known[module] = [module, *max(below, key=len, default=[])]
+    return known[module]
+
+
+def test_no_chain_of_imports_is_long() -> None:
+    """What is imported inside functions, or for types alone, is no link."""
+    trees = dict(modules())
+    direct = {}
+    for module, tree in trees.items():
+        top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        names = [name.removeprefix("tb_gpudiag.") for name, _ in imports(module, top)]
+        direct[module] = [
+            other for name in names for other in (name, name.rpartition(".")[0]) if other in trees
+        ]
+    known: dict[str, list[str]] = {}
+    chain = max((longest_chain(module, direct, known) for module in direct), key=len)
+    assert len(chain) - 1 <= MOST_IMPORTS, "\n".join(chain)
+
+
 def test_no_two_modules_have_one_name() -> None:
     """Whoever looks for `memory_peak.py` finds one file. A command may have the name of what it is about."""
     seen: dict[str, list[str]] = {}

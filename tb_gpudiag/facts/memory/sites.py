@@ -9,6 +9,8 @@ larger one replaces the last one (a cache that is concatenated), so that nothing
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
+from math import prod
 
 import numpy as np
 
@@ -16,9 +18,9 @@ from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
-from tb_gpudiag.facts.memory.extended import is_extended
 from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.pace import Pace, pace_of
@@ -47,6 +49,9 @@ PARTS = 8
 FEWEST_PARTS = 6
 """Survivors are in at least this many parts: weights and state are allocated at once, and what a step still
 needs is allocated at the end."""
+
+FEWEST_LARGER = 4
+"""Fewer batches of changing sizes may rise by chance, and be joined from a large part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +253,7 @@ def _site(
         count_later=later_slope(x, counts),
         fell=float(-np.diff(counts).min(initial=0)) / max(1.0, float(counts.max())),
         pace=pace_of(table.count[number], table.bytes[number], since, until),
-        extended=joins and is_extended(allocations, own, since, until, len(table.column)),
+        extended=joins and _is_extended(allocations, own, since, until, len(table.column)),
         freed_later=float(size[ended].sum()) / max(1, int(size.sum())),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],
@@ -346,3 +351,32 @@ def host_stack(host: Host, event: int) -> str:
     if not frames and event != NONE and events.call_stack[event] != NONE:
         frames = old_call_stack(events.call_stacks[events.call_stack[event]])[::-1]
     return "\n".join([frame for frame in frames if parse_frame(frame) is not None][-MOST_FRAMES:])
+
+
+def _is_extended(allocations: Allocations, own: Int64, since: Int64, until: Int64, floors: int) -> bool:
+    """Whether each of the largest tensors at the floors is larger than the one before, and joined from
+    something at least as large as that. A batch is joined from its samples, which are small.
+
+    own: a site's allocations in order of time. since, until: see FloorTable. Shape (k,) each.
+    """
+    largest, size = list[int](), allocations.bytes[own]
+    for floor in range(floors):
+        alive = np.flatnonzero((since <= floor) & (floor < until))
+        one = int(own[alive[size[alive].argmax()]]) if len(alive) else NONE
+        if one != NONE and (not largest or one != largest[-1]):
+            largest.append(one)
+    return len(largest) > FEWEST_LARGER and all(
+        allocations.bytes[old] < allocations.bytes[new]
+        and allocations.bytes[old] <= _largest_part(allocations, new)
+        for old, new in pairwise(largest)
+    )
+
+
+def _largest_part(allocations: Allocations, joined: int) -> float:
+    """Return the bytes of the largest input of the operator that joined this; 0 if that is not known."""
+    events, operator = allocations.host.events, int(allocations.operator[joined])
+    if operator == NONE or events.shapes[operator] == NONE:
+        return 0.0
+    parts = [prod(shape) for shape in tensor_shapes(events.input_shapes[int(events.shapes[operator])])]
+    whole = sum(parts)
+    return max(parts) / whole * int(allocations.bytes[joined]) if whole else 0.0

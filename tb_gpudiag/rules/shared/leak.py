@@ -10,8 +10,9 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.shared.kept_sites import is_boundless
 from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, loss_of
-from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, is_boundless, places_of
+from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, places_of
 from tb_gpudiag.rules.shared.leak_malloc import malloc_grows
 from tb_gpudiag.rules.shared.leak_pace import MANY_STEPS, ending
 from tb_gpudiag.rules.shared.leak_state import (

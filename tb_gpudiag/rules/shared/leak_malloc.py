@@ -4,8 +4,8 @@ process had more and more before the recording. A full buffer did not."""
 from __future__ import annotations
 
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.rules.shared.kept_sites import EACH_STEP, NOTED_HELD, NOTED_REPLACED
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE
-from tb_gpudiag.rules.shared.leak_holder import EACH_STEP, NOTED_HELD, NOTED_REPLACED
 from tb_gpudiag.rules.shared.leak_state import LATER_SHARE, growth_per_unit, keepers
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.shared.kept_sites import KEPT_SINCE_START, is_kept
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE
-from tb_gpudiag.rules.shared.leak_holder import KEPT_SINCE_START, is_kept
 from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP, is_steady, keepers
 from tb_gpudiag.wording.format import count
 

@@ -10,8 +10,8 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.rules.shared.kept_sites import is_filling, is_kept, may_have_limit, may_replace, net_share
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, Explained, causes_of
-from tb_gpudiag.rules.shared.leak_holder import is_filling, is_kept, may_have_limit, may_replace, net_share
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.

@@ -9,13 +9,8 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import CannotTell, Clear
-from tb_gpudiag.rules.shared.leak_holder import (
-    NOTED_KEPT,
-    call_of_holder,
-    is_filling,
-    is_replaced,
-    places_of,
-)
+from tb_gpudiag.rules.shared.kept_sites import NOTED_KEPT, is_filling, is_replaced
+from tb_gpudiag.rules.shared.leak_holder import call_of_holder, places_of
 from tb_gpudiag.rules.shared.leak_malloc import malloc_is_level
 from tb_gpudiag.rules.shared.leak_pace import ending, rises_now_and_then
 from tb_gpudiag.rules.shared.leak_state import (
