@@ -64,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_output = logging.StreamHandler(sys.stderr)
     log_output.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.ERROR, handlers=[log_output])
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and _is_path(arguments[0]):
+        tell("The command is missing. (`gpudiag diagnose PATH` says why a job is slow.)")
+        return UNUSABLE
     parsed = _parser().parse_args(arguments)
     if parsed.command not in LIGHT and (limit_mb := _address_space_mb()) < LEAST_ADDRESS_SPACE_MB:
         tell(
@@ -93,6 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # one line: a traceback has exit status 1, which means that --fail-on is met
         return _failed(error)
     return status
+
+
+def _is_path(argument: str) -> bool:
+    """Return whether somebody left out the command."""
+    return argument not in COMMANDS and ("://" in argument or os.path.exists(argument))
 
 
 def _address_space_mb() -> float:

@@ -43,6 +43,13 @@ def test_invalid_usage_exits_with_2_and_shows_usage(
     assert "usage: gpudiag" in capsys.readouterr().err
 
 
+def test_a_path_without_a_command_is_told_of_diagnose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path)]) == main(["s3://bucket/run"]) == 2
+    assert capsys.readouterr().err.count("`gpudiag diagnose PATH`") == 2
+
+
 @pytest.mark.parametrize("command", ["diagnose", "explain", "scrub"])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
