@@ -18,7 +18,7 @@ const THEMES = ["light", "dark"] as const;
 
 async function settled(frame: Frame): Promise<void> {
   await frame.locator(".gd-card, .gd-problem, .gd-empty").first().waitFor({ timeout: 120_000 });
-  await frame.locator('.gd-analyzing, .gd-searching, [aria-label="Loading"]').waitFor({ state: "detached" });
+  await frame.locator('.gd-analyzing, .gd-waiting, [aria-label="Loading"]').waitFor({ state: "detached" });
 }
 
 async function scanned(tensorboard: TensorBoard): Promise<TraceList> {

@@ -12,7 +12,7 @@ import { Empty } from "./empty/Empty";
 import { Notice } from "./parts/Notice";
 import { RulePanel } from "./rule/RulePanel";
 import { Problem } from "./status/Problem";
-import { Searching } from "./status/Searching";
+import { Waiting } from "./status/Waiting";
 import { Tabs } from "./tabs/Tabs";
 import { Trace } from "./Trace";
 
@@ -42,7 +42,11 @@ export function Page() {
   return (
     <div className="gd-page">
       {failed && <Notice tone="warning">TensorBoard is not responding. Retrying…</Notice>}
-      {list || hasRuns ? <Listed list={list} /> : <Searching failed={failed} />}
+      {list || hasRuns ? (
+        <Listed list={list} />
+      ) : (
+        !failed && <Waiting>Looking for traces in the log directory…</Waiting>
+      )}
     </div>
   );
 }
@@ -85,7 +89,7 @@ function Listed({ list }: { list: TraceList | null }) {
           </Notice>
         )}
         {open !== "compare" && <BaseBar entry={open === "runs" ? null : shown} />}
-        <Suspense fallback={<Searching failed={false} />}>
+        <Suspense fallback={<Waiting>Loading…</Waiting>}>
           {open === "runs" ? <Runs /> : shown && <View open={open} traces={traces} entry={shown} />}
         </Suspense>
       </main>

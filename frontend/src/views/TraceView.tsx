@@ -4,7 +4,7 @@ import { onlyReport } from "../state/kinds";
 import { rowPlaces } from "../state/rowPlaces";
 import type { ReportProps } from "./parts/reportProps";
 import { RowPlacesProvider } from "./parts/ShowOnTimeline";
-import { Searching } from "./status/Searching";
+import { Waiting } from "./status/Waiting";
 
 // Loaded when they are opened, so that the page appears as fast as without them.
 const VIEWS: Readonly<Record<TraceViewName, ComponentType<ReportProps>>> = {
@@ -26,7 +26,7 @@ export function TraceView({ open, entry, report }: ReportProps & { readonly open
   const View = own ?? VIEWS[onlyReport(entry.kind) ? "summary" : open];
   return (
     <RowPlacesProvider value={known}>
-      <Suspense fallback={<Searching failed={false} />}>
+      <Suspense fallback={<Waiting>Loading…</Waiting>}>
         <View entry={entry} report={report} />
       </Suspense>
     </RowPlacesProvider>

@@ -11,7 +11,7 @@ import type { ReportProps } from "../parts/reportProps";
 import { Section } from "../parts/Section";
 import { ShortTable, type ShortColumn } from "../parts/ShortTable";
 import { Problem } from "../status/Problem";
-import { Searching } from "../status/Searching";
+import { Waiting } from "../status/Waiting";
 import { ClockRecordings } from "./ClockRecordings";
 
 const FIRST = 20;
@@ -136,7 +136,7 @@ interface CurvesProps {
 function Curves({ entry, clock, rank, span, onSpan }: CurvesProps) {
   const { data, error } = useClock(entry, rank.rank, span);
   if (data?.error) return <Problem title="These steps cannot be shown" problem={data.error} />;
-  if (data?.state !== "ready") return <Searching failed={error !== null} />;
+  if (data?.state !== "ready") return error === null && <Waiting>Loading the steps…</Waiting>;
   return <Charts slice={data} clock={clock} span={span} onSpan={onSpan} />;
 }
 

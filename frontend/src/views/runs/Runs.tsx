@@ -13,7 +13,7 @@ import { usePage } from "../../state/store";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Notice } from "../parts/Notice";
 import { Section } from "../parts/Section";
-import { Searching } from "../status/Searching";
+import { Waiting } from "../status/Waiting";
 import type { Dragging } from "../parts/useDragging";
 import { isComparable, leastWidth, lineColumns, runColumns } from "./columns";
 import { useAnalyses, type Analyses } from "./useAnalyses";
@@ -61,7 +61,7 @@ export default function Runs() {
     return error ? (
       <Notice tone="error">Could not load the runs: {error.message}.</Notice>
     ) : (
-      <Searching failed={false} />
+      <Waiting>Looking for traces in the log directory…</Waiting>
     );
   }
   const all = plural(data.total, "run");
