@@ -27,6 +27,7 @@ from tb_gpudiag.training.noting_tensors import KEY
 from tests.truth import (  # noqa: F401
     bounded,
     kept_as_reported,
+    kept_at_the_close,
     kept_by_research,
     kept_by_services,
     kept_by_trainers,
@@ -42,6 +43,7 @@ from tests.truth import (  # noqa: F401
     leaking,
     leaking_too,
     let_go_as_reported,
+    let_go_at_the_close,
     let_go_by_research,
     let_go_by_services,
     let_go_by_vision,
