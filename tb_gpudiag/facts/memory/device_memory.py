@@ -216,7 +216,7 @@ class DeviceMemory:
     @cached_property
     def begins_with_job(self) -> bool:
         """Whether a GPU's recording begins with empty memory, or the first step or what comes before it, and
-        nothing later, makes an optimizer, builds modules or allocates optimizer state."""
+        nothing later, makes an optimizer, builds modules that stay or allocates optimizer state."""
         phase, periods = self.allocations.phase, self.floors.periods
         if not self.is_cpu and not self.curve.start_bytes and not self.allocations.found.any():
             return True
@@ -226,7 +226,9 @@ class DeviceMemory:
         first = bool(state.any()) and len(periods) > 1 and bool((step[state] == 0).all())
         made = self.optimizers_made
         first |= bool(len(made)) and bool((made <= 0).all())
-        return first or (bool(built.any()) and bool((step[built] <= 0).all()))
+        # A step may build modules for itself: a job builds what stays before its loop, or in the first step.
+        stays = built & (self.allocations.freed == NONE)
+        return first or any(one.any() and bool((step[one] <= 0).all()) for one in (built, stays))
 
     @cached_property
     def sites(self) -> list[GrowingSite]:

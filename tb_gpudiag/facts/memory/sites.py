@@ -87,6 +87,7 @@ class GrowingSite:
     remover: Frame | None  # the function around that takes as much out of a container; None if there is none
     in_optimizer: bool  # L-BFGS allocated it, as its history
     grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
+    leaf: bool  # there, but the result got no node: no input needs a gradient
     noted: NotedGrowth | None = None  # of the tensors that Python holds; None where nothing was noted
 
     @property
@@ -263,6 +264,7 @@ def _site(
         remover=containers.remover(allocations.operator[shown]),
         in_optimizer=is_optimizer_history(text),
         grad_mode=_grad_mode(host, operator, text),
+        leaf=_is_leaf(host, operator),
     )
 
 
@@ -326,6 +328,18 @@ def _grad_mode(host: Host, operator: int, stack: str) -> bool | None:
         return False if in_no_grad(stack) else None
     chain = [operator, *host.tree.ancestors(operator)]
     return any(events.sequence[i] != NONE for i in chain if events.category[i] == Category.CPU_OP)
+
+
+def _is_leaf(host: Host, operator: int) -> bool:
+    """Whether autograd recorded the operator, or one that calls it, and none of them made a node: a later
+    operator of the thread has the same number, which rises with each node."""
+    events = host.events
+    chain = np.array([operator, *host.tree.ancestors(operator)] if operator != NONE else [], np.int64)
+    own = chain[(events.category[chain] == Category.CPU_OP) & (events.sequence[chain] != NONE)]
+    own = own[events.forward_thread[own] <= 0]
+    last = host.creators(own, host.forward_by_sequence)
+    later = (events.thread[last] == events.thread[own]) & (events.start_ns[last] >= events.end_ns[own])
+    return len(own) > 0 and bool((later & (last != NONE)).all())
 
 
 def _module(event: Int64, size: Int64, host: Host) -> str:

@@ -336,8 +336,9 @@ def _has_no_graph(site: GrowingSite) -> bool:
 
 
 def _may_have_graph(site: GrowingSite) -> bool:
-    """Whether autograd records it. A snapshot has no operators, and does not say."""
-    return bool(site.grad_mode) or _is_in_module(site) or (site.grad_mode is None and not site.operator)
+    """Whether autograd gives it a node. A snapshot has no operators, and does not say."""
+    recorded = bool(site.grad_mode) and not site.leaf
+    return recorded or _is_in_module(site) or (site.grad_mode is None and not site.operator)
 
 
 def _is_in_module(site: GrowingSite) -> bool:

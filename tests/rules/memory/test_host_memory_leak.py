@@ -22,7 +22,7 @@ from tb_gpudiag.wording.quantity import size
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts
-from tests.rules.memory_stage import MIB, build_model, job, only, unsure
+from tests.rules.memory_stage import MIB, STEP_US, build_model, job, only, unsure
 from tests.rules.stage import cannot_tell, facts_of, is_clear
 
 
@@ -37,6 +37,26 @@ def test_a_growing_list_on_the_host_is_found_with_its_line(tmp_path: Path) -> No
     assert found.places[0].line == 7
     assert found.severity == Severity.ERROR  # 10 GiB after ten thousand steps
     assert cannot_tell(memory_leak.RULE.check(facts))  # GPU memory was not recorded
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_modules_that_a_step_builds_for_itself_hide_no_beginning(stay: bool, tmp_path: Path) -> None:
+    """A server makes its model first, and a client's in each step. A recording from later on shows modules of
+    any step alike."""
+    trace = job([MIB] * 6, device=None)
+    build_model(trace)
+    maker = trace.thread("client")
+    for step in range(6):
+        at = step * STEP_US + 50
+        maker.frame("/opt/python3.11/site-packages/torch/nn/modules/linear.py(98): __init__", at=at, us=5)
+        local = maker.alloc(512, at=at + 1, device=None)
+        if not stay:
+            maker.free(local, at=at + 20)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    if stay:
+        assert "before the recording" in unsure(answer).reason
+    else:
+        assert only(answer).cost_bytes_per_step == MIB
 
 
 def test_a_buffer_that_was_full_before_the_recording_may_look_like_a_leak(tmp_path: Path) -> None:

@@ -221,3 +221,26 @@ def test_a_few_large_tensors_matter_more_than_many_small_ones(tmp_path: Path) ->
             main.alloc(64 if part % 10 else 200_000, at=at + 42.2 + part, device=None)
     found = only(HOST_LEAK.check(facts_of(trace, tmp_path)))
     assert ": " not in found.title  # no metric has 200 kB
+
+
+@pytest.mark.parametrize("has_node", [False, True])
+def test_leaves_and_their_gradients_are_no_graph(has_node: bool, tmp_path: Path) -> None:
+    """What stays besides gradients is more than half of the growth."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    build_model(trace)
+    for step in range(8):
+        at = step * 100.0
+        main.step(step, at=at, us=98)
+        main.frame("items.py(7): vector_of", at=at + 2, us=60)
+        for begin, name in ((5, "aten::mul"), (15, "aten::add")):
+            main.op(name, at=at + begin, us=5, sequence=3 * step + 1)
+            main.alloc(3584, at=at + begin + 1, device=None)
+        main.op("aten::stack", at=at + 25, us=5, sequence=3 * step + 1 + has_node)
+        main.op("autograd::engine::evaluate_function: MvBackward0", at=at + 70, us=20)
+        main.alloc(6144, at=at + 75, device=None)
+    answer = HOST_LEAK.check(facts_of(trace, tmp_path))
+    if has_node:
+        assert "keep their graphs until it runs" in unsure(answer).reason
+    else:
+        assert only(answer).title.endswith("retained small tensors and retained gradients")
