@@ -93,6 +93,11 @@ def a_large_batch_in_two_passes() -> Iterator[None]:
         optimizer.step()
 
 
+def _received(nodes: list[int], waiting: dict[int, list[Any]]) -> list[Any]:
+    messages = [torch.stack(waiting.pop(node)).mean(0) if node in waiting else None for node in nodes]
+    return [torch.zeros(128) if message is None else message for message in messages]
+
+
 @healthy
 def messages_of_nodes_until_they_meet_again() -> Iterator[None]:
     """Messages wait for each of 40 nodes until it has its next event, and then change its memory."""
@@ -101,9 +106,7 @@ def messages_of_nodes_until_they_meet_again() -> Iterator[None]:
     waiting, chance = defaultdict[int, list[Any]](list), random.Random(4)
 
     def recall(nodes: list[int]) -> Any:
-        messages = [torch.stack(waiting.pop(node)).mean(0) if node in waiting else None for node in nodes]
-        rows = [torch.zeros(128) if message is None else message for message in messages]
-        return cell(torch.stack(rows), memory[nodes])
+        return cell(torch.stack(_received(nodes, waiting)), memory[nodes])
 
     def send(senders: list[int], receivers: list[int]) -> None:
         for one, other in zip(senders, receivers, strict=True):
