@@ -2,7 +2,7 @@
 
 `python -m tests.truth.leaks OUT [NAME…]` records below OUT; recordings that are there are only scored again.
 Without names, all loops are recorded, and the scores go into the page "How right it is". It takes about
-twenty minutes: all loops run in one process, one after the other.
+half an hour: all loops run in one process, one after the other.
 
 Each is scored three times: recorded late in the job with NotingTensors, the same recording without what that
 noted, and recorded as torch.profiler alone does, from before the loop makes its model on.
