@@ -97,7 +97,7 @@ class RankWatch:
         self._known_ms[late.rank.rank] = late.own_ms
         why = (
             f"rank {late.rank.rank} of {len(ranks)} is late since about step {since}: its part of a step "
-            f"takes {ms_text(late.ms)} longer than that of the others; {most_of(late.of_phases_ms)}"
+            f"takes {ms_text(late.ms)} longer than that of the others{most_of(late.ms, late.of_phases_ms)}"
         )
         return RecordingOrder(_with_an_ordinary_one(late.rank, ranks), why, since, late.ms)
 

@@ -302,18 +302,20 @@ NEAR = 150  # steps: a machine may be too busy to see a drift in its first block
     ("world", "fault", "rank", "words", "rules"),
     [
         (2, "loader", 1, "waiting for the next batch (input)", {"GD101"}),
-        (4, "sleep", 2, "", {"GD102"}),
+        (4, "sleep", 2, "in forward", {"GD102"}),
         (2, "garbage", 0, "in garbage collection", {"GD102"}),
     ],
 )
 def test_a_drift_is_recorded_where_it_begins(
     torch: Any, tmp_path: Path, world: int, fault: str, rank: int, words: str, rules: set[str]
 ) -> None:
-    """Four ranks beside other tests have half a core each: what they wait for one is no drift, and which part
-    of a step takes longer may be that of a few steps before the fault. The recording shows it."""
+    """Four ranks beside other tests have half a core each: what they wait for one is no drift. Phases that
+    were timed before the fault explain little of it: then none is named."""
     said = job(torch, tmp_path, world, fault, rank, AT, STEPS)
     whys = re.findall(r"recording 6 steps from step \d+: (.*)", said[rank])
-    blamed = [why for why in whys if f"rank {rank} of {world}" in why and words in why]
+    blamed = [
+        why for why in whys if f"rank {rank} of {world}" in why and (words in why or "of it in" not in why)
+    ]
     assert blamed, said
     since = int(re.findall(r"(?:since about|compared with) step (\d+)", blamed[0])[0])
     assert since < AT + NEAR

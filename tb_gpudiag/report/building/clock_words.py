@@ -16,6 +16,10 @@ _NOT_RECORDED: Final = (
 )
 
 
+# A phase that takes less than this of what a step takes longer is not the reason.
+MAIN_PHASE_SHARE = 0.25
+
+
 def why_longer(slowest: RankSteps, ranks: int) -> str:
     """Say by how much the steps of a rank take longer, since when, and what takes it. ranks: how many."""
     longer_ms, *of_phases_ms, _ = slowest.longer_ms
@@ -26,7 +30,7 @@ def why_longer(slowest: RankSteps, ranks: int) -> str:
     since = f"little by little, compared with {since}" if slowest.gradual else f"since about {since}"
     return (
         f"steps {where}take {share(longer_ms / max(slowest.step_ms - longer_ms, 1e-6))} longer {since}: "
-        f"{ms_text(longer_ms)}; {most_of(of_phases_ms)}"
+        f"{ms_text(longer_ms)}{most_of(longer_ms, of_phases_ms)}"
     )
 
 
@@ -54,13 +58,15 @@ def drift_text(rank: RankSteps) -> str:
     """Return the last drift of a rank, such as `30 ms longer since step 900; 29 ms of it in forward`."""
     longer_ms, *of_phases_ms, _ = rank.longer_ms
     since = f"than at step {rank.since:,}" if rank.gradual else f"since step {rank.since:,}"
-    return f"{ms_text(longer_ms)} longer {since}; {most_of(of_phases_ms)}"
+    return f"{ms_text(longer_ms)} longer {since}{most_of(longer_ms, of_phases_ms)}"
 
 
-def most_of(longer_ms: Sequence[float]) -> str:
-    """Say which phase takes most of it."""
-    phase = max(range(len(PHASES)), key=lambda at: longer_ms[at])
-    return f"{ms_text(longer_ms[phase])} of it in {CLOCK_PHASES[PHASES[phase]].noun}"
+def most_of(longer_ms: float, of_phases_ms: Sequence[float]) -> str:
+    """Say behind a sentence which phase takes most of it; "" if none does: few steps have timed phases."""
+    phase = max(range(len(PHASES)), key=lambda at: of_phases_ms[at])
+    if of_phases_ms[phase] < MAIN_PHASE_SHARE * longer_ms:
+        return ""
+    return f"; {ms_text(of_phases_ms[phase])} of it in {CLOCK_PHASES[PHASES[phase]].noun}"
 
 
 def ms_text(time_ms: float) -> str:
