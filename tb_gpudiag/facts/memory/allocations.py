@@ -98,6 +98,7 @@ class Allocations:
     found: mask of the allocations that a snapshot found when its history began: they were made earlier.
     freed: position of the event that ended it; NONE if it was alive at the end.
     free: positions of all frees.
+    failures: positions of requests that failed.
     early_free: positions of the frees of memory that was allocated before the recording, shape (f,).
     unseen_free: indices of allocations whose address was allocated again without a recorded free, shape (u,).
     paired: False without addresses (old traces), which do not say what a free freed. Then `freed` is NONE and
@@ -112,6 +113,7 @@ class Allocations:
         self.position: Int64 = np.flatnonzero(action == MemoryAction.ALLOCATE)
         self.event: Int64 = curve.event[self.position]
         self.free: Int64 = np.flatnonzero(action == MemoryAction.FREE)
+        self.failures: Int64 = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)
         self.paired = bool(address.any())
         freed, early = (
             pair(action, address, memory.bytes[curve.event])

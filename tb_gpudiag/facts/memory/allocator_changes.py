@@ -197,7 +197,7 @@ def changes_of(allocations: Allocations, owners: Owners) -> AllocatorChanges:
     action = memory.action[curve.event]
     made, ended = np.flatnonzero(~allocations.found), np.flatnonzero(allocations.freed != NONE)
     early, back = allocations.early_free, np.flatnonzero(action == MemoryAction.SHRINK)
-    failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)[-1:]
+    failed = allocations.failures[-1:]
     position = np.r_[allocations.position[made], allocations.freed[ended], early, back, failed]
     number = np.r_[made, ended, -2 - np.arange(len(early)), back, np.full(len(failed), len(allocations))]
     size = np.r_[

@@ -43,7 +43,7 @@ from tb_gpudiag.facts.memory.sites import (
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
-from tb_gpudiag.vocabulary.recorded import Category, DeviceType, MemoryAction
+from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 from tb_gpudiag.vocabulary.torch_frames import OPTIMIZER_MADE
 
 MOST_GPUS = 64
@@ -114,11 +114,10 @@ class DeviceMemory:
     @cached_property
     def lost_passes(self) -> LostPasses | None:
         """Forward passes that no backward pass follows, and that hold memory when an allocation fails."""
-        action = self.allocations.memory.action[self.curve.event]
-        failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)
-        if not len(failed) or not self.allocations.paired:
+        failures = self.allocations.failures
+        if not len(failures) or not self.allocations.paired:
             return None
-        return find_lost_passes(self.allocations, int(failed[-1]))
+        return find_lost_passes(self.allocations, int(failures[-1]))
 
     @cached_property
     def fit(self) -> Fit | None:

@@ -36,7 +36,7 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     caller_of = [_caller(stack) for stack in memory.stacks]
     alive = allocations.alive(position)
     alive = alive[(allocations.stack[alive] != NONE) & ~allocations.found[alive]]
-    kind = kind_numbers(allocations, alive, failed=True)
+    kind = kind_numbers(allocations, alive)
     waits = alive[(kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed[alive] == NONE)]
     trained = {caller_of[code] for code in _stacks_before_backward(allocations, phase == Phase.BACKWARD)}
     held, codes = defaultdict[str, int](int), defaultdict[str, list[int]](list)

@@ -39,17 +39,17 @@ KEEPS_LESS = 0.7
 """A pass that records a graph keeps about as many of its allocations as the one before, at the same place."""
 
 
-def kinds_of(allocations: Allocations, *, failed: bool) -> list[MemoryKind]:
-    """Return what each allocation is for. failed: an allocation failed at the end."""
-    found = kind_numbers(allocations, np.arange(len(allocations)), failed=failed)
+def kinds_of(allocations: Allocations) -> list[MemoryKind]:
+    """Return what each allocation is for."""
+    found = kind_numbers(allocations, np.arange(len(allocations)))
     return [KINDS[kind] for kind in found.tolist()]
 
 
-def kind_numbers(allocations: Allocations, chosen: Int64, *, failed: bool) -> UInt8:
-    """Return an index into KINDS for each chosen allocation. failed: as for `kinds_of`."""
+def kind_numbers(allocations: Allocations, chosen: Int64) -> UInt8:
+    """Return an index into KINDS for each chosen allocation."""
     kinds = _Kinds(allocations, chosen)
-    kinds.passes(failed=failed)
-    kinds.forward(failed=failed)
+    kinds.passes()
+    kinds.forward()
     kinds.inputs()
     kinds.copies()
     return kinds.found
@@ -64,6 +64,7 @@ class _Kinds:
 
     def __init__(self, allocations: Allocations, chosen: Int64) -> None:
         self.allocations, self.chosen = allocations, chosen
+        self.failed = len(allocations.failures) > 0
         self.phase = phase = allocations.context.phase[allocations.curve.event]
         self.made, freed = allocations.position[chosen], allocations.freed[chosen]
         self.never = freed == NONE
@@ -72,7 +73,7 @@ class _Kinds:
         self.found = np.full(len(chosen), KINDS.index(MemoryKind.UNKNOWN), np.uint8)
         self.backward = self._next(phase == Phase.BACKWARD, self.made)
 
-    def passes(self, *, failed: bool) -> None:
+    def passes(self) -> None:
         """Gradients, optimizer state, and what backward passes and optimizers need only for a while."""
         for phase, kind in (
             (Phase.BACKWARD, MemoryKind.GRADIENT),
@@ -85,13 +86,13 @@ class _Kinds:
             self._put(own & follows & alive_then, kind)
             # A pass that fails does not end: gradients wait for their optimizer. The first step of an
             # optimizer makes its state.
-            self._put(own & self.never & ~follows & failed, kind)
+            self._put(own & self.never & ~follows & self.failed, kind)
         # Nor does one in which the recording ends. There, state is what a line makes and never frees.
         kept = (self.own == Phase.OPTIMIZER) & self.never & ~self._is_mostly_freed()
         self._put(kept, MemoryKind.OPTIMIZER_STATE)
         self._put(self.own == Phase.PARAMETER, MemoryKind.PARAMETER)
 
-    def forward(self, *, failed: bool) -> None:
+    def forward(self) -> None:
         """Activations, and what a forward pass needs only for a while."""
         own = self.own == Phase.FORWARD
         in_model = (in_module(self.allocations) | in_functional(self.allocations))[self.chosen]
@@ -107,11 +108,11 @@ class _Kinds:
             # What modules compute in each step is activations also where something keeps it. What they make
             # once may be a cache.
             self._put(own & in_model & (self.never | ends) & self._goes_on(), MemoryKind.ACTIVATION)
-            if failed and self._records_no_graph():
+            if self.failed and self._records_no_graph():
                 last = waits | (own & in_model & self.never & (self.backward > len(self.phase)))
                 self._put(last, MemoryKind.TEMPORARY)
                 waits &= ~last
-            waits &= failed
+            waits &= self.failed
         else:
             waits &= in_model
             passes = waits & self._is_mostly_freed()

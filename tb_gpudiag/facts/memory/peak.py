@@ -61,7 +61,7 @@ def find_peak(allocations: Allocations, at: int | None = None) -> Peak:
     own = allocations.context.phase[curve.event]
     known = memory.purpose is None  # a memory timeline knows neither phases nor reserved memory
     if known:
-        kinds, owners = _by_owner(allocations, position, total, failed=at is not None)
+        kinds, owners = _by_owner(allocations, position, total)
     else:
         kinds, owners = _by_purpose(allocations, position, total)
     at_event = max(position, 0)
@@ -102,12 +102,11 @@ def _alive(allocations: Allocations, position: int, total: int) -> Int64:
 
 
 def _by_owner(
-    allocations: Allocations, position: int, total: int, *, failed: bool
+    allocations: Allocations, position: int, total: int
 ) -> tuple[dict[MemoryKind, int], list[Owner]]:
-    """Return what was alive after this position by kind, and by owner. total: of all bytes. failed: an
-    allocation failed there."""
+    """Return what was alive after this position by kind, and by owner. total: of all bytes."""
     alive = _alive(allocations, position, total)
-    kind = kind_numbers(allocations, alive, failed=failed)
+    kind = kind_numbers(allocations, alive)
     kind[allocations.found[alive]] = KINDS.index(MemoryKind.BEFORE)
     held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(KINDS))
     kinds = {k: int(size) for k, size in zip(KINDS, held, strict=True) if size}
@@ -211,10 +210,9 @@ class Failure:
 def find_failure(allocations: Allocations, segments: Segments | None) -> Failure | None:
     """Return the last failed allocation of a device; None without one. segments: of all devices."""
     curve, memory, context = allocations.curve, allocations.memory, allocations.context
-    failed = np.flatnonzero(memory.action[curve.event] == MemoryAction.OUT_OF_MEMORY)
-    if not len(failed):
+    if not len(allocations.failures):
         return None
-    position = int(failed[-1])
+    position = int(allocations.failures[-1])
     event = int(curve.event[position])
     reserved = int(curve.reserved[position])
     own = segments.device == memory.device[event] if segments is not None else np.zeros(0, np.bool_)

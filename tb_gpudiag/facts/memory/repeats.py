@@ -18,7 +18,6 @@ from tb_gpudiag.facts.memory.allocations import Allocations, in_module, in_stack
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.marks import MODULE
-from tb_gpudiag.vocabulary.recorded import MemoryAction
 from tb_gpudiag.vocabulary.torch_frames import BUILDING_FRAME
 
 FEWEST_BORDERS = 4
@@ -90,7 +89,7 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
     ends = np.where(allocations.freed == NONE, np.iinfo(np.int64).max, allocations.freed_ns)[some]
     size = allocations.bytes[some]
     trains = bool(np.isin(phase, (Phase.OPTIMIZER, Phase.BACKWARD)).any())
-    failed = bool((allocations.memory.action[allocations.curve.event] == MemoryAction.OUT_OF_MEMORY).any())
+    failed = bool(len(allocations.failures))
     most = MOST_UNTIL_FULL if failed else MOST_MICRO_BATCHES
     for borders in _candidates(site, phase, outside, called):
         at = distinct(time[borders])

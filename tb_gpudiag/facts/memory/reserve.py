@@ -85,8 +85,7 @@ def find_reserve(
     segments: of all devices. warm_ns: when the warm-up ended; None without steps.
     """
     curve, memory = allocations.curve, allocations.memory
-    action = memory.action[curve.event]
-    failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)
+    action, failed = memory.action[curve.event], allocations.failures
     unused = np.where(curve.reserved == NONE, 0, curve.reserved - curve.allocated)
     change = np.diff(curve.reserved) if curve.has_reserved else np.zeros(max(0, len(curve) - 1), np.int64)
     at = curve.time_ns[1:]

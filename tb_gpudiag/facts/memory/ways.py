@@ -92,7 +92,7 @@ def _way(
 
 
 def _of_kinds(allocations: Allocations, *wanted: MemoryKind) -> Bool:
-    kinds = kinds_of(allocations, failed=True)
+    kinds = kinds_of(allocations)
     return np.array([kind in wanted for kind in kinds], np.bool_)
 
 

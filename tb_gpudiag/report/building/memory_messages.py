@@ -18,7 +18,6 @@ from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.leak_state import floor_state, until_full
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.frames import Frame
-from tb_gpudiag.vocabulary.recorded import MemoryAction
 from tb_gpudiag.wording.format import one_line
 
 FLOORS_LIMIT = 2_000
@@ -64,8 +63,8 @@ def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
 
 def _failures(memory: DeviceMemory) -> list[pb.MemoryFailure]:
     """The last allocations that failed."""
-    events, event = memory.allocations.memory, memory.curve.event
-    failed = event[np.flatnonzero(events.action[event] == MemoryAction.OUT_OF_MEMORY)[-FAILURES_LIMIT:]]
+    events = memory.allocations.memory
+    failed = memory.curve.event[memory.allocations.failures[-FAILURES_LIMIT:]]
     return [
         pb.MemoryFailure(us=us(events.time_ns[i]), requested_bytes=max(0, int(events.bytes[i])))
         for i in failed.tolist()

@@ -128,7 +128,7 @@ def _history(device: DeviceMemory, group: Int64) -> History:
 def _kind(device: DeviceMemory) -> UInt8:
     """What each allocation is for, as an index into KINDS."""
     allocations = device.allocations
-    kind = kind_numbers(allocations, np.arange(len(allocations)), failed=device.failure is not None)
+    kind = kind_numbers(allocations, np.arange(len(allocations)))
     kind[allocations.found] = KINDS.index(MemoryKind.BEFORE)
     return kind
 

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity, place_at
 from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.needed_memory import needs_evidence, needs_sentence
+from tb_gpudiag.rules.shared.needed_memory import may_fit_expandable, needs_evidence, needs_sentence
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.wording.quantity import number, ratio, share_of, size
@@ -89,11 +89,11 @@ def _least_bytes(memory: DeviceMemory) -> float:
 
 
 def _has_failed(memory: DeviceMemory) -> bool:
-    """Whether an allocation failed although enough memory was unused.
+    """Whether an allocation failed although enough memory was unused, and not for lack of memory anyway.
 
     The unused memory must have been fragmented, because the allocator frees whole free segments first.
     """
-    return memory.reserve.unused_at_failure_bytes >= _least_bytes(memory)
+    return memory.reserve.unused_at_failure_bytes >= _least_bytes(memory) and may_fit_expandable(memory)
 
 
 def _is_harmful(memory: DeviceMemory) -> bool:

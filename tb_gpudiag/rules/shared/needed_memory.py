@@ -30,7 +30,8 @@ def needs_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
     if fit is None:
         return
     error = f"replayed unchanged, reserved memory is off by {size(fit.error_bytes)} at most"
-    exact = number(fit.allocations - fit.misplaced, f"of {fit.allocations:,} allocations are where they were")
+    alike = f"of {fit.allocations:,} allocations are where they were"
+    exact = number(fit.allocations - fit.misplaced, suffix=alike)
     yield Evidence("Needed, replayed", size(fit.needs_bytes), (error, exact))
     least = () if fit.whole else ("at least: what was there before is taken to have no gaps",)
     yield Evidence("Needed with expandable segments", size(fit.expandable_needs_bytes), least)
@@ -95,7 +96,8 @@ def _allocated(way: Way) -> str:
 
 def may_fit_expandable(memory: DeviceMemory) -> bool:
     """Whether the request that failed fits with expandable segments, or that cannot be told."""
-    return memory.fit is None or memory.fit.expandable_needs_bytes <= memory.capacity_bytes
+    fit, capacity = memory.fit, memory.capacity_bytes
+    return fit is None or not capacity or fit.expandable_needs_bytes <= capacity
 
 
 def barely_fits(memory: DeviceMemory) -> bool:

@@ -10,14 +10,12 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, kind_numbers
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.vocabulary.recorded import MemoryAction
 
 torch = pytest.importorskip("torch")
 from tests.truth.failing import FAILING  # noqa: E402
@@ -53,8 +51,8 @@ def test_kinds_are_those_of_torch(name: str, tmp_path: Path) -> None:
     assert write_snapshot(trace, job.gpu, snapshot)
     (on_cpu,) = (memory for memory in Facts(read_trace(str(trace))).memory if memory.is_cpu)
     allocations = Facts(read_trace(str(snapshot))).memory[0].allocations
-    alive = allocations.alive(_failed(allocations))
-    said = kind_numbers(allocations, alive, failed=True)
+    alive = allocations.alive(int(allocations.failures[-1]))
+    said = kind_numbers(allocations, alive)
     of_torch = _categories(profiler, on_cpu.allocations, alive.tolist())
     sizes = Counter[tuple[str, str]]()
     for i, kind, category in zip(alive.tolist(), said.tolist(), of_torch, strict=True):
@@ -64,11 +62,6 @@ def test_kinds_are_those_of_torch(name: str, tmp_path: Path) -> None:
     assert sum(size for (kind, _), size in sizes.items() if kind == "unknown") <= MOST_UNKNOWN * whole
     alike = sum(size for (kind, category), size in known.items() if kind == category)
     assert alike >= LEAST_ALIKE * sum(known.values()), sizes
-
-
-def _failed(allocations: Allocations) -> int:
-    action = allocations.memory.action[allocations.curve.event]
-    return int(np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)[-1])
 
 
 def _categories(profiler: Any, allocations: Allocations, alive: list[int]) -> list[str]:
