@@ -14,11 +14,12 @@ import operator
 import sys
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from tb_gpudiag.training.malloc import malloc_bytes
 from tb_gpudiag.training.tensor_holders import holders, limited_containers
+from tb_gpudiag.training.tensor_kinds import graph_nodes, needing_gradients, node_kinds
 
 KEY: Final = "gpudiag_tensors"
 """Top-level key of the trace."""
@@ -32,7 +33,21 @@ LEAST_BYTES: Final = 4 * 2**10
 FIRST_SUM: Final = 4
 """Step before which memory is not summed up: until then a job makes its optimizer's state, and more."""
 
+Storages = Mapping[int, tuple[int, Any]]
+"""Address -> (bytes, weak reference to a tensor, or to the storage if there is none)."""
+
 logger = logging.getLogger("tb_gpudiag.training")
+
+
+class _Held(NamedTuple):
+    """What Python holds. attached, leaves: addresses of storages of tensors that have a graph of autograd's,
+    and of those that need gradients without one. nodes: of these graphs, and others that Python holds; None
+    if that is not known."""
+
+    storages: Storages
+    attached: set[int]
+    leaves: set[int]
+    nodes: int | None
 
 
 class NotingTensors:
@@ -40,16 +55,18 @@ class NotingTensors:
 
     They are looked for just before the recording and just after its last step, among all objects that
     Python's garbage collector knows: 0.1 s for 300,000 objects, in no recorded step. It first collects what
-    is garbage, unless the job has turned it off: the trace shows that this is freed then. Where tensors
-    became more, it also looks for what holds them, which takes as long again. Before the recording, it sums
-    them up at step 4, 8, 16 and so on, and when the profiler warms up: what grew from the job's beginning on
-    is no buffer. Then it also asks malloc how much the whole process has.
+    is garbage, unless the job has turned it off: the trace shows that this is freed then. Tensors are asked
+    whether they have a graph of autograd's or need gradients, and these graphs' nodes are counted. Where
+    tensors became more, it also looks for what holds them, which takes as long again. Before the recording,
+    it sums them up at steps 4, 8, 12, 16, 24 and so on, and when the profiler warms up: what grew from the
+    job's beginning on is no buffer. Then it also asks malloc how much the whole process has.
     """
 
     def __init__(self, schedule: Callable[[int], Any]) -> None:
         self._schedule = schedule
-        self._before: dict[int, tuple[int, Any]] | None = None
-        self._limited, self._history = dict[int, Any](), dict[int, int]()
+        self._before: _Held | None = None
+        self._limited = dict[int, Any]()
+        self._history, self._nodes = dict[int, int](), dict[int, int]()
         self._malloc, self._warm_up = dict[int, int](), list[tuple[int, int]]()
         self._since = 0
         self._profiles = False
@@ -70,15 +87,19 @@ class NotingTensors:
             if step >= FIRST_SUM:
                 self._look(step)
                 self._warm_up = [(step, self._history.pop(step))]
+                self._nodes.pop(step, None)
             self._profiles = True  # it has memory of its own from now on, also after a recording
         if self._ends and self._before is not None:
             add = sys.modules["torch"].autograd._add_metadata_json
             after, steps = self._look(step), step - self._since
             noted = {
                 "steps": step,
-                **_changes(self._before, after),
-                "holders": holders(_grown(self._before, after, steps), self._limited),
+                **_changes(self._before.storages, after.storages),
+                "attached": _became_more(self._before, after, self._before.attached, after.attached),
+                "leaves": _became_more(self._before, after, self._before.leaves, after.leaves),
+                "holders": holders(_grown(self._before.storages, after.storages, steps), self._limited),
                 "history": list(self._history.items()),
+                "nodes": list(self._nodes.items()),
                 "malloc": list(self._malloc.items()),
                 "warm_up": self._warm_up,
                 "optimizers": _has_optimizers(),
@@ -91,17 +112,24 @@ class NotingTensors:
                 self._before, self._since, self._limited = self._look(step), step, limited_containers()
         elif not self._ends:
             self._before = None  # a recording that was given up
-            if step >= FIRST_SUM and not step & step - 1:
+            if step >= FIRST_SUM and _is_summed_up(step):
                 self._look(step)
 
-    def _look(self, step: int) -> dict[int, tuple[int, Any]]:
+    def _look(self, step: int) -> _Held:
         if gc.isenabled():
             gc.collect()
         if not self._profiles and (allocated := malloc_bytes()) is not None:
             self._malloc[step] = allocated
         held = _held()
-        self._history[step] = _bytes(held)
+        self._history[step] = sum(size for size, _ in held.storages.values())
+        if held.nodes is not None:
+            self._nodes[step] = held.nodes
         return held
+
+
+def _is_summed_up(step: int) -> bool:
+    """Whether it is a power of two, or half as much more: 8, 12, 16, 24, ..."""
+    return step.bit_count() == 1 or (step.bit_count() == 2 and step & step // 2 > 0 and step > 6)
 
 
 def note_from_now_on(profiler: Any) -> None:
@@ -111,13 +139,19 @@ def note_from_now_on(profiler: Any) -> None:
         profiler.schedule._profiles = True
 
 
-def _held() -> dict[int, tuple[int, Any]]:
-    """Return the storages on the CPU that Python holds, most of them in tensors: address -> (bytes, weak
-    reference to a tensor, or to the storage if there is none)."""
+def _held() -> _Held:
+    """Return what Python holds on the CPU, most of it in tensors."""
     torch = sys.modules["torch"]
     objects = gc.get_objects()
-    tensors = _of_kinds(objects, {torch.Tensor, torch.nn.Parameter})
-    alone = [one for one in _of_kinds(objects, {torch.UntypedStorage}) if one.device.type == "cpu"]
+    kinds = list(map(type, objects))
+    of_nodes = node_kinds(set(kinds))
+    of_tensors, of_storages = {torch.Tensor, torch.nn.Parameter}, {torch.UntypedStorage}
+    wanted = (of_tensors | of_storages | of_nodes).__contains__
+    objects = list(itertools.compress(objects, map(wanted, kinds)))
+    del kinds
+    tensors = _of_kinds(objects, of_tensors)
+    alone = [one for one in _of_kinds(objects, of_storages) if one.device.type == "cpu"]
+    attached, leaves, nodes = _in_graphs(tensors, _of_kinds(objects, of_nodes))
     del objects
     strided = [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is torch.strided]
     owners, parts = [*alone, *strided], list(strided)
@@ -125,9 +159,27 @@ def _held() -> dict[int, tuple[int, Any]]:
         owners += [sparse, sparse]
         parts += _of_sparse(sparse)
     storages = [*alone, *map(torch.Tensor.untyped_storage, parts)]
-    addresses = map(operator.methodcaller("data_ptr"), storages)
     sizes = map(operator.methodcaller("nbytes"), storages)
-    return dict(zip(addresses, zip(sizes, map(weakref.ref, owners), strict=True), strict=True))
+    held = dict(zip(_addresses(storages), zip(sizes, map(weakref.ref, owners), strict=True), strict=True))
+    return _Held(held, _storages_of(attached), _storages_of(leaves), nodes)
+
+
+def _in_graphs(tensors: list[Any], nodes: list[Any]) -> tuple[list[Any], list[Any], int | None]:
+    try:
+        attached, leaves = needing_gradients(tensors)
+        return attached, leaves, graph_nodes(attached, nodes)
+    except Exception as error:  # objects of the job may do anything when they are looked at
+        logger.warning("gpudiag: the recording does not say which tensors have a graph: %s", error)
+        return [], [], None
+
+
+def _storages_of(tensors: list[Any]) -> set[int]:
+    dense = [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is sys.modules["torch"].strided]
+    return set(_addresses(map(sys.modules["torch"].Tensor.untyped_storage, dense)))
+
+
+def _addresses(storages: Iterable[Any]) -> Iterator[int]:
+    return map(operator.methodcaller("data_ptr"), storages)
 
 
 def _of_kinds(objects: list[Any], kinds: set[type]) -> list[Any]:
@@ -139,9 +191,7 @@ def _of_sparse(tensor: Any) -> list[Any]:
     return [tensor._indices(), tensor._values()]
 
 
-def _changes(
-    before: Mapping[int, tuple[int, Any]], after: Mapping[int, tuple[int, Any]]
-) -> dict[str, dict[str, int] | int]:
+def _changes(before: Storages, after: Storages) -> dict[str, dict[str, int] | int]:
     """Return how many tensors of each size came and went and are there now, how many of about the size (as
     int.bit_length() has it) of those that came are there beside weights and their gradients, and how many
     bytes came and went.
@@ -164,8 +214,13 @@ def _changes(
     }
 
 
-def _bytes(held: Mapping[int, tuple[int, Any]]) -> int:
-    return sum(size for size, _ in held.values())
+def _became_more(before: _Held, after: _Held, old: set[int], new: set[int]) -> dict[str, int]:
+    """Return by how many the storages at these addresses became more, of each size of which they did."""
+    gone = _gone(before.storages, after.storages)
+    came = (address for address in new if address in gone or address not in before.storages)
+    more = Counter(after.storages[address][0] for address in came)
+    more.subtract(before.storages[address][0] for address in old & gone)
+    return _largest(+more)
 
 
 def _has_optimizers() -> bool:
@@ -173,13 +228,11 @@ def _has_optimizers() -> bool:
     return any(issubclass(kind, base) for kind in set(map(type, gc.get_objects())))
 
 
-def _gone(before: Mapping[int, tuple[int, Any]], after: Mapping[int, tuple[int, Any]]) -> set[int]:
+def _gone(before: Storages, after: Storages) -> set[int]:
     return {address for address, (_, tensor) in before.items() if tensor() is None or address not in after}
 
 
-def _grown(
-    before: Mapping[int, tuple[int, Any]], after: Mapping[int, tuple[int, Any]], steps: int
-) -> dict[int, list[Any]]:
+def _grown(before: Storages, after: Storages, steps: int) -> dict[int, list[Any]]:
     """Return weak references to the tensors that came, of the sizes of which there are more and more."""
     gone, weights, came = _gone(before, after), _of_weights(after), defaultdict[int, list[Any]](list)
     for address, (size, tensor) in after.items():
@@ -191,7 +244,7 @@ def _grown(
     return {size: came[size] for size in sorted(chosen, key=lambda size: -more[size])}
 
 
-def _of_weights(held: Mapping[int, tuple[int, Any]]) -> set[int]:
+def _of_weights(held: Storages) -> set[int]:
     """Return the addresses of parameters and of their gradients, but for sparse ones: these become larger."""
     torch = sys.modules["torch"]
     weights = [

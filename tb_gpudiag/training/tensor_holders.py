@@ -78,8 +78,8 @@ def holders(came: Mapping[int, Sequence[Any]], older: Mapping[int, Any]) -> list
     containers with a limit that were there before.
 
     Returns per size: `functions`, as a trace spells them: lists, what is nearest to the tensors first.
-    `graph`: the share of the tensors that only a graph holds. If older containers with a limit hold them, or
-    one that is not full, also their `type`, `entries`, `limit`.
+    `graph`: the share of the tensors that no object of Python's refers to, but a graph, or else C++. If older
+    containers with a limit hold them, or one that is not full, also their `type`, `entries`, `limit`.
     """
     chosen = {size: _chosen(references) for size, references in list(came.items())[:MOST_SIZES]}
     try:
@@ -99,7 +99,7 @@ class _Search:
         self, size: int, count: int, chosen: Sequence[Any], referred: Container[int], older: Mapping[int, Any]
     ) -> None:
         own = [reference for reference in chosen if id(reference()) in referred]
-        self._graph = 1 - len(own) / len(chosen) if any(map(_has_graph, chosen)) else 0.0
+        self._graph = 1 - len(own) / len(chosen)
         self.samples = _spread(own or chosen, SAMPLES)
         self._open = set(range(len(self.samples)))
         self._found, self._found_before = set[int](), set[int]()
@@ -176,10 +176,6 @@ def _spread(values: Sequence[Any], count: int) -> list[Any]:
 def _chosen(references: Sequence[Any]) -> list[Any]:
     """Return weak references that are worth a look: a graph's end is among the last ones."""
     return [*_spread(references[:-LOOKED_AT], LOOKED_AT), *references[-LOOKED_AT:]]
-
-
-def _has_graph(reference: Any) -> bool:
-    return getattr(reference(), "grad_fn", None) is not None
 
 
 def _referred(references: Sequence[Any]) -> set[int]:

@@ -80,13 +80,50 @@ def test_it_notes_what_malloc_gave_out_until_a_recording_began(tmp_path: Path, t
     def step() -> None:
         kept.append(bytes(MIB))
 
-    first, second = notes(torch, tmp_path, step, wait=9)
-    assert [step for step, _ in first["malloc"]] == [4, 8, 9]
-    assert [step for step, _ in first["warm_up"]] == [9]
-    assert [step for step, _ in first["history"]] == [4, 8, 10, 14]  # one more would be too close to 8
+    first, second = notes(torch, tmp_path, step, wait=13)
+    assert [step for step, _ in first["malloc"]] == [4, 8, 12, 13]
+    assert [step for step, _ in first["warm_up"]] == [13]
+    assert [step for step, _ in first["history"]] == [4, 8, 12, 14, 18]  # one more would be too close to 12
     sizes = dict(first["malloc"])
     assert sizes[8] - sizes[4] == pytest.approx(4 * MIB, rel=0.2)
     assert second["malloc"] == first["malloc"]  # a profiler takes and leaves some memory
+
+
+def test_it_notes_which_tensors_have_a_graph_and_how_large_graphs_are(tmp_path: Path, torch: Any) -> None:
+    weight, kept = torch.ones(512, requires_grad=True), list[Any]()
+    last = list[Any]()
+
+    def step() -> None:
+        last[:] = [(weight * torch.ones(512)).sum()]  # before and after
+        kept.append((weight * torch.ones(KIB // 2)).exp())
+        kept.append(torch.ones(KIB))
+        kept.append(torch.ones(2 * KIB, requires_grad=True))
+
+    for found in notes(torch, tmp_path, step):
+        assert (found["attached"], found["leaves"]) == ({"2048": 4}, {str(8 * KIB): 4})
+        (_, before), (_, after) = found["nodes"][-2:]
+        assert after - before == 4 * 2
+        assert [step for step, _ in found["nodes"]] == [step for step, _ in found["history"]]
+
+
+def test_nodes_that_python_holds_count_without_their_tensor(tmp_path: Path, torch: Any) -> None:
+    weight, kept = torch.ones(512, requires_grad=True), list[Any]()
+    for found in notes(torch, tmp_path, lambda: kept.append((weight * 2).grad_fn)):
+        (_, before), (_, after) = found["nodes"][-2:]
+        assert after - before == 4
+
+
+def test_tensors_are_noted_where_it_is_not_known_which_have_a_graph(
+    tmp_path: Path, torch: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> int:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("tb_gpudiag.training.noting_tensors.graph_nodes", fail)
+    kept = list[Any]()
+    for found in notes(torch, tmp_path, lambda: kept.append(torch.zeros(KIB))):
+        assert (found["came"]["4096"], found["nodes"]) == (4, [])
+    assert "which tensors have a graph" in caplog.text
 
 
 def test_storages_without_tensors_are_noted_with_their_holder(tmp_path: Path, torch: Any) -> None:

@@ -281,6 +281,11 @@ class DeviceMemory:
         return self._noted is not None
 
     @property
+    def graph_grows(self) -> bool | None:
+        """As in NotedTensors; None where nothing was noted."""
+        return self._noted.graph_grows if self._noted is not None else None
+
+    @property
     def has_optimizers(self) -> bool | None:
         """None where nothing was noted."""
         return self._noted.has_optimizers if self._noted is not None else None

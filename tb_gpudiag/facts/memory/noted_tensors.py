@@ -14,6 +14,12 @@ from tb_gpudiag.facts.memory.noted_history import History, kept_since
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, parse_frame, place_frame
 
+MOST_NODES: Final = 50_000
+"""NotingTensors counts a graph's nodes up to here."""
+
+_NODES_PER_STEP = 0.5
+"""The smallest graph, of two or three nodes, may be kept each fifth step."""
+
 _FEWEST_LONE = 3
 """Sizes of which one tensor each was kept vary if there are so many."""
 
@@ -24,7 +30,9 @@ class NotedTensors:
     older ones included. near: the same of about these sizes, by int.bit_length(); empty in older traces.
     more_bytes: by how much all are more than before. steps: of the job, until then. holders: of tensors of a
     size. history: bytes at some of its steps; empty if unknown. others: what the process had beside
-    that, until the first recording began; empty if unknown. has_optimizers: None if unknown.
+    that, until the first recording began; empty if unknown. has_optimizers: None if unknown. attached: by how
+    many tensors with a graph of autograd's became more, of each size. leaves: those that need gradients,
+    without one. nodes: of these graphs, at steps as in history; empty if unknown.
     """
 
     came: Mapping[int, int]
@@ -37,6 +45,18 @@ class NotedTensors:
     history: History
     others: History
     has_optimizers: bool | None
+    attached: Mapping[int, int]
+    leaves: Mapping[int, int]
+    nodes: History
+
+    @cached_property
+    def graph_grows(self) -> bool | None:
+        """Whether graphs have more nodes after the recording than before; None if that is not known. The last
+        step's may be there both times."""
+        ends = [step for step, _ in self.history[-2:]]
+        if len(ends) < 2 or [step for step, _ in self.nodes[-2:]] != ends or self.nodes[-2][1] >= MOST_NODES:
+            return None
+        return self.nodes[-1][1] - self.nodes[-2][1] >= _NODES_PER_STEP * (ends[1] - ends[0])
 
     @cached_property
     def became_more(self) -> frozenset[int]:
@@ -54,6 +74,7 @@ class NotedGrowth:
     low: at least by so much. Of a size that was kept only once, the tensors that went may have had others.
     since_start: Python holds so much in tensors of these sizes, as a share of what all of the job's steps so
         far would keep at this rate. Where that is not known, 1.
+    attached, leaf: by so much there are more tensors with a graph, and that need gradients without one.
     holder: what holds most of them, if that was noted.
     """
 
@@ -61,17 +82,19 @@ class NotedGrowth:
     low: float
     high: float
     since_start: float
+    attached: float
+    leaf: float
     holder: NotedHolder | None
 
 
 def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
     """Parse what NotingTensors wrote; None if there is nothing, or anything else."""
     came, went, held = (_counts(metadata.get(key)) for key in ("came", "went", "held"))
-    near = _counts(metadata.get("near", {}))
+    near, attached, leaves = (_counts(metadata.get(key, {})) for key in ("near", "attached", "leaves"))
     more, fewer, steps = (noted_number(metadata.get(key)) for key in ("came_bytes", "went_bytes", "steps"))
     if came is None or went is None or held is None or near is None:
         return None
-    if more is None or fewer is None or steps is None:
+    if more is None or fewer is None or steps is None or attached is None or leaves is None:
         return None
     optimizers, history = metadata.get("optimizers"), _history(metadata.get("history"))
     held_at = dict([*history, *_history(metadata.get("warm_up"))])
@@ -86,6 +109,9 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
         history,
         [(at, size - held_at[at]) for at, size in _history(metadata.get("malloc")) if at in held_at],
         optimizers if isinstance(optimizers, bool) else None,
+        attached,
+        leaves,
+        _history(metadata.get("nodes")),
     )
 
 
@@ -127,8 +153,10 @@ def noted_growths(noted: NotedTensors, kept: Iterable[Int64], recorded: int) -> 
     expected = sum(size * count for size, count in more.items())
     in_all = max(0.0, noted.more_bytes / expected) if expected else 0.0
     since = kept_since(noted.history)
-    held, low, high, start = (dict[int, float]() for _ in range(4))
+    held, low, high, start, attached, leaf = (dict[int, float]() for _ in range(6))
     for size, count in every.items():
+        attached[size] = min(1.0, noted.attached.get(size, 0) / count)
+        leaf[size] = min(1.0, noted.leaves.get(size, 0) / count)
         held[size] = min(1.0, came[size] / count)
         high[size] = min(1.0, more[size] / count)
         low[size] = high[size] if count > 1 else min(high[size], in_all)
@@ -140,6 +168,8 @@ def noted_growths(noted: NotedTensors, kept: Iterable[Int64], recorded: int) -> 
             _mean(one, low),
             _mean(one, high),
             min(since, _varied(noted, one, recorded, _mean(one, start))),
+            _mean(one, attached),
+            _mean(one, leaf),
             noted.holders.get(max(one, key=lambda size: size * one[size], default=0)),
         )
         for one in sizes
@@ -198,7 +228,7 @@ class NotedHolder:
 
     frames: functions that reach them, what is nearest to them first. limit: how many entries their container
     takes, where it has fewer; 0 if none is known. type: of the container, or of its owner. in_graph: share of
-    the tensors that only a graph holds.
+    the tensors that no object of Python's refers to, but a graph, or else C++.
     """
 
     frames: tuple[tuple[Frame, ...], ...]

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kept_sites import is_boundless
-from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, loss_of
+from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of
 from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, places_of
 from tb_gpudiag.rules.shared.leak_malloc import malloc_grows
 from tb_gpudiag.rules.shared.leak_pace import MANY_STEPS, ending
@@ -34,6 +34,7 @@ from tb_gpudiag.rules.shared.no_leak import growth_text, no_leak, steps_text
 from tb_gpudiag.rules.shared.out_of_memory import is_large
 from tb_gpudiag.rules.shared.outer_step import may_end_with_update
 from tb_gpudiag.rules.shared.unseen_leak import unseen_leaks
+from tb_gpudiag.rules.shared.usual_causes import BOUNDLESS, GRAPH
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
 
@@ -180,7 +181,7 @@ def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained]) -> Iter
         yield "It grew at another rate before: the figures are those of the end of the recording."
     if memory.floors.periods.inferred:
         yield _WHERE_FROM["step" if memory.floors.periods.trains else "repetition"]
-    if malloc_grows(memory):
+    if malloc_grows(memory) and parts[0].cause is not GRAPH:
         yield _NOT_PYTHONS
     yield from map(filling_sentence, holders_of(parts[0].sites)[:1])
     for part in parts[1:]:

@@ -1,18 +1,29 @@
-"""The usual causes of a memory leak: how to recognize each by what stays in memory, and how to fix it."""
+"""Which of the usual causes a memory leak has: each is recognized by what stays in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.shared.usual_causes import (
+    CACHE,
+    GRADIENTS,
+    GRAPH,
+    HOOKS,
+    LARGER,
+    METRICS,
+    OTHER,
+    LeakCause,
+)
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.vocabulary.operators import JOINS, LOSS, MAKES_STATE, OWN_COPY, SAMPLES, SUMS_UP
 from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME
 
-_CODE = fix_code("tb_gpudiag.rules.memory.memory_leak")
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5
@@ -49,77 +60,8 @@ FUNCTIONAL_OPERATORS = 4
 # Of the tensors that a job keeps, its last step's may be in a graph that is freed later.
 GRAPH_SHARE = 0.3
 
-
-@dataclass(frozen=True)
-class LeakCause:
-    """A usual cause of a leak: its name, an explanation and a fix."""
-
-    name: str
-    summary: str
-    fix: str
-    code: str
-    url: str = "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory"
-
-
-GRAPH = LeakCause(
-    "retained autograd graph",
-    "The activations of whole forward passes stay allocated. Something, such as a list, holds a loss or an "
-    "output together with its graph, or the graph is retained.",
-    "Keep numbers instead of tensors with a graph, run what needs no gradients under torch.no_grad(), and "
-    "avoid retain_graph=True and create_graph=True.",
-    _CODE["graph"],
-)
-CACHE = LeakCause(
-    "growing cache",
-    "Every step concatenates tensors with new rows and replaces them by the larger result: a cache without a "
-    "limit, such as the keys and values of attention.",
-    "Limit the cache: drop old entries, or allocate it once at its full size and write into it.",
-    _CODE["cache"],
-    "https://huggingface.co/docs/transformers/kv_cache",
-)
-HOOKS = LeakCause(
-    "retained module outputs",
-    "The outputs of one kind of module stay allocated, but no loss does. A list of results, a forward hook "
-    "or the module itself holds them.",
-    "Keep only what you need of the last step, on the host. Write evaluation results to disk, or keep "
-    "numbers instead of outputs. If a forward hook keeps them, remove it when it is no longer needed.",
-    _CODE["hooks"],
-    "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook",
-)
-LARGER = LeakCause(
-    "growing tensors",
-    "Every step replaces tensors by larger ones, always by the same amount: a buffer grows, or batches do.",
-    "Limit the buffer, or allocate it once at its full size. If batches or sequences grow on purpose, this "
-    "is not a leak: make sure that the largest one fits.",
-    _CODE["larger"],
-)
-GRADIENTS = LeakCause(
-    "retained gradients",
-    "The backward pass allocated what stays: something holds gradients in addition to the parameters, or "
-    "gradients have a graph of their own (create_graph=True).",
-    "Keep a number per gradient instead of the gradient, and avoid create_graph=True, which gives gradients "
-    "a graph.",
-    _CODE["gradients"],
-    "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",
-)
-METRICS = LeakCause(
-    "retained small tensors",
-    "Small tensors allocated outside of the model's modules all stay. Usually a list collects the metrics of "
-    "each step as tensors.",
-    "Accumulate into one tensor in place, and copy it to the host once every many steps.",
-    _CODE["metrics"],
-)
-OTHER = LeakCause(
-    "",
-    "Something keeps what this code allocates: a list, a dictionary, an attribute, a closure.",
-    "Find what holds the tensors that this line allocates. Keep only the last ones, or move them to the host "
-    "or to disk.",
-    _CODE["other"],
-)
-
-
-BOUNDLESS = (GRAPH, CACHE, LARGER)
-"""Causes of which no entry is ever dropped: a full buffer does not look like them."""
+# Tensors of a site have a graph, or are leaves, or are not Python's, if so much of what it keeps is noted so.
+NOTED_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +85,16 @@ class Explained:
 class GrowingSites:
     """The allocation sites that raise a memory floor.
 
-    has_modules: Python frames were recorded, and with them the modules that allocated. Sites of a snapshot
-    have no operators, so their stacks identify them.
+    Sites of a snapshot have no operators, so their stacks identify them.
     """
 
     sites: list[GrowingSite]
-    has_modules: bool
+    memory: DeviceMemory
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether Python frames were recorded, and with them the modules that allocated."""
+        return self.memory.has_modules
 
     def is_mostly(self, sites: Iterable[GrowingSite]) -> bool:
         """Whether these sites make up more than CAUSE_SHARE of the growth."""
@@ -188,7 +134,7 @@ class GrowingSites:
     @property
     def in_modules(self) -> list[GrowingSite]:
         """Sites in the forward pass of a module."""
-        return [site for site in self.outside_backward if _is_in_module(site)]
+        return [s for s in self.outside_backward if _is_in_module(s) and not _is_noted_leaf(s)]
 
     @property
     def in_graph(self) -> list[GrowingSite]:
@@ -304,10 +250,27 @@ def _retained_metrics(growth: GrowingSites) -> list[GrowingSite]:
 
 
 def _noted_graph(growth: GrowingSites) -> list[GrowingSite]:
-    """Much of what stays was noted to be held by a graph only, which the rest has."""
-    holders = [(site, site.noted.holder) for site in growth.in_graph if site.noted is not None]
-    found = [site for site, holder in holders if holder is not None and holder.in_graph >= GRAPH_SHARE]
-    return growth.in_graph if growth.is_mostly(found) else []
+    """Graphs have more and more nodes, and with them goes most of what stays: it has a graph, or is only in
+    one. Nodes that are large beside small tensors count as well."""
+    if not growth.memory.graph_grows:
+        return []
+    found = [site for site in growth.sites if _is_noted_in_graph(site)]
+    nodes, whole = growth.memory.others_per_step, sum(site.per_unit for site in growth.sites)
+    mostly = sum(site.per_unit for site in found) + nodes > CAUSE_SHARE * (whole + nodes)
+    return [s for s in growth.sites if s in found or s in growth.in_graph] if found and mostly else []
+
+
+def _is_noted_in_graph(site: GrowingSite) -> bool:
+    noted = site.noted
+    if noted is None:
+        return False
+    only = noted.holder is not None and noted.holder.in_graph >= GRAPH_SHARE
+    return only or noted.attached >= NOTED_SHARE or noted.held < NOTED_SHARE
+
+
+def _is_noted_leaf(site: GrowingSite) -> bool:
+    """Whether it is noted to need gradients without a graph: it was made to be trained, not computed."""
+    return site.noted is not None and site.noted.leaf >= NOTED_SHARE
 
 
 def _has_several_operators(sites: list[GrowingSite]) -> bool:
@@ -321,7 +284,8 @@ def _may_be_metric(site: GrowingSite) -> bool:
         return False
     if site.operator and site.size_bytes > SUMMED_UP_BYTES and not SUMS_UP.fullmatch(site.within):
         return False
-    return site.size_bytes <= METRIC_BYTES and not _is_in_module(site) and not has_purpose
+    has_purpose |= _is_in_module(site) or _is_noted_leaf(site)
+    return site.size_bytes <= METRIC_BYTES and not has_purpose
 
 
 def _is_own_copy(site: GrowingSite) -> bool:
@@ -346,9 +310,15 @@ def _is_in_module(site: GrowingSite) -> bool:
     return bool(site.module) or MODULE_FRAME.search(site.stack) is not None
 
 
-_DETECTORS: tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause], ...] = (
+_Detectors = tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause], ...]
+
+_LARGER: _Detectors = (
     (lambda growth: growth.main(growth.joined), CACHE),
     (lambda growth: growth.main(growth.replaced), LARGER),
+)
+
+_INFERRED: _Detectors = (
+    *_LARGER,
     (_double_backward, GRAPH),
     (_functional_graph, GRAPH),
     (lambda growth: growth.gradients, GRADIENTS),
@@ -356,13 +326,21 @@ _DETECTORS: tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause],
     (_graph_beside_modules, GRAPH),
     (_retained_graph_without_modules, GRAPH),
     (_retained_outputs, HOOKS),
-    (_noted_graph, GRAPH),
     (_retained_metrics, METRICS),
 )
 """Each returns the sites that it explains. The first that explains any names the cause."""
 
+_NOTED: _Detectors = (
+    *_LARGER,
+    (_noted_graph, GRAPH),
+    (lambda growth: growth.gradients, GRADIENTS),
+    (_retained_outputs, HOOKS),
+    (_retained_metrics, METRICS),
+)
+"""The same where it was noted whether a graph grows."""
 
-def causes_of(sites: list[GrowingSite], *, has_modules: bool) -> list[Explained]:
+
+def causes_of(sites: list[GrowingSite], memory: DeviceMemory) -> list[Explained]:
     """Return the usual causes that fit these sites, the largest first; OTHER where none does.
 
     What the first cause leaves is a leak of its own, if it is at least SECOND_SHARE of the growth.
@@ -370,7 +348,7 @@ def causes_of(sites: list[GrowingSite], *, has_modules: bool) -> list[Explained]
     rest, found = list(sites), list[Explained]()
     least = SECOND_SHARE * sum(site.per_unit for site in sites)
     while rest and (not found or sum(site.per_unit for site in rest) >= least):
-        one = _explained(GrowingSites(rest, has_modules))
+        one = _explained(GrowingSites(rest, memory))
         if one.cause in [known.cause for known in found]:
             break
         found.append(one)
@@ -380,5 +358,6 @@ def causes_of(sites: list[GrowingSite], *, has_modules: bool) -> list[Explained]
 
 def _explained(growth: GrowingSites) -> Explained:
     """The first cause that explains some of the sites, and those; OTHER with all of them if none does."""
-    fits = (Explained(cause, explained(growth)) for explained, cause in _DETECTORS)
+    detectors = _INFERRED if growth.memory.graph_grows is None else _NOTED
+    fits = (Explained(cause, explained(growth)) for explained, cause in detectors)
     return next((one for one in fits if one.sites), Explained(OTHER, growth.sites))

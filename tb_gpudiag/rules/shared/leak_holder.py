@@ -8,7 +8,8 @@ from tb_gpudiag.facts.memory.containers import Holder
 from tb_gpudiag.facts.memory.noted_tensors import NotedHolder
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Place, place_at
-from tb_gpudiag.rules.shared.leak_causes import GRAPH, Explained, loss_of, makes_loss
+from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of, makes_loss
+from tb_gpudiag.rules.shared.usual_causes import GRAPH
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
 from tb_gpudiag.wording.format import count

@@ -213,7 +213,7 @@ def fills(memory: DeviceMemory) -> bool:
 
 def causes(memory: DeviceMemory) -> list[Explained]:
     """Return the usual causes of what grows, the fastest first."""
-    return causes_of(keepers(memory), has_modules=memory.has_modules)
+    return causes_of(keepers(memory), memory)
 
 
 def replacers(memory: DeviceMemory) -> list[GrowingSite]:

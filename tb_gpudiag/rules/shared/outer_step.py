@@ -12,7 +12,8 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, GRAPH, causes_of
+from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, causes_of
+from tb_gpudiag.rules.shared.usual_causes import GRAPH
 from tb_gpudiag.wording.quantity import number
 
 # An optimizer that runs in less than half of the steps ends longer ones.
@@ -28,7 +29,7 @@ def may_end_with_update(memory: DeviceMemory) -> bool:
     """Whether most of what grows is graphs that the optimizer's next step may free: none of the recorded
     steps shows that they outlive it."""
     growing = [site for site in memory.sites if not site.in_optimizer]
-    parts = causes_of(growing, has_modules=memory.has_modules)
+    parts = causes_of(growing, memory)
     graph = [site for part in parts if part.cause is GRAPH for site in part.sites]
     if sum(site.per_unit for site in graph) <= CAUSE_SHARE * sum(site.per_unit for site in growing):
         return False

@@ -7,8 +7,8 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.noted_tensors import Unrecorded
 from tb_gpudiag.rules.answer import CannotTell, Evidence, Finding, Fix, place_at
 from tb_gpudiag.rules.shared.kept_sites import EACH_STEP, KEPT_SINCE_START
-from tb_gpudiag.rules.shared.leak_causes import OTHER
 from tb_gpudiag.rules.shared.leak_state import LATER_SHARE, LEAST_BYTES_PER_STEP
+from tb_gpudiag.rules.shared.usual_causes import OTHER
 from tb_gpudiag.wording.quantity import size
 
 

@@ -179,11 +179,27 @@ def test_the_place_is_nearest_to_what_holds_the_tensors_of_all_sites(tmp_path: P
     assert only(RULE.check(facts_of(trace, tmp_path))).places[0].function == "keep"
 
 
+GRAPH, NODES = ": retained autograd graph", {"history": [[2, 0], [8, 6 * MIB]], "nodes": [[2, 40], [8, 100]]}
+
+
 @pytest.mark.parametrize(
-    ("share", "cause"), [(0.6, ": retained autograd graph"), (0.1, ""), (7.0, ""), ("0.6", ""), (None, "")]
+    ("more", "cause"),
+    [
+        ({"holders": held_by([], graph=0.6)}, GRAPH),  # only a graph holds them
+        ({"holders": held_by([], graph=0.6), "nodes": [[2, 40], [8, 41]]}, ""),  # or TorchScript
+        ({"holders": held_by([], graph=0.1)}, ""),
+        ({"holders": held_by([], graph=7.0)}, ""),
+        ({"holders": held_by([], graph="0.6")}, ""),
+        ({"holders": held_by([], graph=None)}, ""),
+        ({"attached": {str(MIB): 5}}, GRAPH),  # results
+        ({"attached": {str(MIB): 2}}, ""),  # of another leak
+        ({"attached": {str(MIB): 5}, "nodes": [[2, 40], [8, 40]]}, ""),
+        ({"attached": {str(MIB): 5}, "nodes": [[2, 50_000], [8, 50_000]]}, ""),  # too many to say
+        ({"attached": {str(MIB): 5}, "nodes": [[1, 40], [8, 100]]}, ""),
+    ],
 )
-def test_tensors_that_only_a_graph_holds_are_told(share: object, cause: str, tmp_path: Path) -> None:
-    notes = {**noted({MIB: 6}, {}), "holders": held_by([], graph=share)}
+def test_a_graph_is_what_nodes_and_tensors_say(more: dict[str, Any], cause: str, tmp_path: Path) -> None:
+    notes = noted({MIB: 6}, {}) | NODES | more
     trace = job([MIB] * 6, device=None, operator="aten::log", top_level={KEY: notes})
     found = only(RULE.check(facts_of(trace, tmp_path)))
     assert found.title == f"Host memory grows by {size(MIB, 'per step')}{cause}"
@@ -318,6 +334,15 @@ def test_what_no_tensor_of_pythons_holds_is_a_leak_if_malloc_gave_out_as_much(tm
     found = only(check_noted([MIB] * 6, OTHERS | {"malloc": _malloc(4, 8, 16, 24)}, tmp_path))
     assert found.sure
     assert "C++" in found.summary
+
+
+@pytest.mark.parametrize(("per_step", "cause"), [(10, GRAPH), (0, "")])
+def test_what_python_does_not_hold_may_be_in_a_graph(per_step: int, cause: str, tmp_path: Path) -> None:
+    nodes = [[step, 40 + per_step * step] for step, _ in OTHERS["history"]]
+    notes = OTHERS | {"malloc": _malloc(4, 8, 16, 24), "nodes": nodes}
+    found = only(check_noted([MIB] * 6, notes, tmp_path))
+    assert found.title == f"Host memory grows by {size(MIB, 'per step')}{cause}"
+    assert ("C++" in found.summary) != bool(cause)
 
 
 def test_what_is_held_when_the_profiler_warms_up_is_not_malloc_alone(tmp_path: Path) -> None:
