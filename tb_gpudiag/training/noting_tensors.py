@@ -150,6 +150,8 @@ def _held() -> _Held:
     objects = list(itertools.compress(objects, map(wanted, kinds)))
     del kinds
     tensors = _of_kinds(objects, of_tensors)
+    if in_transform := getattr(torch._C._functorch, "is_functorch_wrapped_tensor", None):  # since torch 2.1
+        tensors = list(itertools.filterfalse(in_transform, tensors))  # the others have no storage
     alone = [one for one in _of_kinds(objects, of_storages) if one.device.type == "cpu"]
     attached, leaves, nodes = _in_graphs(tensors, _of_kinds(objects, of_nodes))
     del objects

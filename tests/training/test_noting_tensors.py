@@ -210,6 +210,18 @@ def test_tensors_without_storage_are_left_out(tmp_path: Path, torch: Any) -> Non
         assert "4096" not in found["came"]
 
 
+@pytest.mark.parametrize("transform", ["vmap", "grad"])
+def test_what_escapes_from_a_transform_is_left_out(transform: str, tmp_path: Path, torch: Any) -> None:
+    kept, change = list[Any](), getattr(torch.func, transform)
+
+    def step() -> None:
+        change(lambda value: (kept.append(value), value.sum())[1])(torch.ones(2))
+        kept.append(torch.zeros(KIB))
+
+    for found in notes(torch, tmp_path, step):
+        assert found["came"]["4096"] == 4
+
+
 def test_sparse_tensors_have_indices_and_values(tmp_path: Path, torch: Any) -> None:
     kept = list[Any]()
     for found in notes(torch, tmp_path, lambda: kept.append(torch.ones(700).to_sparse())):

@@ -91,7 +91,17 @@ def is_steady(memory: DeviceMemory) -> bool:
     if trend is None or trend.unit != "step" or rate < LEAST_BYTES_PER_STEP:
         return False
     bounded = sum(site.per_unit for site in memory.sites if site.in_optimizer or is_collected(site))
-    return trend.later >= LATER_SHARE * rate and bounded <= CAUSE_SHARE * rate
+    later = max(trend.later, _rise_later(memory))
+    return later >= LATER_SHARE * rate and bounded <= CAUSE_SHARE * rate
+
+
+def _rise_later(memory: DeviceMemory) -> float:
+    """Return by how much the floor rises per unit from the middle to the end. Where something is kept in each
+    fifth step, this is more than the median of the slopes: most are 0."""
+    own = ~memory.floors.excused
+    at, floor = memory.floors.periods.at[own], memory.floors.bytes[own]
+    middle = len(at) // 2
+    return float((floor[-1] - floor[middle]) / (at[-1] - at[middle])) if len(at) > 1 else 0.0
 
 
 def repeats(memory: DeviceMemory) -> bool:

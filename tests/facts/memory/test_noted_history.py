@@ -36,6 +36,20 @@ def test_steady_growth_goes_on_from_the_beginning(held: Callable[[int], int], ra
     assert steady_rate(history(held)) == pytest.approx(rate, rel=0.3)
 
 
+LOOKS = (4, 8, 12, 16, 21, 33)
+"""When a recording of twelve steps from the 22nd on is noted."""
+
+
+@with_each("phase", range(5))
+def test_what_each_fifth_step_keeps_is_steady(phase: int) -> None:
+    assert steady_rate(history(lambda step: 50 * ((step + phase) // 5), LOOKS)) == pytest.approx(10, rel=0.3)
+
+
+@with_each("room", [4, 8, 12, 18, 21, 25])
+def test_a_buffer_that_has_become_full_is_not_steady(room: int) -> None:
+    assert steady_rate(history(lambda step: 10 * min(step, room), LOOKS)) == 0
+
+
 @with_each("steps", [(), (0,), (1, 2, 3, 4), (1, 40, 52)])
 def test_few_points_are_no_history(steps: tuple[int, ...]) -> None:
     assert steady_rate(history(lambda step: 10 * step, steps)) == 0

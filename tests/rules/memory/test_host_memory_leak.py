@@ -259,6 +259,22 @@ def test_steady_growth_since_the_start_is_a_leak_however_uneven_the_floor(
         assert one.places[0].function == "keep"
 
 
+@pytest.mark.parametrize("phase", range(5))
+@pytest.mark.parametrize("room", [100, 4])
+def test_what_each_fifth_step_keeps_is_a_leak_unless_it_is_full(
+    phase: int, room: int, tmp_path: Path
+) -> None:
+    kept = [5 * MIB * (step % 5 == phase) for step in range(21, 33)]
+    came = sum(map(bool, kept))
+    notes = noted({5 * MIB: came}, {5 * MIB: came} if room < 100 else {}, older=4, steps=33)
+    held = [(at, min(room, (at + 4 - phase) // 5)) for at in (4, 8, 12, 16, 21, 33)]
+    answer = check_noted(kept, notes | {"history": [[at, 5 * MIB * count] for at, count in held]}, tmp_path)
+    if room < 100:
+        assert not isinstance(answer, list)
+    else:
+        assert only(answer).places[0].function == "keep"
+
+
 def test_an_optimizer_that_fills_its_history_from_the_start_is_no_leak(tmp_path: Path) -> None:
     trace = TraceBuilder(top_level={KEY: {**noted({2 * MIB: 8}, {}, steps=52), "history": STEADY}})
     main = trace.thread()
@@ -343,6 +359,18 @@ def test_what_python_does_not_hold_may_be_in_a_graph(per_step: int, cause: str, 
     found = only(check_noted([MIB] * 6, notes, tmp_path))
     assert found.title == f"Host memory grows by {size(MIB, 'per step')}{cause}"
     assert ("C++" in found.summary) != bool(cause)
+
+
+def test_nodes_may_be_larger_than_the_tensors_of_which_few_have_a_graph(tmp_path: Path) -> None:
+    held = [[step, 3 * MIB * step] for step in (4, 8, 16, 24, 32)]
+    notes = noted({2 * MIB: 6, MIB: 6}, {}, older=24, steps=32) | {"attached": {str(MIB): 6}, "history": held}
+    notes |= {"nodes": [[at, at * 10] for at, _ in held], "malloc": _malloc(32, 64, 128, 192)}
+    trace = job([2 * MIB] * 6, device=None, operator="aten::log", top_level={KEY: notes})
+    thread = trace.thread()
+    for step in range(6):
+        thread.op("aten::exp", at=step * STEP_US + 75, us=10)
+        thread.alloc(MIB, at=step * STEP_US + 77, device=None)
+    assert only(RULE.check(facts_of(trace, tmp_path))).title.endswith("per step: retained autograd graph")
 
 
 def test_what_is_held_when_the_profiler_warms_up_is_not_malloc_alone(tmp_path: Path) -> None:
