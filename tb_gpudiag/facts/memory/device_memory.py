@@ -280,10 +280,11 @@ class DeviceMemory:
     def is_noted(self) -> bool:
         return self._noted is not None
 
-    @property
+    @cached_property
     def graph_grows(self) -> bool | None:
-        """As in NotedTensors; None where nothing was noted."""
-        return self._noted.graph_grows if self._noted is not None else None
+        """As in NotedTensors, of tensors on any device; None where nothing was noted."""
+        noted = noted_tensors(self._trace.metadata.tensors)
+        return noted.graph_grows if noted is not None else None
 
     @property
     def has_optimizers(self) -> bool | None:

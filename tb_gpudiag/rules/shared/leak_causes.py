@@ -337,7 +337,8 @@ _NOTED: _Detectors = (
     (_retained_outputs, HOOKS),
     (_retained_metrics, METRICS),
 )
-"""The same where it was noted whether a graph grows."""
+"""The same where it was noted whether a graph grows. It is not noted which tensors of a GPU have one: if it
+grows, it is inferred for these."""
 
 
 def causes_of(sites: list[GrowingSite], memory: DeviceMemory) -> list[Explained]:
@@ -358,6 +359,7 @@ def causes_of(sites: list[GrowingSite], memory: DeviceMemory) -> list[Explained]
 
 def _explained(growth: GrowingSites) -> Explained:
     """The first cause that explains some of the sites, and those; OTHER with all of them if none does."""
-    detectors = _INFERRED if growth.memory.graph_grows is None else _NOTED
+    grows = growth.memory.graph_grows
+    detectors = _NOTED if grows is False or (grows and growth.memory.is_noted) else _INFERRED
     fits = (Explained(cause, explained(growth)) for explained, cause in detectors)
     return next((one for one in fits if one.sites), Explained(OTHER, growth.sites))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import random
 import re
 from dataclasses import replace
@@ -14,6 +15,7 @@ from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP, state_of
 from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.training.noting_tensors import KEY
 from tb_gpudiag.wording.quantity import number, size
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
@@ -134,6 +136,18 @@ def test_the_usual_causes_are_recognized(scenario: str, cause: str, tmp_path: Pa
     found = only(RULE.check(Facts(read_trace(str(simulate(scenario).write(tmp_path))))))
     assert found.title.partition(": ")[2] == cause
     assert found.fix.code
+
+
+@pytest.mark.parametrize(("after", "is_graph"), [(500, True), (40, False)])
+def test_a_graph_is_named_unless_its_nodes_are_noted_to_be_as_many(
+    after: int, is_graph: bool, tmp_path: Path
+) -> None:
+    text, file = simulate("leak_kept_graph").bytes().decode(), tmp_path / "noted.pt.trace.json"
+    notes = {"came": {}, "went": {}, "held": {}, "came_bytes": 0, "went_bytes": 0, "steps": 33}
+    notes |= {"history": [[21, 0], [33, 0]], "nodes": [[21, 40], [33, after]]}
+    file.write_text(text.replace("{", f'{{"{KEY}": {json.dumps(notes)}, ', 1))
+    found = only(RULE.check(Facts(read_trace(str(file)))))
+    assert found.title.endswith("retained autograd graph") is is_graph
 
 
 def test_a_leak_of_another_kind_has_no_named_cause(tmp_path: Path) -> None:
