@@ -40,6 +40,7 @@ from tb_gpudiag.facts.memory.sites import (
     largest_survivors,
     sites_of_sizes,
 )
+from tb_gpudiag.facts.memory.steps_before import steps_before
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
@@ -228,6 +229,16 @@ class DeviceMemory:
         # A step may build modules for itself: a job builds what stays before its loop, or in the first step.
         stays = built & (self.allocations.freed == NONE)
         return first or any(one.any() and bool((step[one] <= 0).all()) for one in (built, stays))
+
+    @cached_property
+    def steps_before(self) -> float | None:
+        """Steps of the job before those of a trace; None where that is not known.
+
+        Where the CPU's total does not begin with 0, the process had been recorded before.
+        """
+        if self.floors.periods.unit != "step" or not self.is_cpu or self.curve.start_bytes:
+            return None
+        return steps_before(self.allocations.host, self.floors.periods)
 
     @cached_property
     def sites(self) -> list[GrowingSite]:

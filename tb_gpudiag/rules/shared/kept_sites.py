@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.memory.containers import REMOVED_SHARE
+from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.vocabulary.container_calls import HOOKS, MODULES
 
 # deque(maxlen=...) drops its oldest entry without a call. One from which entries are taken has no such limit.
-RING = "deque"
+RING, LIST = "deque", "list"
 
 # Other functions that take entries out as often as this one adds them, within a quarter, may empty the same
 # container. Those that do so more or less often have others.
@@ -78,6 +79,18 @@ def may_have_limit(site: GrowingSite) -> bool:
     if holder is None or not holder.direct or is_kept(site):
         return False
     return holder.type == RING and not holder.removed and not holder.removed_elsewhere
+
+
+def is_from_steps(site: GrowingSite) -> bool:
+    """Whether a buffer of it is hardly ever full before the job's first step: a module, autograd or an
+    optimizer computes it, or a list receives it that nothing is taken out of. Most rings are deques, or are
+    assigned by number or key."""
+    if site.module or site.phase in (Phase.BACKWARD, Phase.OPTIMIZER):
+        return True
+    held = site.holder
+    if held is None or not held.direct or held.type != LIST:
+        return False
+    return not held.removed and not held.removed_elsewhere
 
 
 def is_boundless(site: GrowingSite) -> bool:

@@ -19,8 +19,10 @@ from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LIKELY_STEPS,
     SURE_STEPS,
+    begins_early,
     causes,
     covers,
+    filled_by_steps,
     fills,
     growth_per_unit,
     is_steady,
@@ -116,8 +118,10 @@ def _noted_to_grow(memory: DeviceMemory) -> bool:
 
 
 def is_likely(memory: DeviceMemory) -> bool:
-    """Whether only a large buffer that was full before the recording would look like this."""
-    return covers(memory, LIKELY_STEPS) and not _may_end(memory)
+    """Whether only a buffer that was full before the recording, and is large or was not filled by the job's
+    steps, would look like this."""
+    early = begins_early(memory) and filled_by_steps(memory)
+    return (covers(memory, LIKELY_STEPS) or early) and not _may_end(memory)
 
 
 def _may_end(memory: DeviceMemory) -> bool:
@@ -196,7 +200,12 @@ def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained]) -> Iter
 
 def _doubts(memory: DeviceMemory, trend: Trend) -> Iterator[str]:
     """Say what harmless would look the same; nothing if the finding is certain."""
-    if not is_sure(memory):
+    if not is_sure(memory) and begins_early(memory):
+        yield (
+            "A buffer that was filled before the job's first step would look the same: frees of older memory "
+            "are not recorded."
+        )
+    elif not is_sure(memory):
         yield (
             f"A buffer of more than {trend.steps} entries that was full before the recording would look the "
             "same: frees of older memory are not recorded."

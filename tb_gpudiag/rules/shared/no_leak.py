@@ -17,6 +17,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LEAST_BYTES_PER_STEP,
     FloorState,
+    begins_early,
     causes,
     fills,
     floor_allows,
@@ -47,8 +48,8 @@ _FIVE_STEPS = (
 
 _HOW_TO_BE_SURE = (
     "Note which tensors come and go: profile(schedule=tb_gpudiag.NotingTensors(schedule(wait=20, warmup=2, "
-    "active=12)), profile_memory=True, with_stack=True). Or record 100 steps or more, best from before the "
-    "job makes its model: a leak goes on."
+    "active=12)), profile_memory=True, with_stack=True). Or record the first 35 steps, best from before the "
+    "job makes its model, or 100 steps: a leak goes on."
 )
 
 
@@ -250,6 +251,11 @@ def _grows_or_turns(memory: DeviceMemory) -> str:
         return (
             f"{grows}, but had it done so in all steps of this job, much more would be held: it is dropped "
             "now and then, as at the end of an epoch, or has begun late"
+        )
+    if begins_early(memory):
+        return (
+            f"{grows}, but a buffer that was filled before the job's first step looks the same: frees of "
+            "older memory are not recorded"
         )
     recorder = "PyTorch's CPU profiler" if memory.is_cpu else "this history"
     return (

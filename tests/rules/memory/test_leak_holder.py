@@ -18,6 +18,8 @@ from tests.rules.stage import facts_of
 
 STEP_US = 100.0
 KEEPER = "train.py(7): keep"
+LATE = 1_000
+"""A step of a job that has run for a while."""
 TORCH = "/opt/lib/python3.11/site-packages/torch"
 
 
@@ -26,23 +28,32 @@ def _call(method: str, kind: str) -> str:
 
 
 def keeping(
-    *calls: str, steps: int = 8, hook: bool = False, begins: bool = False, inside: str = ""
+    *calls: str,
+    steps: int = 8,
+    first: int = LATE,
+    nodes: int | None = None,
+    hook: bool = False,
+    begins: bool = False,
+    inside: str = "",
 ) -> TraceBuilder:
-    """Build a job on the CPU in whose steps `keep` allocates 1 MiB and makes these calls. begins: the trace
-    shows the job's beginning, so nothing was full before. inside: what the first of the calls calls."""
+    """Build a job on the CPU in whose steps `keep` allocates 1 MiB and makes these calls. nodes: that
+    autograd had made before, if each step makes one. begins: the trace shows the job's beginning, so nothing
+    was full before. inside: what the first of the calls calls."""
     trace = TraceBuilder()
     main = trace.thread()
     if begins:
         build_model(trace)
     for number in range(steps):
         at = number * STEP_US
-        main.step(number, at=at, us=STEP_US - 2)
+        main.step(first + number, at=at, us=STEP_US - 2)
         if hook:
             main.frame("nn.Module: Linear_0", at=at + 5, us=60)
             main.frame("torch/nn/modules/module.py(1782): _call_impl", at=at + 6, us=58)
             main.frame("torch/nn/modules/linear.py(125): forward", at=at + 8, us=10)
         main.op("aten::addmm" if hook else "aten::clone", at=at + 10, us=5)
         main.alloc(MIB, at=at + 12, device=None)
+        if nodes is not None:
+            main.op("aten::mul", at=at + 22, us=2, sequence=nodes + number)
         if hook:
             main.frame(KEEPER, at=at + 30, us=20)
         for i, call in enumerate(calls):
@@ -101,6 +112,55 @@ def test_a_long_recording_shows_that_no_buffer_is_full(tmp_path: Path) -> None:
     long = only(RULE.check(facts_of(keeping(steps=SURE_STEPS + 2), tmp_path / "long")))
     assert long.sure
     assert "entries that was full" not in long.summary
+
+
+@pytest.mark.parametrize(
+    ("first", "nodes", "steps", "found"),
+    [
+        (0, None, 32, True),
+        (3, None, 32, True),
+        (3, 3, 32, True),
+        (3, 3, 12, False),  # what fills in 14 steps is not full yet
+        (24, None, 40, False),  # a ring of 24 was full, and has dropped the entries of 16 steps
+        (3, 500, 32, False),  # the profiler was made late
+        (LATE, 3, 32, False),
+    ],
+)
+def test_a_recording_of_the_jobs_first_steps_shows_that_no_buffer_is_full(
+    first: int, nodes: int | None, steps: int, found: bool, tmp_path: Path
+) -> None:
+    """nodes: that autograd had made before, of one in each step."""
+    call = _call("append", "list")
+    answer = RULE.check(facts_of(keeping(call, steps=steps, first=first, nodes=nodes), tmp_path))
+    if not found:
+        assert "oldest entries" in unsure(answer).reason
+        return
+    likely = only(answer)
+    assert not likely.sure
+    assert "filled before the job's first step" in likely.summary
+
+
+def test_a_buffer_may_have_been_filled_before_the_jobs_first_step(tmp_path: Path) -> None:
+    """Assignments are no calls. A buffer of a module's outputs is hardly ever filled without steps."""
+    answer = RULE.check(facts_of(keeping(steps=32, first=3), tmp_path / "assigned"))
+    assert "filled before the job's first step" in unsure(answer).reason
+    assert only(RULE.check(facts_of(keeping(steps=32, first=3, hook=True), tmp_path / "outputs")))
+
+
+def test_a_ring_that_the_jobs_first_steps_fill_is_no_leak(tmp_path: Path) -> None:
+    """It has three entries when the recording begins, and frees those of its own steps later on."""
+    for entries in (2, 3, 8):
+        trace = TraceBuilder()
+        main, held = trace.thread(), list[int]()
+        for number in range(32):
+            at = number * STEP_US
+            main.step(3 + number, at=at, us=STEP_US - 2)
+            main.op("aten::clone", at=at + 10, us=5)
+            held.append(main.alloc(MIB, at=at + 12, device=None))
+            main.frame(KEEPER, at=at + 5, us=60)
+            if len(held) > entries:
+                main.free(held.pop(0), at=at + 20)
+        assert not isinstance(RULE.check(facts_of(trace, tmp_path / str(entries))), list)
 
 
 def test_a_deque_that_began_empty_may_have_a_limit(tmp_path: Path) -> None:
