@@ -20,6 +20,7 @@ from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
+from tb_gpudiag.facts.memory.kept import kept_at_floors
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
 from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate
 from tb_gpudiag.facts.memory.noted_tensors import (
@@ -163,6 +164,11 @@ class DeviceMemory:
     def trend(self) -> Trend | None:
         """None with fewer than three steps."""
         return trend(self.floors)
+
+    @cached_property
+    def kept_bytes(self) -> Int64:
+        """What the recorded steps keep for later ones at each floor, shape (k,)."""
+        return kept_at_floors(self.allocations, self.floors)
 
     @property
     def ran_out(self) -> bool:

@@ -1,4 +1,5 @@
-"""Growth that may end: it slows down, has stopped, drops its oldest, or is an optimizer's state."""
+"""Growth that may end, or has: it slows down, has stopped, drops its oldest, is an optimizer's state, or went
+again."""
 
 from __future__ import annotations
 
@@ -42,6 +43,19 @@ def ending(memory: DeviceMemory) -> str:
     if sum(site.per_unit for site, _ in ends) <= CAUSE_SHARE * whole:
         return ""
     return ends[0][1]
+
+
+def let_go(memory: DeviceMemory) -> int:
+    """Return how many bytes steps had kept that all went in the second half of the recording, when memory was
+    as low as at first; 0 if they did not, or if more is kept since."""
+    trend, kept, floor = memory.trend, memory.kept_bytes, memory.floors.bytes
+    if trend is None or trend.unit != "step" or trend.steps < MANY_STEPS or is_steady(memory):
+        return 0
+    low = np.flatnonzero(kept <= LEAST_BYTES_PER_STEP)
+    last, first = int(low[-1]), int(np.argmin(memory.floors.excused))
+    before = int(kept[:last].max(initial=0))
+    as_low = floor[last] - floor[first] < LEAST_BYTES_PER_STEP * (last - first)
+    return before if as_low and 2 * last >= len(kept) and before >= max(kept[-1], LEAST_BYTES_PER_STEP) else 0
 
 
 def rises_now_and_then(memory: DeviceMemory) -> bool:

@@ -12,7 +12,7 @@ from tb_gpudiag.rules.answer import CannotTell, Clear
 from tb_gpudiag.rules.shared.kept_sites import NOTED_KEPT, is_filling, is_replaced
 from tb_gpudiag.rules.shared.leak_holder import call_of_holder, places_of
 from tb_gpudiag.rules.shared.leak_malloc import malloc_is_level
-from tb_gpudiag.rules.shared.leak_pace import ending, rises_now_and_then
+from tb_gpudiag.rules.shared.leak_pace import ending, let_go, rises_now_and_then
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LEAST_BYTES_PER_STEP,
@@ -72,6 +72,15 @@ def no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> CannotTell 
     known = [(memory, state) for memory, state in judged if state]
     if not known:
         return _too_few_steps([memory for memory, _ in judged])
+    gone = [_gone(memory, state, kept) for memory, state in known if (kept := let_go(memory))]
+    known = [(memory, state) for memory, state in known if not let_go(memory)]
+    answer = _of_what_stays(known) if known else None
+    if answer is None or isinstance(answer, Clear):
+        return Clear("; ".join([*gone, *([answer.reason] if answer else [])]))
+    return answer
+
+
+def _of_what_stays(known: list[tuple[DeviceMemory, FloorState]]) -> CannotTell | Clear:
     if unsure := [memory for memory, state in known if state == "rising"]:
         if all(map(malloc_is_level, unsure)):
             return Clear("; ".join(f"{_level(memory, 'rising')}, {_GOT_NO_MORE}" for memory in unsure))
@@ -86,6 +95,10 @@ def no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> CannotTell 
     if unseen := unseen_growth([memory for memory, _ in known]) or _now_and_then(known):
         return unseen
     return Clear("; ".join(_level(memory, state) for memory, state in known))
+
+
+def _gone(memory: DeviceMemory, state: FloorState, kept: int) -> str:
+    return f"{_level(memory, state)}, but all that the steps had kept, up to {size(kept)}, went again"
 
 
 def _now_and_then(known: list[tuple[DeviceMemory, FloorState]]) -> CannotTell | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import CannotTell
+from tb_gpudiag.rules.answer import CannotTell, Clear
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
 from tb_gpudiag.rules.memory.memory_leak import RULE as GPU_LEAK
 from tb_gpudiag.rules.shared.leak_state import LIKELY_STEPS, SURE_STEPS
@@ -190,6 +190,38 @@ def test_what_was_seen_to_go_at_once_is_dropped_now_and_then(gone: int, reason: 
             main.free(address, at=at + 70)
     answer = RULE.check(facts_of(trace, tmp_path))
     assert reason in unsure(answer).reason if reason else only(answer).sure
+
+
+@pytest.mark.parametrize(
+    ("emptied", "left", "clear"),
+    [
+        ((9, 19), 0, True),
+        ((11,), 0, True),
+        ((8,), 0, False),  # more is kept since than there was before
+        ((9, 19), 4, False),  # not all of it goes
+        ((3, 6), 0, False),
+    ],
+)
+def test_what_all_went_as_it_came_is_no_leak(
+    emptied: tuple[int, ...], left: int, clear: bool, tmp_path: Path
+) -> None:
+    """emptied: steps at whose end a list is cleared, but for its first `left` entries."""
+    trace = TraceBuilder()
+    main, held = trace.thread(), list[int]()
+    build_model(trace)
+    for number in range(21):
+        at = number * STEP_US
+        main.step(number, at=at, us=STEP_US - 2)
+        main.op("aten::clone", at=at + 10, us=5)
+        held.append(main.alloc(MIB, at=at + 12, device=None))
+        main.frame(KEEPER, at=at + 5, us=60)
+        for address in held[left:] if number in emptied else ():
+            main.free(address, at=at + 70)
+        if number in emptied:
+            del held[left:]
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert isinstance(answer, Clear) is clear, answer
+    assert not clear or "went again" in answer.reason
 
 
 def test_gradients_without_frames_are_kept_gradients_of_the_line_that_calls_backward(tmp_path: Path) -> None:
