@@ -4,17 +4,21 @@
 Without names, all loops are recorded, and the scores go into the page "How right it is". It takes about
 half an hour: all loops run in one process, one after the other.
 
-Each is scored three times: recorded late in the job with NotingTensors, the same recording without what that
-noted, and recorded as torch.profiler alone does, from before the loop makes its model on.
+Each is scored four times: recorded late in the job with NotingTensors, the same recording without what that
+noted, and recorded as torch.profiler alone does, from before the loop makes its model on, and from its fourth
+step on. These two have a process of their own, as a job has.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
+import multiprocessing
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,9 +69,15 @@ from tests.truth.score import share
 BEFORE, RECORDED = 20, 12
 """Steps before the recording, and in it."""
 
-FROM_START = 32
-"""Steps of the recording that begins before the loop makes its model."""
+FIRST_STEPS = 32
+"""Steps of the recordings that begin before the loop makes its model, and with its fourth step."""
 
+COLUMNS = (
+    "with `NotingTensors`",
+    "without",
+    "without, from the job's start",
+    "without, from the fourth step",
+)
 
 Answer = Literal["found", "cannot tell", "nothing"]
 
@@ -86,12 +96,19 @@ class LeakScore:
 def main(out: str, *names: str) -> None:
     found = []
     for loop in [LOOPS[name] for name in names] if names else LOOPS.values():
-        late, whole = (Path(out) / f"{loop.name}{end}.pt.trace.json" for end in ("", ".from_start"))
+        late, *plain = (
+            Path(out) / f"{loop.name}{end}.pt.trace.json" for end in ("", ".from_start", ".early")
+        )
         if not late.exists():
             _record(loop, late)
-        if not whole.exists():
-            _record_from_start(loop, whole)
-        answers = tb_gpudiag.diagnose(str(late)), _without_notes(late), tb_gpudiag.diagnose(str(whole))
+        for file, before in zip(plain, ({"wait": 0, "warmup": 0}, {"wait": 1, "warmup": 2}), strict=True):
+            if not file.exists():
+                _in_own_process(loop, file, **before)
+        answers = (
+            tb_gpudiag.diagnose(str(late)),
+            _without_notes(late),
+            *map(tb_gpudiag.diagnose, map(str, plain)),
+        )
         found.append([_score(loop, to_dict(answer)) for answer in answers])
         print(_line(*found[-1]), flush=True)
     ways = list(zip(*found, strict=True))
@@ -102,30 +119,42 @@ def main(out: str, *names: str) -> None:
 
 def _record(loop: LeakLoop, file: Path) -> None:
     """Record as the documentation says, with stacks and memory."""
+    schedule = torch.profiler.schedule(wait=BEFORE, warmup=1, active=RECORDED)
+    _recorded(loop, file, tb_gpudiag.NotingTensors(schedule), BEFORE + 1 + RECORDED)
+
+
+def _record_plainly(name: str, file: Path, *, wait: int, warmup: int) -> None:
+    schedule = torch.profiler.schedule(wait=wait, warmup=warmup, active=FIRST_STEPS, repeat=1)
+    _recorded(LOOPS[name], file, schedule, wait + warmup + FIRST_STEPS)
+
+
+def _in_own_process(loop: LeakLoop, file: Path, **before: int) -> None:
+    """Record plainly, where autograd has made no graphs of other loops."""
+    child = _ready_to_fork().Process(target=_record_plainly, args=(loop.name, file), kwargs=before)
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise RuntimeError(f"{loop.name} ended with {child.exitcode}")
+
+
+@functools.cache
+def _ready_to_fork() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(sorted({one.loop.__module__ for one in LOOPS.values()}))
+    return context
+
+
+def _recorded(loop: LeakLoop, file: Path, schedule: Any, count: int) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with profile(
         activities=[ProfilerActivity.CPU],
-        schedule=tb_gpudiag.NotingTensors(torch.profiler.schedule(wait=BEFORE, warmup=1, active=RECORDED)),
+        schedule=schedule,
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(file)),
         record_shapes=True,
         profile_memory=True,
         with_stack=True,
     ) as profiler:
-        _run(loop, profiler, BEFORE + 1 + RECORDED)
-
-
-def _record_from_start(loop: LeakLoop, file: Path) -> None:
-    """Record from before the loop makes its model on, as torch.profiler alone does."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=torch.profiler.schedule(wait=0, warmup=0, active=FROM_START, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(file)),
-        record_shapes=True,
-        profile_memory=True,
-        with_stack=True,
-    ) as profiler:
-        _run(loop, profiler, FROM_START)
+        _run(loop, profiler, count)
 
 
 def _run(loop: LeakLoop, profiler: Any, count: int) -> None:
@@ -185,17 +214,17 @@ def _figures_of_one(scores: Sequence[LeakScore]) -> dict[str, str]:
 def _written(*ways: Sequence[LeakScore]) -> str:
     """ways: the same loops, scored in the ways of the table's columns."""
     today = datetime.datetime.now(tz=datetime.timezone.utc)
-    columns = "with `NotingTensors` | without | without, from the job's start"
+    columns, rule = " | ".join(COLUMNS), " | ".join(["---"] * len(COLUMNS))
     return "\n".join(
         [
             f"{today:%Y-%m-%d}, torch {torch.__version__}, {len(ways[0])} loops.",
             "",
             f"| what | {columns} |",
-            "| --- | --- | --- | --- |",
+            f"| --- | {rule} |",
             *(f"| {' | '.join(row)} |" for row in _figures(*ways)),
             "",
             f"| loop | leaks | {columns} |",
-            "| --- | --- | --- | --- | --- |",
+            f"| --- | --- | {rule} |",
             *(
                 f"| {scores[0].loop.about} | {_kind(scores[0])} | {' | '.join(map(_wrong, scores))} |"
                 for scores in zip(*ways, strict=True)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def before(
     ],
 )
 def test_marks_and_nodes_of_graphs_count_the_steps_before(
-    made: dict[str, int], steps: float | None, tmp_path: Path
+    made: dict[str, Any], steps: float | None, tmp_path: Path
 ) -> None:
     found = before(tmp_path, **made)
     assert found is None if steps is None else found == pytest.approx(steps, rel=0.1)
