@@ -16,7 +16,7 @@ import functools
 import multiprocessing
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -96,25 +96,26 @@ class LeakScore:
 def main(out: str, *names: str) -> None:
     found = []
     for loop in [LOOPS[name] for name in names] if names else LOOPS.values():
-        late, *plain = (
-            Path(out) / f"{loop.name}{end}.pt.trace.json" for end in ("", ".from_start", ".early")
-        )
-        if not late.exists():
-            _record(loop, late)
-        for file, before in zip(plain, ({"wait": 0, "warmup": 0}, {"wait": 1, "warmup": 2}), strict=True):
-            if not file.exists():
-                _in_own_process(loop, file, **before)
-        answers = (
-            tb_gpudiag.diagnose(str(late)),
-            _without_notes(late),
-            *map(tb_gpudiag.diagnose, map(str, plain)),
-        )
-        found.append([_score(loop, to_dict(answer)) for answer in answers])
+        found.append([_score(loop, to_dict(answer)) for answer in _diagnosed(loop, Path(out))])
         print(_line(*found[-1]), flush=True)
     ways = list(zip(*found, strict=True))
     print("\n".join(f"{what}: {'; '.join(figures)}" for what, *figures in _figures(*ways)))
     if not names:
         put("make leaks", _written(*ways))
+
+
+def _diagnosed(loop: LeakLoop, out: Path) -> Iterator[Any]:
+    """Yield what is said of each of COLUMNS; what is not there yet is recorded."""
+    late = out / f"{loop.name}.pt.trace.json"
+    if not late.exists():
+        _record(loop, late)
+    yield tb_gpudiag.diagnose(str(late))
+    yield _without_notes(late)
+    for end, before in (("from_start", {"wait": 0, "warmup": 0}), ("early", {"wait": 1, "warmup": 2})):
+        file = out / f"{loop.name}.{end}.pt.trace.json"
+        if not file.exists():
+            _in_own_process(loop, file, **before)
+        yield tb_gpudiag.diagnose(str(file))
 
 
 def _record(loop: LeakLoop, file: Path) -> None:

@@ -31,14 +31,12 @@ def keeping(
     *calls: str,
     steps: int = 8,
     first: int = LATE,
-    nodes: int | None = None,
     hook: bool = False,
     begins: bool = False,
     inside: str = "",
 ) -> TraceBuilder:
-    """Build a job on the CPU in whose steps `keep` allocates 1 MiB and makes these calls. nodes: that
-    autograd had made before, if each step makes one. begins: the trace shows the job's beginning, so nothing
-    was full before. inside: what the first of the calls calls."""
+    """Build a job on the CPU in whose steps `keep` allocates 1 MiB and makes these calls. begins: the
+    trace shows the job's beginning, so nothing was full before. inside: what the first of the calls calls."""
     trace = TraceBuilder()
     main = trace.thread()
     if begins:
@@ -52,8 +50,6 @@ def keeping(
             main.frame("torch/nn/modules/linear.py(125): forward", at=at + 8, us=10)
         main.op("aten::addmm" if hook else "aten::clone", at=at + 10, us=5)
         main.alloc(MIB, at=at + 12, device=None)
-        if nodes is not None:
-            main.op("aten::mul", at=at + 22, us=2, sequence=nodes + number)
         if hook:
             main.frame(KEEPER, at=at + 30, us=20)
         for i, call in enumerate(calls):
@@ -131,7 +127,11 @@ def test_a_recording_of_the_jobs_first_steps_shows_that_no_buffer_is_full(
 ) -> None:
     """nodes: that autograd had made before, of one in each step."""
     call = _call("append", "list")
-    answer = RULE.check(facts_of(keeping(call, steps=steps, first=first, nodes=nodes), tmp_path))
+    trace = keeping(call, steps=steps, first=first)
+    training = trace.thread()
+    for number in range(steps if nodes is not None else 0):
+        training.op("aten::mul", at=number * STEP_US + 22, us=2, sequence=(nodes or 0) + number)
+    answer = RULE.check(facts_of(trace, tmp_path))
     if not found:
         assert "oldest entries" in unsure(answer).reason
         return
