@@ -30,11 +30,19 @@ MOST_SIZES: Final = 256
 LEAST_BYTES: Final = 4 * 2**10
 """What holds tensors is looked for where those of one size became more by as much per step, or more."""
 
+NODES: Final = 0.5
+"""What holds a graph is looked for where it got as many nodes per step, or more."""
+
+MOST_ROOTS: Final = 8
+"""Of so many tensors of a size, the last ones, it is counted how large their graphs are."""
+
 FIRST_SUM: Final = 4
 """Step before which memory is not summed up: until then a job makes its optimizer's state, and more."""
 
 Storages = Mapping[int, tuple[int, Any]]
 """Address -> (bytes, weak reference to a tensor, or to the storage if there is none)."""
+
+_Lists = defaultdict[int, list[Any]]
 
 logger = logging.getLogger("tb_gpudiag.training")
 
@@ -97,7 +105,8 @@ class NotingTensors:
                 **_changes(self._before.storages, after.storages),
                 "attached": _became_more(self._before, after, self._before.attached, after.attached),
                 "leaves": _became_more(self._before, after, self._before.leaves, after.leaves),
-                "holders": holders(_grown(self._before.storages, after.storages, steps), self._limited),
+                "holders": holders(_grown(self._before, after, steps), self._limited),
+                "roots": holders(_roots(self._before, after, steps), self._limited),
                 "history": list(self._history.items()),
                 "nodes": list(self._nodes.items()),
                 "malloc": list(self._malloc.items()),
@@ -234,16 +243,38 @@ def _gone(before: Storages, after: Storages) -> set[int]:
     return {address for address, (_, tensor) in before.items() if tensor() is None or address not in after}
 
 
-def _grown(before: Storages, after: Storages, steps: int) -> dict[int, list[Any]]:
+def _grown(before: _Held, after: _Held, steps: int) -> dict[int, list[Any]]:
     """Return weak references to the tensors that came, of the sizes of which there are more and more."""
-    gone, weights, came = _gone(before, after), _of_weights(after), defaultdict[int, list[Any]](list)
-    for address, (size, tensor) in after.items():
-        if (address in gone or address not in before) and address not in weights:
-            came[size].append(tensor)
-    went = Counter(before[address][0] for address in gone)
+    came = _came(before, after, after.storages)
+    went = Counter(before.storages[address][0] for address in _gone(before.storages, after.storages))
     more = {size: size * (len(tensors) - went[size]) for size, tensors in came.items()}
     chosen = [size for size in came if more[size] >= LEAST_BYTES * steps]
     return {size: came[size] for size in sorted(chosen, key=lambda size: -more[size])}
+
+
+def _came(before: _Held, after: _Held, addresses: Iterable[int]) -> _Lists:
+    """Return weak references to the tensors at these addresses that came, beside weights, by their sizes."""
+    gone, weights, came = _gone(before.storages, after.storages), _of_weights(after.storages), _Lists(list)
+    for address in addresses:
+        size, tensor = after.storages[address]
+        if (address in gone or address not in before.storages) and address not in weights:
+            came[size].append(tensor)
+    return came
+
+
+def _roots(before: _Held, after: _Held, steps: int) -> dict[int, list[Any]]:
+    """Return weak references to the tensors that came and have a graph, if one grows: to those of a size of
+    which there are more and more, or else to the one with the largest graph."""
+    if before.nodes is None or after.nodes is None or after.nodes - before.nodes < NODES * steps:
+        return {}
+    came = _came(before, after, after.attached)
+    more = _became_more(before, after, before.attached, after.attached)
+    many = [size for size in came if more.get(str(size), 0) >= NODES * steps]
+    if many:
+        return {many[0]: came[many[0]]}
+    some = [(size, reference) for size in came for reference in came[size][-MOST_ROOTS:]]
+    alive = [(size, ref, graph_nodes([one], [])) for size, ref in some if (one := ref()) is not None]
+    return {size: [ref] for size, ref, _ in sorted(alive, key=operator.itemgetter(2))[-1:]}
 
 
 def _of_weights(held: Storages) -> set[int]:

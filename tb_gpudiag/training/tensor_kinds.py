@@ -38,7 +38,7 @@ def node_kinds(kinds: Iterable[type]) -> set[type]:
 
 def graph_nodes(attached: Iterable[Any], others: Iterable[Any]) -> int:
     """Count the nodes of the graphs of these tensors and of other nodes, up to MOST_NODES."""
-    new, seen = {tensor.grad_fn for tensor in attached} | {*others}, set[Any]()
+    new, seen = ({tensor.grad_fn for tensor in attached} | {*others}) - {None}, set[Any]()
     while new and len(seen) < MOST_NODES:
         seen |= new
         new = {node for known in new for node, _ in known.next_functions} - seen - {None}

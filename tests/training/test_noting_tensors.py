@@ -106,6 +106,24 @@ def test_it_notes_which_tensors_have_a_graph_and_how_large_graphs_are(tmp_path: 
         assert [step for step, _ in found["nodes"]] == [step for step, _ in found["history"]]
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_it_notes_what_holds_a_graph_that_grows(listed: bool, tmp_path: Path, torch: Any) -> None:
+    weight, kept, latest = torch.ones(512, requires_grad=True), [torch.zeros(())], list[Any]()
+
+    def collect() -> None:
+        kept[:] = [*kept, latest[0]] if listed else [kept[0] + latest[0]]
+
+    def step() -> None:
+        latest[:] = [(weight * 2).sum()]
+        latest[0].backward()
+        collect()
+
+    for found in notes(torch, tmp_path, step):
+        (root,) = found["roots"]
+        assert f"{__file__}({collect.__code__.co_firstlineno}): collect" in root["functions"][0]
+        assert not found["holders"]  # they are small
+
+
 def test_nodes_that_python_holds_count_without_their_tensor(tmp_path: Path, torch: Any) -> None:
     weight, kept = torch.ones(512, requires_grad=True), list[Any]()
     for found in notes(torch, tmp_path, lambda: kept.append((weight * 2).grad_fn)):

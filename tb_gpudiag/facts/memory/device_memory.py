@@ -24,6 +24,7 @@ from tb_gpudiag.facts.memory.kept import kept_at_floors
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
 from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate
 from tb_gpudiag.facts.memory.noted_tensors import (
+    NotedHolder,
     NotedTensors,
     Unrecorded,
     noted_growths,
@@ -302,6 +303,16 @@ class DeviceMemory:
         """As in NotedTensors, of tensors on any device; None where nothing was noted."""
         noted = noted_tensors(self._trace.metadata.tensors)
         return noted.graph_grows if noted is not None else None
+
+    @cached_property
+    def nodes_per_step(self) -> float:
+        """By how many nodes per step graphs were noted to grow since the job began; 0 if unknown."""
+        return steady_rate(self._noted.nodes) if self._noted is not None and self.graph_grows else 0.0
+
+    @property
+    def graph_holder(self) -> NotedHolder | None:
+        """What holds a graph that grows; None if that is not known."""
+        return next(iter(self._noted.roots.values()), None) if self._noted is not None else None
 
     @property
     def has_optimizers(self) -> bool | None:

@@ -32,7 +32,8 @@ class NotedTensors:
     size. history: bytes at some of its steps; empty if unknown. others: what the process had beside
     that, until the first recording began; empty if unknown. has_optimizers: None if unknown. attached: by how
     many tensors with a graph of autograd's became more, of each size. leaves: those that need gradients,
-    without one. nodes: of these graphs, at steps as in history; empty if unknown.
+    without one. nodes: of these graphs, at steps as in history; empty if unknown. roots: what holds tensors
+    with a graph that grows.
     """
 
     came: Mapping[int, int]
@@ -48,6 +49,7 @@ class NotedTensors:
     attached: Mapping[int, int]
     leaves: Mapping[int, int]
     nodes: History
+    roots: Mapping[int, NotedHolder]
 
     @cached_property
     def graph_grows(self) -> bool | None:
@@ -112,6 +114,7 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
         attached,
         leaves,
         _history(metadata.get("nodes")),
+        noted_holders(metadata.get("roots")),
     )
 
 

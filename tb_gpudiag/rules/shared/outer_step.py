@@ -51,6 +51,11 @@ def outlived(memory: DeviceMemory, graph: list[GrowingSite]) -> int:
     return len(_updated(memory, memory.updates_ns[memory.updates_ns > oldest]))
 
 
+def updated_steps(memory: DeviceMemory) -> int:
+    """Return in how many steps the optimizer ran."""
+    return len(_updated(memory, memory.updates_ns))
+
+
 def _updated(memory: DeviceMemory, updates_ns: Int64) -> Int64:
     """Return the numbers of the steps with such updates."""
     step = np.searchsorted(memory.floors.periods.start_ns, updates_ns, side="right") - 1
@@ -59,7 +64,7 @@ def _updated(memory: DeviceMemory, updates_ns: Int64) -> Int64:
 
 def outer_step_reason(memory: DeviceMemory) -> str:
     """Say that the graphs may go with the optimizer's step."""
-    updates = len(_updated(memory, memory.updates_ns))
+    updates = updated_steps(memory)
     ran = f"in {number(updates, 'step')} only" if updates else "in none of them"
     return (
         f"and the optimizer ran {ran}: inner steps of a meta-learner, micro-batches whose losses are summed "

@@ -1,5 +1,5 @@
-"""Tensors that become more, and that the trace does not show: a thread that the job has started makes
-them."""
+"""What becomes more, and the trace does not show it: tensors that a thread makes which the job has started,
+and nodes of graphs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,52 @@ from tb_gpudiag.facts.memory.noted_tensors import Unrecorded
 from tb_gpudiag.rules.answer import CannotTell, Evidence, Finding, Fix, place_at
 from tb_gpudiag.rules.shared.kept_sites import EACH_STEP, KEPT_SINCE_START
 from tb_gpudiag.rules.shared.leak_state import LATER_SHARE, LEAST_BYTES_PER_STEP
-from tb_gpudiag.rules.shared.usual_causes import OTHER
-from tb_gpudiag.wording.quantity import size
+from tb_gpudiag.rules.shared.outer_step import FEWEST_OUTLIVED, updated_steps
+from tb_gpudiag.rules.shared.usual_causes import GRAPH, OTHER
+from tb_gpudiag.wording.quantity import number, size
 
 
 def unseen_leaks(memories: list[DeviceMemory]) -> list[Finding]:
     """Report what was noted to grow since the job began, and in each recorded step, unseen."""
-    return [
+    found = [
         _finding(memory, growing)
         for memory in memories
         if (growing := _growing(memory))
         and memory.steady_per_step >= LATER_SHARE * _rate(growing)
         and not any(one.holder is not None and one.holder.limit for one in growing)
     ]
+    return found or [_nodes_finding(memory) for memory in memories if _keeps_nodes(memory)]
+
+
+def _keeps_nodes(memory: DeviceMemory) -> bool:
+    """Whether graphs grow whose backward pass has freed all tensors in them, and that outlive the optimizer's
+    steps."""
+    holder = memory.graph_holder
+    if not memory.nodes_per_step or (holder is not None and holder.limit):
+        return False
+    return memory.others_per_step >= LEAST_BYTES_PER_STEP and updated_steps(memory) >= FEWEST_OUTLIVED
+
+
+def _nodes_finding(memory: DeviceMemory) -> Finding:
+    rate, nodes = memory.others_per_step, round(memory.nodes_per_step)
+    frames = [frame for level in memory.graph_holder.frames for frame in level] if memory.graph_holder else []
+    return Finding(
+        title=f"Host memory grows by {size(rate, 'per step')}: {GRAPH.name}",
+        summary=(
+            "Autograd's graphs have had more nodes in each step since the job began. Something, such as a "
+            "list or a sum, holds losses with their graphs, which take memory though a backward pass frees "
+            "the activations in them."
+        ),
+        fix=Fix(GRAPH.fix, GRAPH.code, GRAPH.url),
+        cost_bytes=round(rate * len(memory.floors.periods)),
+        cost_bytes_per_step=rate,
+        memory_device=memory.device,
+        evidence=[
+            Evidence("Growth per step", size(rate), ("before the recording: all that malloc gave out",)),
+            Evidence("More nodes per step", number(nodes, "node")),
+        ],
+        places=[place_at(frame) for frame in frames[:1]],
+    )
 
 
 def unseen_growth(memories: list[DeviceMemory]) -> CannotTell | None:

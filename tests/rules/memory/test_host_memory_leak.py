@@ -361,6 +361,41 @@ def test_what_python_does_not_hold_may_be_in_a_graph(per_step: int, cause: str, 
     assert ("C++" in found.summary) != bool(cause)
 
 
+def _check_nodes(folder: Path, *, updates: int = 8, **more: Any) -> RuleAnswer:
+    """What is said of losses that are listed after their backward pass: the trace shows nothing of it."""
+    roots = [{"bytes": 4, "functions": [["/home/me/train.py(7): collect"]], "graph": 0.0}]
+    nodes = {"nodes": [[step, 40 * step] for step, _ in OTHERS["history"]], "roots": roots}
+    trace = TraceBuilder(top_level={KEY: OTHERS | nodes | {"malloc": _malloc(4, 8, 16, 24)} | more})
+    main = trace.thread()
+    for step in range(8):
+        main.step(step, at=step * STEP_US, us=STEP_US - 2)
+        main.op("aten::mm", at=step * STEP_US + 10, us=20)
+        main.free(main.alloc(MIB, at=step * STEP_US + 15, device=None), at=step * STEP_US + 40)
+        if step < updates:
+            main.annotation("Optimizer.step#SGD.step", at=step * STEP_US + 50, us=10)
+    return RULE.check(facts_of(trace, folder))
+
+
+def test_graphs_are_kept_though_a_backward_pass_has_freed_what_is_in_them(tmp_path: Path) -> None:
+    found = only(_check_nodes(tmp_path))
+    assert found.title == f"Host memory grows by {size(MIB, 'per step')}: retained autograd graph"
+    assert found.places[0].function == "collect"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"updates": 2},  # inner steps
+        {"nodes": [[step, 40 * min(step, 20)] for step in (4, 8, 16, 24, 32)]},
+        {"nodes": [[step, 40] for step in (4, 8, 16, 24, 32)]},
+        {"malloc": [[step, MIB] for step in (4, 8, 16, 24)]},
+        {"roots": [{"bytes": 4, "functions": [], "type": "deque", "entries": 32, "limit": 64}]},
+    ],
+)
+def test_graphs_that_may_go_are_no_leak(more: dict[str, Any], tmp_path: Path) -> None:
+    assert not isinstance(_check_nodes(tmp_path, **more), list)
+
+
 def test_nodes_may_be_larger_than_the_tensors_of_which_few_have_a_graph(tmp_path: Path) -> None:
     held = [[step, 3 * MIB * step] for step in (4, 8, 16, 24, 32)]
     notes = noted({2 * MIB: 6, MIB: 6}, {}, older=24, steps=32) | {"attached": {str(MIB): 6}, "history": held}
