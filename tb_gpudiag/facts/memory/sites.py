@@ -78,6 +78,9 @@ class GrowingSite:
     count_later: float  # slope of the number alive within the second half
     fell: float  # the most of them that went from one floor to the next, as a share of the most alive
     pace: Pace
+    freed_unseen: (
+        float  # share of those alive at a floor that ended by another one at their address, not freed
+    )
     extended: bool  # each of its largest tensors has the one before in it, and more
     freed_later: float  # share of these bytes that are freed after the last step
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
@@ -253,6 +256,7 @@ def _site(
         count_per_unit=theil_sen(x, counts)[0],
         count_later=later_slope(x, counts),
         fell=float(-np.diff(counts).min(initial=0)) / max(1.0, float(counts.max())),
+        freed_unseen=float(np.isin(own, allocations.unseen_free).mean()),
         pace=pace_of(table.count[number], table.bytes[number], since, until),
         extended=joins and _is_extended(allocations, own, since, until, len(table.column)),
         freed_later=float(size[ended].sum()) / max(1, int(size.sum())),

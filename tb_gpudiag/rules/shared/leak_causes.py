@@ -179,8 +179,12 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
 
 def _may_be_loss(site: GrowingSite) -> bool:
     """Whether it may be one without an operator. A trace has that of a loss: others are Python's numbers."""
-    in_trace = site.frame is not None and site.frame.line_kind is LineKind.DEFINITION
-    return not in_trace and not _is_in_module(site)
+    return not _is_in_trace(site) and not _is_in_module(site)
+
+
+def _is_in_trace(site: GrowingSite) -> bool:
+    """Whether operators were recorded, as a trace's frames show, which have the line of their definition."""
+    return site.frame is not None and site.frame.line_kind is LineKind.DEFINITION
 
 
 def makes_loss(site: GrowingSite) -> bool:
@@ -289,8 +293,10 @@ def _may_be_metric(site: GrowingSite) -> bool:
 
 
 def _is_own_copy(site: GrowingSite) -> bool:
-    """Whether the job's own code copies tensors here. A graph holds what modules and losses compute."""
-    return OWN_COPY.fullmatch(site.operator) is not None and not _is_in_module(site)
+    """Whether the job's own code copies tensors here. A graph holds what modules and losses compute. In a
+    trace, what deepcopy() copies has no operator: it is a storage."""
+    copies = OWN_COPY.fullmatch(site.operator) if site.operator else _is_in_trace(site)
+    return bool(copies) and not _is_in_module(site)
 
 
 def _has_no_graph(site: GrowingSite) -> bool:

@@ -73,6 +73,11 @@ FIRST_STEPS = 30
 # at once, it is dropped now and then: halved, cleared, swept.
 DROPPED_SHARE = 1 / 3
 
+# What a thread of the job's own frees is seen to be gone only when its address is allocated again. If so much
+# of a site is seen so, the rest may be gone as well. Two threads that use one address in the same instant
+# make one of hundreds look so.
+UNSEEN_SHARE = 0.05
+
 # Objects in reference cycles hold a result of each step, or of none. The last step's batch is freed anyway.
 COLLECTED_SHARE = 0.5
 
@@ -219,7 +224,9 @@ def _growing_keepers(memory: DeviceMemory) -> list[GrowingSite]:
     return [
         site
         for site in memory.sites
-        if not (site.in_optimizer or is_collected(site)) and _keeps(site) and site not in replacing
+        if not (site.in_optimizer or is_collected(site) or _is_freed_unseen(site))
+        and _keeps(site)
+        and site not in replacing
     ]
 
 
@@ -227,6 +234,12 @@ def is_collected(site: GrowingSite) -> bool:
     """Whether the collector that NotingTensors runs after the last step freed what the site keeps: it is in
     reference cycles."""
     return site.noted is not None and site.freed_later >= COLLECTED_SHARE
+
+
+def _is_freed_unseen(site: GrowingSite) -> bool:
+    """Whether a thread that the profiler does not see frees what the site allocates, and it was not noted to
+    become more."""
+    return site.freed_unseen >= UNSEEN_SHARE and not is_kept(site)
 
 
 def fills(memory: DeviceMemory) -> bool:

@@ -495,6 +495,24 @@ def test_allocations_that_another_thread_frees_are_not_a_leak(tmp_path: Path) ->
     assert "threads" in answer.reason
 
 
+def test_what_a_thread_frees_is_no_leak_though_some_addresses_never_come_again(tmp_path: Path) -> None:
+    """One of ten allocations has the address of an earlier one: the others were freed as well."""
+    trace, first = TraceBuilder(), list[int]()
+    build_model(trace)
+    main = trace.thread()
+    for step in range(12):
+        at = step * 100.0
+        main.step(step, at=at, us=98)
+        for part in range(10):
+            main.op("aten::clone", at=at + 5 + 5 * part, us=4)
+            address = main.alloc(MIB, at=at + 6 + 5 * part, device=None)
+            first = [*first, address][:10]
+        trace.recording.memory[-1] = replace(trace.recording.memory[-1], address=first[-1])
+    answer = unsure(RULE.check(facts_of(trace, tmp_path)))
+    assert "11 allocations" in answer.reason.replace("\xa0", " ")
+    assert "threads" in answer.reason
+
+
 def test_a_small_leak_is_a_warning(tmp_path: Path) -> None:
     trace = job([LEAST_BYTES_PER_STEP] * 6, device=None)
     build_model(trace)

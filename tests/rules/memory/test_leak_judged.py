@@ -223,6 +223,23 @@ def test_a_few_large_tensors_matter_more_than_many_small_ones(tmp_path: Path) ->
     assert ": " not in found.title  # no metric has 200 kB
 
 
+@pytest.mark.parametrize(("copies", "cause"), [(4, ""), (1, "retained small tensors")])
+def test_deep_copies_of_several_tensors_are_no_metric(copies: int, cause: str, tmp_path: Path) -> None:
+    """deepcopy() copies the storage of a tensor, which is no operator's."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    build_model(trace)
+    for step in range(8):
+        at = step * 100.0
+        main.step(step, at=at, us=98)
+        main.op("aten::mm", at=at + 2, us=5)
+        main.frame("train.py(7): keep", at=at + 40, us=50)
+        for part in range(copies):
+            main.alloc(16 * 2**10, at=at + 42 + part, device=None)
+    found = only(HOST_LEAK.check(facts_of(trace, tmp_path)))
+    assert found.title.partition(": ")[2] == cause
+
+
 @pytest.mark.parametrize("has_node", [False, True])
 def test_leaves_and_their_gradients_are_no_graph(has_node: bool, tmp_path: Path) -> None:
     """What stays besides gradients is more than half of the growth."""
