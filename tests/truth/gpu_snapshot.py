@@ -1,8 +1,9 @@
 """A snapshot of a GPU's allocator, as torch dumps it, of what a real job allocated on a CPU.
 
 The job runs under torch.profiler with stacks. Its allocations, with the Python frames around each, go through
-the model of torch's allocator with as much memory as the GPU is meant to have. Threads of autograd's engine
-run no Python: as in a snapshot with Python frames only, their allocations have no stack.
+the model of torch's allocator with as much memory as the GPU is meant to have. There, a backward pass runs in
+a thread of autograd's engine: as in a snapshot with Python frames only, its allocations have the frames of
+what it calls (a custom backward, recomputed blocks) and none of the loop's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings, CachingAllocator, DoesNotFit
 from tb_gpudiag.facts.memory.sites import host_stack
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT
+
+ENGINE = "_engine_run_backward"
 
 START_US = 1_700_000_000_000_000
 
@@ -139,7 +143,8 @@ class _Replay:
             self.history.add(action, where, length, at_us, frames)
         if address == NONE:
             free = self.gpu.free_bytes + self.gpu.room_bytes - self.allocator.reserved_bytes
-            self.history.add("oom", free, size, at_us, frames)
+            rounded = -(-size // ALLOCATOR_UNIT) * ALLOCATOR_UNIT  # here torch writes what it looked for
+            self.history.add("oom", free, rounded, at_us, frames)
             return False
         self.live[number] = address, size, frames
         self.history.add("alloc", address, size, at_us, frames)
@@ -157,6 +162,8 @@ def _frames(stack: str) -> list[dict[str, Any]]:
     """Frames as torch writes them, innermost first."""
     found = []
     for line in reversed(stack.split("\n") if stack else []):
+        if line.endswith(ENGINE):
+            break
         file, _, rest = line.partition("(")
         number, _, function = rest.partition("): ")
         if number.isdigit():

@@ -9,10 +9,11 @@ from math import isqrt, prod
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary.recorded import allocated_bytes
 
 ELEMENT_BYTES = (4, 8, 2, 1)
 """Of numbers, the most usual format first."""
@@ -42,20 +43,25 @@ def find_request(allocations: Allocations, position: int) -> Request:
     """Return what is known of the request that failed at this position of the curve."""
     curve, context = allocations.curve, allocations.context
     event = int(curve.event[position])
-    requested = max(0, int(allocations.memory.bytes[event]))
+    requested = np.maximum(0, allocations.memory.bytes[event]).astype(np.int64)
     operator, events = int(context.operator[event]), allocations.host.events
     if operator != NONE and events.shapes[operator] != NONE:
         shapes = tensor_shapes(events.input_shapes[int(events.shapes[operator])])
         result = _broadcast(shapes)
-        fits = any(prod(result) * size == requested for size in ELEMENT_BYTES)
+        fits = any(_takes(prod(result) * size, requested) for size in ELEMENT_BYTES)
         return Request(shapes, result if fits and result not in shapes else [])
     held = allocations.bytes[allocations.alive(position)] if allocations.paired else np.zeros(0, np.int64)
     found = [
-        Request(rows=rows, element_bytes=size, alike=int((held == rows * size).sum()))
+        Request(rows=rows, element_bytes=size, alike=int(_takes(rows * size, held).sum()))
         for size in ELEMENT_BYTES
-        if (rows := isqrt(requested // size)) >= LEAST_ROWS and rows * rows * size == requested
+        if (rows := isqrt(int(requested) // size)) >= LEAST_ROWS and _takes(rows * rows * size, requested)
     ]
     return max(found, key=lambda one: one.alike > 0, default=Request())
+
+
+def _takes(needed: int, recorded: Int64) -> Bool:
+    """Mask of the sizes that so many bytes have. Snapshots have what the allocator rounds them up to."""
+    return (recorded == needed) | (recorded == allocated_bytes(needed))
 
 
 def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:

@@ -4,7 +4,7 @@ A snapshot has two parts: the allocator's segments and blocks at the time it was
 that, as far back as the ring buffer of `_record_memory_history` goes. The history has no totals, so the
 blocks give the last total. Going back from there, undoing each entry gives the total before it.
 
-Sizes are what the allocator takes: it rounds requests up to whole units. Those that failed are as requested.
+Sizes are what the allocator takes: it rounds requests up to whole units. So it does with those that failed.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.memory_peak import RULE
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import allocated_bytes
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, only
 from tests.trace.support import read_bytes
@@ -45,6 +46,12 @@ def test_a_matrix_of_the_rows_of_what_was_alive_is_a_guess(tmp_path: Path) -> No
         "A guess: it is a float32 matrix of 131,072 × 131,072, because it is exactly as large, and " in text
     )
     assert "2 allocations of 131,072 such numbers were alive." in text
+
+
+def test_a_request_is_recorded_as_the_allocator_rounds_it_up(tmp_path: Path) -> None:
+    rows = ROWS + 1
+    snapshot = snapshot_of(allocated_bytes(4 * rows * rows), 4 * rows)
+    assert "A guess: it is a float32 matrix of 131,073 × 131,073, because" in said(facts_at(snapshot, tmp_path))
 
 
 def test_what_was_alive_decides_the_format(tmp_path: Path) -> None:
