@@ -151,6 +151,19 @@ WEIGHTS_COPY = any_of(
     r"copy\.py\(\d+\): _reconstruct\n.*copy\.py\(\d+\): deepcopy\n.*torch/_tensor\.py\(\d+\): __deepcopy__",
 )
 
+# torch's own layers of which each row of a result is one of the input's. Attention compares all of them.
+_LAYER_FRAME = any_of(
+    _MODULES
+    + r"(activation|batchnorm|conv|dropout|instancenorm|linear|normalization|padding|pooling|rnn|sparse"
+    + r"|upsampling)"
+    + IN_FILE,
+    flags=re.S,
+)
+_ATTENTION_FRAME = any_of(PATH + r"torch/nn/functional\.py\(\d+\): multi_head_attention_forward", flags=re.S)
+
+# Searched for in a whole stack of a snapshot: torch.load() puts a checkpoint on the GPU.
+LOAD = any_of(r"torch/serialization\.py\(\d+\): _?load")
+
 # Searched for in a whole stack of a snapshot: an object is made, such as a model whose weights its own class
 # allocates.
 BUILDING_FRAME = any_of(r"\(\d+\): __init__(\n|$)")
@@ -172,6 +185,23 @@ def is_optimizer_history(stack: str) -> bool:
             return True
         if not _OWN_FILE.fullmatch(line, 0, LONGEST_MATCHED):
             return False
+    return False
+
+
+def outermost_caller(stack: str) -> str:
+    """Return the part of a stack that ends where the outermost module is called; "" outside of modules."""
+    lines = stack.split("\n")
+    at = next((i for i, line in enumerate(lines) if MODULE_CALL.fullmatch(line)), 0)
+    return "\n".join(lines[:at])
+
+
+def is_of_layer(stack: str) -> bool:
+    """Return whether a stack ends in one of torch's own layers, or in a function that one calls."""
+    for line in reversed(stack.split("\n")):
+        if _ATTENTION_FRAME.fullmatch(line, 0, LONGEST_MATCHED):
+            return False
+        if not FUNCTIONAL_FRAME.fullmatch(line, 0, LONGEST_MATCHED):
+            return _LAYER_FRAME.fullmatch(line, 0, LONGEST_MATCHED) is not None
     return False
 
 

@@ -93,7 +93,7 @@ def accumulated_as_it_should_be() -> None:
 
 @failing(
     Gpu(640 * MIB, scale=64),
-    "before other",
+    "load before other",
     "shard checkpoint accumulate precision others expandable giant graph",
 )
 def a_checkpoint_loaded_beside_the_model() -> None:
@@ -139,14 +139,16 @@ def results_that_split_cached_blocks() -> None:
     """An evaluation's results split the blocks that training left, and its last batch needs a whole one."""
     model = nn.Sequential(nn.Linear(64, 2048), nn.GELU(), nn.Linear(2048, 64))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def evaluate() -> list[Any]:
+        with torch.no_grad():
+            return [model(torch.randn(rows, 64)) for rows in (*range(380, 480, 10), 1100)]
+
     for _ in range(2):
         optimizer.zero_grad()
         model(torch.randn(480, 64)).square().mean().backward()
         optimizer.step()
-    kept = []
-    with torch.no_grad():
-        for rows in (*range(380, 480, 10), 1100):
-            kept.append(model(torch.randn(rows, 64)))
+    evaluate()
 
 
 class Denoiser(nn.Module):
@@ -168,12 +170,16 @@ def images_of_a_sampler_decoded_at_once() -> None:
     decoder = nn.Sequential(
         nn.Conv2d(4, 32, 3, padding=1), nn.SiLU(), nn.Upsample(scale_factor=8), nn.Conv2d(32, 3, 3, padding=1)
     )
-    with torch.inference_mode():
+
+    def sample() -> Any:
         x = torch.randn(8, 4, 16, 16)
         for _ in range(4):
             guided, free = denoiser(torch.cat([x, x])).chunk(2)
             x = x - 0.1 * (free + 3 * (guided - free))
-        decoder(x)
+        return x
+
+    with torch.inference_mode():
+        decoder(sample())
 
 
 @failing(Gpu(500 * MIB, scale=8), "giant", "shard checkpoint accumulate others expandable graph precision")

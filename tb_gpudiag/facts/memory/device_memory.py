@@ -43,6 +43,7 @@ from tb_gpudiag.facts.memory.sites import (
     sites_of_sizes,
 )
 from tb_gpudiag.facts.memory.steps_before import steps_before
+from tb_gpudiag.facts.memory.unfinished import bytes_to_come, loaded_bytes
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
@@ -121,6 +122,18 @@ class DeviceMemory:
         if not len(failures) or not self.allocations.paired:
             return None
         return find_lost_passes(self.allocations, int(failures[-1]))
+
+    @cached_property
+    def to_come_bytes(self) -> int:
+        """What the forward pass that failed would have kept in addition, as far as that is known."""
+        known = len(self.allocations.failures) and self.allocations.paired
+        return bytes_to_come(self.allocations) if known else 0
+
+    @cached_property
+    def loaded_bytes(self) -> int:
+        """What torch.load() had put beside a model when an allocation failed."""
+        known = len(self.allocations.failures) and self.allocations.paired
+        return loaded_bytes(self.allocations) if known else 0
 
     @cached_property
     def fit(self) -> Fit | None:

@@ -51,7 +51,8 @@ def phases(memory: MemoryEvents, host: Host, transfers: Transfers, around: Int64
         found = np.where(by_stack == Phase.UNKNOWN, found, by_stack).astype(np.uint8)
         if (of_stack == Phase.BACKWARD).any():
             # The engine's own threads run no Python: a snapshot has no frames of what they allocate.
-            makes = (memory.action == MemoryAction.ALLOCATE) & (memory.stack == NONE)
+            makes = np.isin(memory.action, (MemoryAction.ALLOCATE, MemoryAction.OUT_OF_MEMORY))
+            makes &= memory.stack == NONE
             if memory.found is not None:
                 makes &= ~memory.found
             found[makes & (found == Phase.UNKNOWN)] = Phase.BACKWARD

@@ -13,7 +13,7 @@ from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
-from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
+from tb_gpudiag.vocabulary.torch_frames import outermost_caller
 
 FEWEST_PASSES = 3
 """One pass at a new line may be a step's, and a second one its other half."""
@@ -33,12 +33,18 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     memory, phase = allocations.memory, allocations.context.phase[allocations.curve.event]
     if not memory.stacks or not (phase == Phase.BACKWARD).any():
         return None
-    caller_of = [_caller(stack) for stack in memory.stacks]
+    caller_of = [outermost_caller(stack) for stack in memory.stacks]
     alive = allocations.alive(position)
     alive = alive[(allocations.stack[alive] != NONE) & ~allocations.found[alive]]
     kind = kind_numbers(allocations, alive)
     waits = alive[(kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed[alive] == NONE)]
     trained = {caller_of[code] for code in _stacks_before_backward(allocations, phase == Phase.BACKWARD)}
+    if phase[position] == Phase.BACKWARD:
+        # The backward pass that fails is that of the last forward pass.
+        calls = [
+            caller_of[code] for code in allocations.stack[np.flatnonzero(_is_forward(allocations))].tolist()
+        ]
+        trained.add(next(filter(None, reversed(calls)), ""))
     held, codes = defaultdict[str, int](int), defaultdict[str, list[int]](list)
     for code in np.unique(allocations.stack[waits]).tolist():
         caller = caller_of[code]
@@ -57,7 +63,7 @@ def _stacks_before_backward(allocations: Allocations, backward: Bool) -> list[in
     """Stacks of forward allocations that live until a backward pass, and are freed."""
     count = np.cumsum(backward)
     before = count[allocations.position]
-    forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
+    forward = _is_forward(allocations)
     ended = allocations.freed != NONE
     outlives = np.zeros(len(allocations), np.bool_)
     outlives[ended] = count[allocations.freed[ended]] > before[ended]
@@ -65,8 +71,5 @@ def _stacks_before_backward(allocations: Allocations, backward: Bool) -> list[in
     return found
 
 
-def _caller(stack: str) -> str:
-    """Return the part of a stack that ends where the outermost module is called; "" outside of modules."""
-    lines = stack.split("\n")
-    at = next((i for i, line in enumerate(lines) if MODULE_CALL.fullmatch(line)), 0)
-    return "\n".join(lines[:at])
+def _is_forward(allocations: Allocations) -> Bool:
+    return (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from enum import Enum
 
 import numpy as np
@@ -10,6 +11,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.allocations import Allocations, copies_weights, in_functional, in_module
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.vocabulary.torch_frames import outermost_caller
 
 
 class MemoryKind(Enum):
@@ -37,6 +39,10 @@ MOST_INPUTS = 2
 
 KEEPS_LESS = 0.7
 """A pass that records a graph keeps about as many of its allocations as the one before, at the same place."""
+
+
+FEWEST_PASSES = 3
+"""A model that is called so often without a backward pass is not in its first training step."""
 
 
 def kinds_of(allocations: Allocations) -> list[MemoryKind]:
@@ -115,7 +121,7 @@ class _Kinds:
             waits &= self.failed
         else:
             waits &= in_model
-            passes = waits & self._is_mostly_freed()
+            passes = waits & (self._is_mostly_freed() | self._only_infers())
             self._put(passes, MemoryKind.TEMPORARY)
             waits &= ~passes
         self._put(waits, MemoryKind.ACTIVATION)
@@ -153,7 +159,22 @@ class _Kinds:
         largest = trained[number == int(size.argmax())][: len(failed)]
         freed = allocations.freed[largest]
         kept = int(((freed == NONE) | (freed > allocations.position[largest[-1]])).sum())
-        return int((allocations.freed[failed] == NONE).sum()) <= KEEPS_LESS * kept
+        keeps = int((allocations.freed[failed] == NONE).sum())
+        return keeps * len(largest) <= KEEPS_LESS * kept * len(failed)
+
+    def _only_infers(self) -> bool:
+        """Whether one line has called a model several times, and nothing it made then is kept for a backward
+        pass. A loop over equal layers is one pass of a model that has other ones, too."""
+        allocations, memory = self.allocations, self.allocations.memory
+        own = np.flatnonzero((allocations.phase == Phase.FORWARD) & (allocations.stack != NONE))
+        calls = defaultdict[str, list[Int64]](list)
+        for code in np.unique(allocations.stack[own]).tolist():
+            if caller := outermost_caller(memory.stacks[code]):
+                calls[caller].append(own[allocations.stack[own] == code])
+        return any(
+            min(map(len, made)) >= FEWEST_PASSES and (allocations.freed[np.concatenate(made)] != NONE).all()
+            for made in calls.values()
+        )
 
     def _goes_on(self) -> Bool:
         """Whether the same place still allocates after the last backward pass but one."""

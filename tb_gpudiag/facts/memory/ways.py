@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, Allocator
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind, kinds_of
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place, parse_frame
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
 
 
@@ -206,27 +207,41 @@ def find_blocks(allocations: Allocations, activation: Bool) -> list[Blocks]:
         weights=allocations.bytes[inside & activation],
         minlength=len(allocations.memory.stacks),
     )
-    codes_of, bytes_of = defaultdict[str, list[int]](list), defaultdict[str, float](float)
+    codes_of, bytes_of = defaultdict[_Call, list[int]](list), defaultdict[_Call, float](float)
     for code in np.unique(allocations.stack[inside]).tolist():
         for site in _call_sites(allocations.memory.stacks[code]):
             codes_of[site].append(code)
             bytes_of[site] += held[code]
     found = [
         _blocks(allocations, np.flatnonzero(inside), site, codes_of[site])
-        for site in sorted(bytes_of, key=lambda site: (-bytes_of[site], -len(site)))[:MOST_TRIED]
+        for site in sorted(bytes_of, key=lambda site: (-bytes_of[site], -len(site.caller)))[:MOST_TRIED]
         if bytes_of[site]
     ]
     return [one for one in found if len(one.calls) > 1]
 
 
-def _call_sites(stack: str) -> list[str]:
-    """Return the beginnings of a stack that end where a module is called."""
+class _Call(NamedTuple):
+    """caller: the beginning of a stack that ends where a module is called. file, function: its forward pass:
+    a sequence calls all of its modules at one line."""
+
+    caller: str
+    file: str
+    function: str
+
+
+def _call_sites(stack: str) -> list[_Call]:
     lines = stack.split("\n")
     calls = [MODULE_CALL.fullmatch(line) is not None for line in lines]
-    return ["\n".join(lines[: i + 1]) for i in range(len(lines) - 1) if calls[i + 1] and not calls[i]]
+    found = []
+    for i in range(len(lines) - 1):
+        if calls[i + 1] and not calls[i]:
+            frame = next((parse_frame(lines[k]) for k in range(i + 1, len(lines)) if not calls[k]), None)
+            called = (frame.file, frame.function) if frame is not None else ("", "")
+            found.append(_Call("\n".join(lines[: i + 1]), *called))
+    return found
 
 
-def _blocks(allocations: Allocations, forward: Int64, site: str, codes: list[int]) -> Blocks:
+def _blocks(allocations: Allocations, forward: Int64, site: _Call, codes: list[int]) -> Blocks:
     member = np.isin(allocations.stack[forward], codes)
     own = forward[member]
     first = allocations.stack[own] == allocations.stack[own[0]]
@@ -240,7 +255,7 @@ def _blocks(allocations: Allocations, forward: Int64, site: str, codes: list[int
             break
         of_call = own[begin : behind if behind != NONE else None]
         calls.append(Block(of_call, int(allocations.position[of_call[-1]])))
-    return Blocks(innermost_place(site), calls)
+    return Blocks(innermost_place(site.caller), calls)
 
 
 def _goes_on(allocations: Allocations, last: int) -> bool:

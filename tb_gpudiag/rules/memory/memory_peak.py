@@ -52,9 +52,6 @@ MANY_RETRIES = 10
 # whatever else is saved, the leak fills it again.
 LEAK_SHARE = 0.1
 
-# If the leak held half of it or more, the job has enough memory without it.
-MOSTLY_LEAK_SHARE = 0.5
-
 KINDS_SHOWN = 4
 
 URL = "https://docs.pytorch.org/docs/stable/checkpoint.html"
@@ -195,8 +192,11 @@ def _leak_advice(leak: Explained, when: str) -> Advice:
 
 
 def _is_short_without(memory: DeviceMemory, leaks: list[Explained]) -> bool:
-    """Whether the job needs most of the peak without the leaks, too."""
-    return _held(leaks) < MOSTLY_LEAK_SHARE * memory.peak.allocated_bytes
+    """Whether the job would have little room without the leaks, too."""
+    if memory.failure is None or not memory.capacity_bytes:
+        return True
+    held = memory.failure.held.allocated_bytes + memory.failure.requested_bytes - _held(leaks)
+    return held > (1 - ROOM_SHARE) * memory.capacity_bytes
 
 
 def _cost_bytes(memory: DeviceMemory, leaks: list[Explained]) -> int:

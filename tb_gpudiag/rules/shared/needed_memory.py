@@ -48,7 +48,9 @@ def would_fit_sentence(memory: DeviceMemory) -> str:
         return f" Replayed with expandable segments it needs {needs}, more than {size(capacity)}."
     least = "" if fit.whole else "at least "
     room = f"{least}{needs} of {size(capacity)}"
-    return f" Replayed with expandable segments, all up to this request fits in {room}."
+    more = memory.to_come_bytes
+    rest = f" The rest of the forward pass would keep about {size(more)} more." if more else ""
+    return f" Replayed with expandable segments, all up to this request fits in {room}.{rest}"
 
 
 _WORDS = {
@@ -95,12 +97,14 @@ def _allocated(way: Way) -> str:
 
 
 def may_fit_expandable(memory: DeviceMemory) -> bool:
-    """Whether the request that failed fits with expandable segments, or that cannot be told."""
+    """Whether the request that failed, and what the rest of its forward pass keeps, fit with expandable
+    segments, or that cannot be told."""
     fit, capacity = memory.fit, memory.capacity_bytes
-    return fit is None or not capacity or fit.expandable_needs_bytes <= capacity
+    return fit is None or not capacity or fit.expandable_needs_bytes + memory.to_come_bytes <= capacity
 
 
 def barely_fits(memory: DeviceMemory) -> bool:
     """Whether expandable segments leave little room for what comes after the request that failed."""
     fit, capacity = memory.fit, memory.capacity_bytes
-    return fit is not None and fit.expandable_needs_bytes > (1 - ROOM_SHARE) * capacity
+    room = (1 - ROOM_SHARE) * capacity - memory.to_come_bytes
+    return fit is not None and fit.expandable_needs_bytes > room

@@ -123,8 +123,11 @@ def cause_of(memory: DeviceMemory, failure: Failure) -> FailureCause:
 
 def _is_giant(memory: DeviceMemory, failure: Failure) -> bool:
     """Whether the request does not fit an empty GPU, or takes most of it and is far larger than all tensors
-    together."""
-    requested, held, capacity = failure.requested_bytes, failure.held.allocated_bytes, memory.capacity_bytes
+    together: with the tensor or two that its formula made before it, than all others."""
+    if failure.request.of_layer:
+        return False
+    beside, capacity = failure.request.beside_bytes, memory.capacity_bytes
+    requested, held = failure.requested_bytes + beside, failure.held.allocated_bytes - beside
     if capacity and requested > capacity:
         return requested > held
     return requested >= max(GIANT_SHARE * capacity, GIANT_TIMES * held)

@@ -102,6 +102,11 @@ _INFERENCE = Advice(
     "no autograd graph is recorded.",
     CODE["inference"],
 )
+_LOAD = Advice(
+    "A checkpoint that torch.load() put on the GPU is still there beside the model: load it into the host's "
+    "memory, and let go of it.",
+    CODE["load"],
+)
 INPUTS = Advice(
     "Inputs are most of it: leave the data set in the host's memory, and copy one batch at a time, or use "
     "smaller batches.",
@@ -130,6 +135,17 @@ class _Composition:
         """Share of the peak that these kinds make up, 0 to 1."""
         return sum(self.peak.kinds.get(kind, 0) for kind in kinds) / max(1, self.peak.allocated_bytes)
 
+    @property
+    def gradients(self) -> float:
+        """Share of the gradients of weights, which are no larger than these. A backward pass that fails holds
+        gradients of activations as well."""
+        return min(self.share(MemoryKind.GRADIENT), self.share(MemoryKind.PARAMETER, MemoryKind.BEFORE))
+
+    @property
+    def activations(self) -> float:
+        """Share of activations and their gradients."""
+        return self.share(MemoryKind.ACTIVATION, MemoryKind.GRADIENT) - self.gradients
+
     def is_mostly(self, *kinds: MemoryKind) -> bool:
         return self.share(*kinds) >= MAIN_SHARE
 
@@ -141,7 +157,7 @@ def _has_unfused_attention(found: _Composition) -> bool:
 
 
 def _is_activations(found: _Composition) -> bool:
-    return found.is_mostly(MemoryKind.ACTIVATION)
+    return found.activations >= MAIN_SHARE
 
 
 def _is_fp32_activations(found: _Composition) -> bool:
@@ -171,13 +187,9 @@ def _is_inference(found: _Composition) -> bool:
 def _is_model_state(found: _Composition) -> bool:
     """Weights and what belongs to them, and no more activations. In a training, memory from before the
     recording is mostly that."""
-    known: tuple[MemoryKind, ...] = (
-        MemoryKind.PARAMETER,
-        MemoryKind.OPTIMIZER_STATE,
-        MemoryKind.GRADIENT,
-    )
-    known += (MemoryKind.BEFORE,) if found.facts.job.training is True else ()
-    return found.is_mostly(*known) and found.share(*known) >= found.share(MemoryKind.ACTIVATION)
+    known = found.share(MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE) + found.gradients
+    known += found.share(MemoryKind.BEFORE) if found.facts.job.training is True else 0
+    return known >= max(MAIN_SHARE, found.activations)
 
 
 def _is_from_before(found: _Composition) -> bool:
@@ -236,6 +248,8 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     trains = bool((memory.allocations.phase == Phase.BACKWARD).any())
     found, needless = _Composition(peak, facts, trains), list[Advice]()
     fits = [advice for applies, advice in _ADVICE if applies(found)]
+    if memory.failure is not None and memory.loaded_bytes >= memory.failure.requested_bytes:
+        fits, needless = [_LOAD, *fits], [_STATE]
     if _SET_TO_NONE in fits and memory.failure is not None and _frees_enough(memory.failure):
         needless.append(_STATE)
     if _ACCUMULATE in fits and _only_smaller_batches_fit(memory):
@@ -244,11 +258,11 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
 
 
 def _only_smaller_batches_fit(memory: DeviceMemory) -> bool:
-    """Whether half of the batch fits, replayed, and checkpointing does not: blocks are checkpointed already,
-    or there are few."""
+    """Whether half of the batch may fit, replayed, and checkpointing does not: blocks are checkpointed
+    already, there are few, or most is elsewhere, such as the scores of a large vocabulary."""
     ways = {way.kind: way for way in memory.ways}
     half, recomputed = ways.get(WayKind.HALF_BATCH), ways.get(WayKind.CHECKPOINT)
-    return half is not None and recomputed is not None and half.fits and not recomputed.may_fit
+    return half is not None and recomputed is not None and half.may_fit and not recomputed.may_fit
 
 
 def _frees_enough(failure: Failure) -> bool:

@@ -51,7 +51,9 @@ def test_a_matrix_of_the_rows_of_what_was_alive_is_a_guess(tmp_path: Path) -> No
 def test_a_request_is_recorded_as_the_allocator_rounds_it_up(tmp_path: Path) -> None:
     rows = ROWS + 1
     snapshot = snapshot_of(allocated_bytes(4 * rows * rows), 4 * rows)
-    assert "A guess: it is a float32 matrix of 131,073 × 131,073, because" in said(facts_at(snapshot, tmp_path))
+    assert "A guess: it is a float32 matrix of 131,073 × 131,073, because" in said(
+        facts_at(snapshot, tmp_path)
+    )
 
 
 def test_what_was_alive_decides_the_format(tmp_path: Path) -> None:

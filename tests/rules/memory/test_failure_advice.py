@@ -1,0 +1,140 @@
+"""What a job did until an allocation failed decides the advice: its pass, its lines, what it had loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
+from tb_gpudiag.rules.memory.memory_peak import RULE
+from tests.builder import SnapshotBuilder
+from tests.rules.memory.test_failure_causes import (
+    BACKWARD,
+    CALL,
+    MODULE,
+    TORCH,
+    facts_at,
+    found_in,
+    small_model,
+)
+from tests.rules.memory_stage import MIB, only
+from tests.wording.plain import plain
+
+FORWARD = ["train.py(5): fit", CALL, "model.py(8): forward"]
+
+
+def fail(
+    snapshot: SnapshotBuilder, mib: int, stack: Sequence[str] = (), *, free_mib: int = 1
+) -> SnapshotBuilder:
+    """Fail at the end, for a request from this stack, outermost frame first."""
+    snapshot.out_of_memory(mib * MIB, at=900, device_free=free_mib * MIB)
+    frames = [frame.replace("): ", "(").split("(") for frame in reversed(stack)]
+    snapshot.traces[0][-1]["frames"] = [
+        {"filename": file, "line": int(line), "name": name} for file, line, name in frames
+    ]
+    return snapshot
+
+
+def test_gradients_of_activations_are_no_model_to_shard(tmp_path: Path) -> None:
+    """The weights take 30 MiB: so do their gradients, at most."""
+    snapshot = small_model()
+    snapshot.segment(300 * MIB, at=2)
+    for i in range(5):
+        snapshot.allocate(20 * MIB, at=10 + i, stack=FORWARD)
+    snapshot.allocate(512, at=20, stack=["train.py(6): fit", BACKWARD])
+    for i in range(8):
+        snapshot.allocate(20 * MIB, at=30 + i)
+    found = found_in(fail(snapshot, 80), tmp_path)
+    assert "accumulate their gradients" in found.fix.text
+    assert "Shard" not in found.fix.text
+
+
+def test_the_steps_of_a_formula_are_one_giant(tmp_path: Path) -> None:
+    """A difference of all pairs is there, and its square does not fit."""
+    snapshot = small_model()
+    snapshot.segment(300 * MIB, at=2)
+    snapshot.allocate(300 * MIB, at=10, stack=["train.py(5): fit", "loss.py(12): pairwise"])
+    found = found_in(fail(snapshot, 300, ["train.py(5): fit", "loss.py(13): pairwise"]), tmp_path)
+    assert "The request itself is the problem: 300 MiB at loss.py:13 in pairwise" in plain(found.summary)
+
+
+@pytest.mark.parametrize("layer", ["upsampling.py(175): forward", "loss.py(600): forward"])
+def test_a_layer_asks_for_what_the_batch_makes_and_a_loss_compares(layer: str, tmp_path: Path) -> None:
+    stack = [
+        "serve.py(7): decode",
+        CALL,
+        f"{TORCH}/nn/modules/{layer}",
+        f"{TORCH}/nn/functional.py(49): work",
+    ]
+    found = found_in(fail(small_model(), 4000, stack), tmp_path)
+    assert ("The request itself" in found.summary) is layer.startswith("loss")
+
+
+@pytest.mark.parametrize(("made", "more"), [(5, 100), (9, 20), (10, 0)])
+def test_what_the_rest_of_a_pass_keeps_does_not_fit_either(made: int, more: int, tmp_path: Path) -> None:
+    """The first pass makes ten allocations. Expandable segments join what the request needs, and no more."""
+    snapshot, kept = small_model(), []
+    for step, (count, mib) in enumerate(((10, 10), (made, 20))):
+        for i in range(count):
+            at = 20 + 100 * step + 4 * i
+            snapshot.segment((mib + 4) * MIB, at=at)
+            kept.append(snapshot.allocate(mib * MIB, at=at + 1, stack=FORWARD))
+        if not step:
+            snapshot.allocate(512, at=90, stack=["train.py(6): fit", BACKWARD])
+            for address in kept:
+                snapshot.free(address, at=95)
+    facts = facts_at(fail(snapshot, 20, FORWARD), tmp_path)
+    assert facts.memory[0].to_come_bytes == more * MIB
+
+
+def test_a_checkpoint_beside_the_model_is_let_go_of(tmp_path: Path) -> None:
+    load = f"{TORCH}/serialization.py(1530): load"
+    for weights, advised in ((30, True), (0, False)):  # without other weights, it is the model
+        snapshot = small_model() if weights else SnapshotBuilder()
+        snapshot.segment(90 * MIB, at=2)
+        snapshot.allocate(
+            90 * MIB, at=3, stack=["train.py(3): main", load, f"{TORCH}/serialization.py(9): _load"]
+        )
+        found = found_in(
+            fail(snapshot, 40, ["train.py(9): fit", f"{TORCH}/optim/adam.py(16): step"]), tmp_path
+        )
+        assert ('map_location="cpu"' in found.fix.code) is advised
+        assert ("fully_shard" in found.fix.code) is not advised
+
+
+def test_a_model_that_was_called_often_without_a_backward_pass_infers(tmp_path: Path) -> None:
+    """A sampler: the decoder is called for the first time, but the job does not train."""
+    for calls, kind in ((1, MemoryKind.ACTIVATION), (3, MemoryKind.TEMPORARY)):
+        snapshot = small_model()
+        snapshot.segment(100 * MIB, at=2)
+        for i in range(calls):
+            noise = snapshot.allocate(20 * MIB, at=10 + 3 * i, stack=["sample.py(5): sample", CALL, MODULE])
+            snapshot.free(noise, at=11 + 3 * i)
+        decode = ["sample.py(9): decode", CALL, "model.py(8): forward", MODULE]
+        snapshot.allocate(60 * MIB, at=60, stack=decode)
+        failure = facts_at(fail(snapshot, 90, decode), tmp_path).memory[0].failure
+        assert failure is not None
+        assert failure.held.kinds == {kind: 60 * MIB, MemoryKind.PARAMETER: 30 * MIB}
+
+
+def test_batches_without_a_graph_since_the_last_step_are_an_evaluation(tmp_path: Path) -> None:
+    """Each keeps its result alone. The last one has come no further than a training step's first lines."""
+    snapshot = small_model()
+    snapshot.segment(200 * MIB, at=2)
+    hidden, result = [*FORWARD, MODULE], [*FORWARD, f"{TORCH}/nn/modules/conv.py(5): forward"]
+    for step in range(6):
+        at = 10 + 10 * step
+        made = [
+            snapshot.allocate(10 * MIB, at=at, stack=hidden),
+            snapshot.allocate(MIB, at=at + 1, stack=result),
+        ]
+        if step < 2:
+            snapshot.allocate(512, at=at + 2, stack=["train.py(6): fit", BACKWARD])
+        for address in made if step < 2 else made[:1]:
+            snapshot.free(address, at=at + 3)
+    snapshot.allocate(150 * MIB, at=90, stack=hidden)
+    found = only(RULE.check(facts_at(fail(snapshot, 100, hidden), tmp_path)))
+    assert "inference_mode" in found.fix.code
+    assert "accumulate" not in found.fix.text
