@@ -161,6 +161,9 @@ _LAYER_FRAME = any_of(
 )
 _ATTENTION_FRAME = any_of(PATH + r"torch/nn/functional\.py\(\d+\): multi_head_attention_forward", flags=re.S)
 
+# Searched for in a whole stack of a snapshot: activations are computed again in the backward pass.
+CHECKPOINT = any_of(r"torch/utils/checkpoint\.py\(\d+\): ")
+
 # Searched for in a whole stack of a snapshot: torch.load() puts a checkpoint on the GPU.
 LOAD = any_of(r"torch/serialization\.py\(\d+\): _?load")
 

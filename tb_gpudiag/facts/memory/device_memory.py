@@ -43,7 +43,7 @@ from tb_gpudiag.facts.memory.sites import (
     sites_of_sizes,
 )
 from tb_gpudiag.facts.memory.steps_before import steps_before
-from tb_gpudiag.facts.memory.unfinished import bytes_to_come, loaded_bytes
+from tb_gpudiag.facts.memory.unfinished import bytes_to_come, loaded_bytes, quadratic_bytes
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
@@ -128,6 +128,12 @@ class DeviceMemory:
         """What the forward pass that failed would have kept in addition, as far as that is known."""
         known = len(self.allocations.failures) and self.allocations.paired
         return bytes_to_come(self.allocations) if known else 0
+
+    @cached_property
+    def quadratic_bytes(self) -> int:
+        """What was held, when an allocation failed, where results grow with the square of a length."""
+        known = len(self.allocations.failures) and self.allocations.paired
+        return quadratic_bytes(self.allocations) if known else 0
 
     @cached_property
     def loaded_bytes(self) -> int:

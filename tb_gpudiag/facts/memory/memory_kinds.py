@@ -139,7 +139,9 @@ class _Kinds:
         passed = (self.phase != Phase.BACKWARD) & (self.phase != Phase.UNKNOWN)
         trained = self._next(passed, self.backward)
         later = np.where(self.backward < len(self.phase), self.end >= trained, True)
-        self._put(given & (self.never | later) & ~self._is_kept(), MemoryKind.INPUT)
+        # All that is there when the model is first called may be all batches.
+        first = self.made < np.flatnonzero(called).min(initial=len(called))
+        self._put(given & (self.never | later) & (first | ~self._is_kept()), MemoryKind.INPUT)
         self._put(self.own == Phase.INPUT, MemoryKind.INPUT)
 
     def copies(self) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations, in_functional, in_module, in_stack
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.torch_frames import LOAD
 
 LEAST_WEIGHTS = 0.25
 """Of a checkpoint with Adam's state and another copy of the weights, the model's own are so much."""
+
+
+LEAST_GROWTH = 1.25
+"""Between passes, of results that are as long as the text is."""
+
+SUPERLINEAR = 1.5
+"""Between the first and the second power of the length."""
 
 
 def bytes_to_come(allocations: Allocations) -> int:
@@ -22,13 +29,40 @@ def bytes_to_come(allocations: Allocations) -> int:
         return 0
     forward = allocations.phase == Phase.FORWARD
     own = np.flatnonzero(forward & (in_module(allocations) | in_functional(allocations)))
-    begun = np.cumsum(phase == Phase.BACKWARD)[allocations.position[own]]
+    begun = _passes_begun(allocations)[allocations.position[own]]
     passes, length = np.unique(begun, return_counts=True)
     if len(passes) < 2 or begun[-1] != begun.max() or not begun[-1]:
         return 0
     alive = own[(begun == passes[-1]) & (allocations.freed[own] == NONE)]
     missing = max(0, int(length[:-1].max()) - int(length[-1]))
     return int(allocations.bytes[alive].sum()) * missing // int(length[-1])
+
+
+def quadratic_bytes(allocations: Allocations) -> int:
+    """Return what the pass that failed held of results of modules that have grown far more than others since
+    the pass before, as scores of all pairs of positions do."""
+    forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
+    own = np.flatnonzero(forward & in_module(allocations))
+    begun = _passes_begun(allocations)[allocations.position[own]]
+    passes = np.unique(begun)
+    if len(passes) < 2:
+        return 0
+    before, last = own[begun == passes[-2]], own[begun == passes[-1]]
+    growth, held = list[float](), list[int]()
+    for code in np.unique(allocations.stack[last]).tolist():
+        # What one line makes several times, it makes in the same order in each pass.
+        now, earlier = (rows[allocations.stack[rows] == code] for rows in (last, before))
+        now, earlier = now[: len(earlier)], earlier[: len(now)]
+        size = allocations.bytes[now]
+        growth += (size / np.maximum(1, allocations.bytes[earlier])).tolist()
+        held += np.where(allocations.freed[now] == NONE, size, 0).tolist()
+    usual = min((times for times in growth if times >= LEAST_GROWTH), default=np.inf)
+    return sum(size for times, size in zip(growth, held, strict=True) if times >= usual**SUPERLINEAR)
+
+
+def _passes_begun(allocations: Allocations) -> Int64:
+    """Return after each event a number that is the same between two backward passes."""
+    return np.cumsum(allocations.context.phase[allocations.curve.event] == Phase.BACKWARD)
 
 
 def loaded_bytes(allocations: Allocations) -> int:

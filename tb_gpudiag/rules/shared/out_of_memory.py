@@ -8,6 +8,7 @@ from enum import Enum
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import Failure
+from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.request import Request
 from tb_gpudiag.rules.answer import Evidence, Place, place_at
 from tb_gpudiag.rules.shared.needed_memory import ways_sentence, would_fit_sentence
@@ -124,7 +125,8 @@ def cause_of(memory: DeviceMemory, failure: Failure) -> FailureCause:
 def _is_giant(memory: DeviceMemory, failure: Failure) -> bool:
     """Whether the request does not fit an empty GPU, or takes most of it and is far larger than all tensors
     together: with the tensor or two that its formula made before it, than all others."""
-    if failure.request.of_layer:
+    # A backward pass has the sizes of the forward pass, which fitted.
+    if failure.request.of_layer or failure.held.phase is Phase.BACKWARD:
         return False
     beside, capacity = failure.request.beside_bytes, memory.capacity_bytes
     requested, held = failure.requested_bytes + beside, failure.held.allocated_bytes - beside

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.allocations import in_module
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.lost_passes import LostPasses
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
@@ -16,6 +17,7 @@ from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.needed_memory import barely_fits, may_fit_expandable
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.vocabulary.torch_frames import CHECKPOINT
 from tb_gpudiag.wording.quantity import size
 
 CODE = fix_code("tb_gpudiag.rules.memory.memory_peak")
@@ -125,11 +127,22 @@ def _evaluation(lost: LostPasses) -> Advice:
 
 @dataclass(frozen=True)
 class _Composition:
-    """What the peak consists of, and how the job computes. trains: a backward pass is recorded."""
+    """What the peak consists of, and how the job computes."""
 
     peak: Peak
     facts: Facts
-    trains: bool
+    memory: DeviceMemory
+
+    @property
+    def trains(self) -> bool:
+        """Whether a backward pass is recorded."""
+        return bool((self.memory.allocations.phase == Phase.BACKWARD).any())
+
+    @property
+    def calls_no_module(self) -> bool:
+        """Whether a snapshot's stacks show that no module has been called."""
+        allocations = self.memory.allocations
+        return bool(allocations.memory.stacks) and not in_module(allocations).any()
 
     def share(self, *kinds: MemoryKind) -> float:
         """Share of the peak that these kinds make up, 0 to 1."""
@@ -153,6 +166,7 @@ class _Composition:
 def _has_unfused_attention(found: _Composition) -> bool:
     device = found.facts.device
     attends = device is not None and len(device.unfused_attention.softmax) > 0
+    attends |= found.memory.quadratic_bytes >= MAIN_SHARE * found.peak.allocated_bytes
     return attends and found.is_mostly(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
 
 
@@ -181,7 +195,7 @@ def _is_inference(found: _Composition) -> bool:
     """What forward passes made dominates, and nothing is kept for a backward pass."""
     made = [MemoryKind.TEMPORARY] + ([] if found.trains else [MemoryKind.UNKNOWN])
     forward = found.peak.phase is Phase.FORWARD and found.is_mostly(*made)
-    return forward and not found.share(MemoryKind.ACTIVATION)
+    return forward and not found.share(MemoryKind.ACTIVATION) and not found.calls_no_module
 
 
 def _is_model_state(found: _Composition) -> bool:
@@ -193,8 +207,9 @@ def _is_model_state(found: _Composition) -> bool:
 
 
 def _is_from_before(found: _Composition) -> bool:
-    """Most of it was allocated before the recording, and nothing shows what it is."""
-    return found.is_mostly(MemoryKind.BEFORE) and not _is_model_state(found)
+    """Most of it was allocated before the recording, and nothing shows what it is, or before any model."""
+    unknown = (MemoryKind.TEMPORARY, MemoryKind.UNKNOWN) if found.calls_no_module and not found.trains else ()
+    return found.is_mostly(MemoryKind.BEFORE, *unknown) and not _is_model_state(found)
 
 
 _ADVICE: tuple[tuple[Callable[[_Composition], bool], Advice], ...] = (
@@ -245,14 +260,14 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     lost = memory.lost_passes
     if lost is not None and lost.bytes >= MAIN_SHARE * peak.allocated_bytes:
         return [_evaluation(lost)]
-    trains = bool((memory.allocations.phase == Phase.BACKWARD).any())
-    found, needless = _Composition(peak, facts, trains), list[Advice]()
+    found, needless = _Composition(peak, facts, memory), list[Advice]()
     fits = [advice for applies, advice in _ADVICE if applies(found)]
     if memory.failure is not None and memory.loaded_bytes >= memory.failure.requested_bytes:
         fits, needless = [_LOAD, *fits], [_STATE]
     if _SET_TO_NONE in fits and memory.failure is not None and _frees_enough(memory.failure):
         needless.append(_STATE)
-    if _ACCUMULATE in fits and _only_smaller_batches_fit(memory):
+    recomputes = any(map(CHECKPOINT.search, memory.allocations.memory.stacks))
+    if _ACCUMULATE in fits and (recomputes or _only_smaller_batches_fit(memory)):
         needless.append(_CHECKPOINT)
     return [advice for advice in fits if advice not in needless]
 

@@ -138,3 +138,59 @@ def test_batches_without_a_graph_since_the_last_step_are_an_evaluation(tmp_path:
     found = only(RULE.check(facts_at(fail(snapshot, 100, hidden), tmp_path)))
     assert "inference_mode" in found.fix.code
     assert "accumulate" not in found.fix.text
+
+
+@pytest.mark.parametrize(("quadratic", "advised"), [(160, True), (40, False)])
+def test_what_grows_with_the_square_of_the_length_is_attention(
+    quadratic: int, advised: bool, tmp_path: Path
+) -> None:
+    """The second text is four times as long: there are sixteen times as many pairs of its positions."""
+    snapshot, scores = small_model(), [*FORWARD[:2], "model.py(20): attend"]
+    snapshot.segment(300 * MIB, at=2)
+    made = [snapshot.allocate(10 * MIB, at=11 + i, stack=stack) for i, stack in enumerate((FORWARD, scores))]
+    snapshot.allocate(512, at=20, stack=["train.py(6): fit", BACKWARD])
+    for address in made:
+        snapshot.free(address, at=21)
+    snapshot.allocate(40 * MIB, at=30, stack=FORWARD)
+    snapshot.allocate(quadratic * MIB, at=31, stack=scores)
+    found = found_in(fail(snapshot, 200, scores), tmp_path)
+    assert ("scaled_dot_product_attention" in found.fix.code) is advised
+
+
+def test_before_any_model_a_data_set_is_worked_on_in_parts(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(200 * MIB, at=0)
+    for line, function in ((3, "main"), (4, "standardized")):
+        snapshot.allocate(100 * MIB, at=line, stack=[f"data.py({line}): {function}"])
+    found = found_in(fail(snapshot, 100, ["data.py(5): standardized"]), tmp_path)
+    assert "work in smaller parts" in found.fix.text
+    assert "inference_mode" not in found.fix.code
+
+
+def test_all_batches_that_are_there_when_the_model_is_first_called_are_inputs(tmp_path: Path) -> None:
+    snapshot = small_model()
+    snapshot.segment(400 * MIB, at=2)
+    for i in range(8):
+        snapshot.allocate(40 * MIB, at=10 + i, stack=["train.py(4): main", "data.py(9): collect"])
+    snapshot.allocate(10 * MIB, at=30, stack=FORWARD)
+    snapshot.allocate(512, at=40, stack=["train.py(6): fit", BACKWARD])
+    found = found_in(fail(snapshot, 120), tmp_path)
+    assert "leave the data set in the host's memory" in found.fix.text
+    assert "accumulate" not in found.fix.text
+
+
+def test_blocks_that_are_checkpointed_are_not_advised_to_be(tmp_path: Path) -> None:
+    snapshot = small_model()
+    snapshot.segment(300 * MIB, at=2)
+    block = [*FORWARD, f"{TORCH}/utils/checkpoint.py(503): checkpoint", MODULE]
+    for i in range(6):
+        snapshot.allocate(40 * MIB, at=10 + i, stack=block)
+    found = found_in(fail(snapshot, 90, block), tmp_path)
+    assert "accumulate their gradients" in found.fix.text
+    assert "checkpoint(" not in found.fix.code
+
+
+def test_a_large_request_of_a_backward_pass_is_no_mistaken_shape(tmp_path: Path) -> None:
+    snapshot = small_model()
+    snapshot.allocate(512, at=20, stack=["train.py(6): fit", BACKWARD])
+    assert "The request itself" not in found_in(fail(snapshot, 4000), tmp_path).summary
