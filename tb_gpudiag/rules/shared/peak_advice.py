@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import in_module
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -139,10 +141,11 @@ class _Composition:
         return bool((self.memory.allocations.phase == Phase.BACKWARD).any())
 
     @property
-    def calls_no_module(self) -> bool:
-        """Whether a snapshot's stacks show that no module has been called."""
+    def has_no_model(self) -> bool:
+        """Whether a snapshot's stacks show that no module was called, and no pass of a training came."""
         allocations = self.memory.allocations
-        return bool(allocations.memory.stacks) and not in_module(allocations).any()
+        trains = np.isin(allocations.phase, (Phase.BACKWARD, Phase.OPTIMIZER)).any()
+        return bool(allocations.memory.stacks) and not trains and not in_module(allocations).any()
 
     def share(self, *kinds: MemoryKind) -> float:
         """Share of the peak that these kinds make up, 0 to 1."""
@@ -195,7 +198,7 @@ def _is_inference(found: _Composition) -> bool:
     """What forward passes made dominates, and nothing is kept for a backward pass."""
     made = [MemoryKind.TEMPORARY] + ([] if found.trains else [MemoryKind.UNKNOWN])
     forward = found.peak.phase is Phase.FORWARD and found.is_mostly(*made)
-    return forward and not found.share(MemoryKind.ACTIVATION) and not found.calls_no_module
+    return forward and not found.share(MemoryKind.ACTIVATION) and not found.has_no_model
 
 
 def _is_model_state(found: _Composition) -> bool:
@@ -208,7 +211,7 @@ def _is_model_state(found: _Composition) -> bool:
 
 def _is_from_before(found: _Composition) -> bool:
     """Most of it was allocated before the recording, and nothing shows what it is, or before any model."""
-    unknown = (MemoryKind.TEMPORARY, MemoryKind.UNKNOWN) if found.calls_no_module and not found.trains else ()
+    unknown = (MemoryKind.TEMPORARY, MemoryKind.UNKNOWN) if found.has_no_model else ()
     return found.is_mostly(MemoryKind.BEFORE, *unknown) and not _is_model_state(found)
 
 
