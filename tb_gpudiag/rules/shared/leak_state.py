@@ -213,8 +213,8 @@ def keepers(memory: DeviceMemory) -> list[GrowingSite]:
     """Sites that raise the floor, fastest first.
 
     They hold more and more, some of it for two steps or longer, or what they hold is replaced evenly by
-    larger allocations. An optimizer's own state is bounded: L-BFGS fills its history. Without such sites,
-    those that made what was noted to stay.
+    larger or more allocations. An optimizer's own state is bounded: L-BFGS fills its history. Without such
+    sites, those that made what was noted to stay.
     """
     return _growing_keepers(memory) or (memory.steady_sites if is_steady(memory) else [])
 
@@ -302,7 +302,9 @@ def _keeps(site: GrowingSite) -> bool:
         return False
     if site.replaced:
         return site.extended or site.pace.in_even_jumps or _is_even(site.low, site.high, site.per_unit)
-    return site.old_count > 0 and site.count_later >= LATER_SHARE * site.count_per_unit
+    # What is copied anew, with more each time, is never old.
+    lasts = site.old_count > 0 or site.pace.in_even_jumps
+    return lasts and site.count_later >= LATER_SHARE * site.count_per_unit
 
 
 def _keeps_in_most_steps(memory: DeviceMemory) -> bool:

@@ -224,6 +224,26 @@ def test_what_all_went_as_it_came_is_no_leak(
     assert went is clear, answer
 
 
+@pytest.mark.parametrize("more", [True, False])
+def test_what_is_copied_anew_with_one_more_each_time_is_a_leak(more: bool, tmp_path: Path) -> None:
+    """No copy is ever two steps old."""
+    trace = TraceBuilder()
+    main, held = trace.thread(), list[int]()
+    build_model(trace)
+    for number in range(21):
+        at = number * STEP_US
+        main.step(number, at=at, us=STEP_US - 2)
+        main.op("aten::clone", at=at + 10, us=50)
+        copies = len(held) + 1 if more or not held else len(held)
+        if number % 2:
+            old, held = held, [main.alloc(MIB, at=at + 12 + one, device=None) for one in range(copies)]
+            for address in old:
+                main.free(address, at=at + 60)
+        main.frame(KEEPER, at=at + 4, us=80)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert isinstance(answer, list) is more
+
+
 def test_gradients_without_frames_are_kept_gradients_of_the_line_that_calls_backward(tmp_path: Path) -> None:
     """The engine's own threads run no Python, so a snapshot has no frames of what they allocate."""
     snapshot = SnapshotBuilder()
