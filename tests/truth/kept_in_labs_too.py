@@ -286,7 +286,7 @@ class Patching:
         return float((after - before)[:, -1].abs().mean())
 
 
-@leaks("patch outputs replace forward effect", cause=OUTPUTS | NO_USUAL)
+@leaks("patch outputs <lambda> replace forward effect", cause=OUTPUTS | NO_USUAL)
 def patches_of_which_the_last_is_removed() -> Iterator[None]:
     """Activation patching hooks two layers, has the handle of the second only, and so removes one patch."""
     patching = Patching(SmallGPT().eval())
