@@ -21,13 +21,12 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings, CachingAllocator, DoesNotFit
-from tb_gpudiag.facts.memory.sites import host_stack
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT
-
-ENGINE = "_engine_run_backward"
+from tests.truth.running_lines import running_frames
 
 START_US = 1_700_000_000_000_000
+ENGINE = "autograd::engine::evaluate_function"
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,17 @@ def profiled(job: Callable[[], None]) -> profile:
     return profiler
 
 
-def write_snapshot(trace: Path, gpu: Gpu, snapshot: Path) -> bool:
+def write_snapshot(trace: Path, gpu: Gpu, snapshot: Path, *, from_step: int | None = None) -> bool:
     """Replay the allocations of a trace on such a GPU, and dump a snapshot when one fails, or at the end.
-    Return whether one failed."""
+    Return whether one failed.
+
+    from_step: of the trace's steps, the one with which `_record_memory_history` is turned on; None for the
+    job's beginning.
+    """
     facts = Facts(read_trace(str(trace)))
     (memory,) = (memory for memory in facts.memory if memory.is_cpu)
-    replay = _Replay(facts.host, memory.allocations, gpu)
+    begins_ns = 0 if from_step is None else int(memory.floors.periods.start_ns[from_step])
+    replay = _Replay(facts.host, memory.allocations, gpu, begins_ns)
     failed = replay.run()
     document = {
         "segments": _segments(replay.allocator, replay.live),
@@ -106,69 +110,68 @@ def write_snapshot(trace: Path, gpu: Gpu, snapshot: Path) -> bool:
 
 
 class _Replay:
-    def __init__(self, host: Host, allocations: Allocations, gpu: Gpu) -> None:
-        self.host, self.allocations, self.gpu = host, allocations, gpu
+    def __init__(self, host: Host, allocations: Allocations, gpu: Gpu, begins_ns: int) -> None:
+        self.host, self.allocations, self.gpu, self.begins_ns = host, allocations, gpu, begins_ns
         self.allocator, self.history = _Logged(gpu), _History(gpu)
         self.live: dict[int, tuple[int, int, list[dict[str, Any]]]] = {}
-        self._known: dict[str, list[dict[str, Any]]] = {}
+        self._known: dict[int, list[dict[str, Any]]] = {}
 
     def run(self) -> bool:
         """Replay until an allocation fails. Whether one did."""
         made_at = {at: i for i, at in enumerate(self.allocations.position.tolist())}
         freed_at = {at: i for i, at in enumerate(self.allocations.freed.tolist()) if at != NONE}
-        times = self.allocations.curve.time_ns
         for position in sorted({*made_at, *freed_at}):
-            at_us = int(times[position]) // 1000
             if position in freed_at:
-                self._free(freed_at[position], at_us)
-            if position in made_at and not self._make(made_at[position], at_us):
+                self._free(freed_at[position], position)
+            if position in made_at and not self._make(made_at[position], position):
                 return True
         return False
 
-    def _free(self, number: int, at_us: int) -> None:
+    def _free(self, number: int, position: int) -> None:
         address, size, _ = self.live.pop(number)
         self.allocator.free(number)
         for action in ("free_requested", "free_completed"):
-            self.history.add(action, address, size, at_us, [])
+            self._write(action, address, size, position)
 
-    def _make(self, number: int, at_us: int) -> bool:
+    def _make(self, number: int, position: int) -> bool:
         """Whether it fits."""
-        size = int(self.allocations.bytes[number]) * self.gpu.scale
-        frames, begin = self._frames_of(number), len(self.allocator.log)
+        size, begin = int(self.allocations.bytes[number]) * self.gpu.scale, len(self.allocator.log)
         try:
             address = self.allocator.allocate(number, size)
         except DoesNotFit:
             address = NONE
-        for action, where, length in self.allocator.log[begin:]:
-            self.history.add(action, where, length, at_us, frames)
+        for entry in self.allocator.log[begin:]:
+            self._write(*entry, position)
         if address == NONE:
             free = self.gpu.free_bytes + self.gpu.room_bytes - self.allocator.reserved_bytes
             rounded = -(-size // ALLOCATOR_UNIT) * ALLOCATOR_UNIT  # here torch writes what it looked for
-            self.history.add("oom", free, rounded, at_us, frames)
+            self._write("oom", free, rounded, position)
             return False
-        self.live[number] = address, size, frames
-        self.history.add("alloc", address, size, at_us, frames)
+        self.live[number] = address, size, self._frames(position)
+        self._write("alloc", address, size, position)
         return True
 
-    def _frames_of(self, number: int) -> list[dict[str, Any]]:
-        around = self.allocations.context.around[self.allocations.event[number]]
-        stack = host_stack(self.host, int(around))
-        if stack not in self._known:
-            self._known[stack] = _frames(stack)
-        return self._known[stack]
+    def _write(self, action: str, address: int, size: int, position: int) -> None:
+        time_ns = int(self.allocations.curve.time_ns[position])
+        if time_ns >= self.begins_ns:
+            self.history.add(action, address, size, time_ns // 1000, self._frames(position))
 
-
-def _frames(stack: str) -> list[dict[str, Any]]:
-    """Frames as torch writes them, innermost first."""
-    found = []
-    for line in reversed(stack.split("\n") if stack else []):
-        if line.endswith(ENGINE):
-            break
-        file, _, rest = line.partition("(")
-        number, _, function = rest.partition("): ")
-        if number.isdigit():
-            found.append({"filename": file, "line": int(number), "name": function})
-    return found
+    def _frames(self, position: int) -> list[dict[str, Any]]:
+        """Frames around an event. An engine's thread has none but those of hooks and of functions in Python;
+        what was allocated before the history has none at all."""
+        curve, context = self.allocations.curve, self.allocations.context
+        if curve.time_ns[position] < self.begins_ns:
+            return []
+        around = int(context.around[curve.event[position]])
+        if around not in self._known:
+            tree, name = self.host.tree, self.host.name
+            chain = (
+                [] if around == NONE else [i for i in tree.ancestors(around) if not self.host.see_through[i]]
+            )
+            names = [name(i) for i in chain]
+            engine = next((i for i, one in enumerate(names) if one.startswith(ENGINE)), 0)
+            self._known[around] = running_frames(names[engine:])
+        return self._known[around]
 
 
 def _segments(
