@@ -156,11 +156,19 @@ def innermost_place(stack: str) -> Frame | None:
 
     stack: Python and C++ frames, one per line, outermost first.
     """
-    for line in reversed(stack.split("\n")):
-        frame = place_frame(line, LineKind.RUNNING)
-        if frame is not None and frame.file.endswith(".py"):
-            return frame
-    return None
+    return next(iter(places_outwards(stack)), None)
+
+
+def places_outwards(stack: str) -> list[Frame]:
+    """Return all such frames, innermost first. A comprehension has the name of the function around it."""
+    frames = (place_frame(line, LineKind.RUNNING) for line in reversed(stack.split("\n")))
+    found = [frame for frame in frames if frame is not None and frame.file.endswith(".py")]
+    for i, frame in enumerate(found):
+        if frame.function in COMPREHENSIONS:
+            around = (one.function for one in found[i:] if one.file == frame.file)
+            named = (function for function in around if function not in COMPREHENSIONS)
+            found[i] = frame._replace(function=next(named, frame.function))
+    return found
 
 
 def with_any_numbers(name: str) -> re.Pattern[str]:

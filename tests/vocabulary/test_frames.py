@@ -94,7 +94,8 @@ def test_what_the_line_of_a_frame_is() -> None:
 
 def test_a_comprehension_is_a_place_where_its_line_is_known() -> None:
     place = innermost_place("train.py(12): step\ntrain.py(14): <listcomp>")
-    assert str(place) == "train.py:14 in <listcomp>"
+    assert str(place) == "train.py:14 in step"
+    assert str(innermost_place("train.py(14): <genexpr>")) == "train.py:14 in <genexpr>"
 
 
 @with_each("name", ["(0): f", "??(0): c10::alloc", ":0", "<string>(1): f"])
