@@ -163,6 +163,14 @@ class Allocations:
         return self.context.operator[self.event]
 
     @cached_property
+    def site_stack(self) -> Int64:
+        """Number of its stack with each frame once, or NONE: a recursion is one site however deep it is."""
+        code: dict[str, int] = {}
+        once = ("\n".join(sorted(set(stack.split("\n")))) for stack in self.memory.stacks)
+        number = np.array([*(code.setdefault(stack, len(code)) for stack in once), NONE], np.int64)
+        return number[self.stack]
+
+    @cached_property
     def module(self) -> Int64:
         """Event of the nearest nn.Module, or NONE; in backward the forward operator's."""
         return self.context.module[self.event]

@@ -8,6 +8,7 @@ per step or repeats some other allocation.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,6 +36,14 @@ ALIKE = 0.8
 
 BETTER = 0.02
 """Steps of several runs are more alike than the runs themselves, by at least this much."""
+
+NESTED = 0.9
+"""Where a step does more now and then, such as an evaluation, it does what the others do as well: from one
+update to the next, the longer stretch has this share of the other's places. Parts of one step have more
+places of their own."""
+
+ACCUMULATED = 1.5
+"""Backward passes for each time that gradients are freed: with as many or more, they are of micro-batches."""
 
 OUTSIDE_SHARE = 0.9
 """Layers repeat as well, but inside the model. A step also allocates outside of the model: a batch, a result.
@@ -91,7 +100,12 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
     trains = bool(np.isin(phase, (Phase.OPTIMIZER, Phase.BACKWARD)).any())
     failed = bool(len(allocations.failures))
     most = MOST_UNTIL_FULL if failed else MOST_MICRO_BATCHES
-    for borders in _candidates(site, phase, outside, called):
+    freed = allocations.free[
+        allocations.context.phase[allocations.curve.event[allocations.free]] == Phase.ZERO_GRAD
+    ]
+    zeroed = np.zeros(len(site) + 1, np.bool_)
+    zeroed[np.searchsorted(allocations.position[some], freed)] = True
+    for borders in _candidates(site, phase, zeroed[:-1], outside, called):
         at = distinct(time[borders])
         if len(at) >= FEWEST_BORDERS and (trains or _is_loop(at, time, ends, size, outside, most)):
             names = [f"inferred {i + 1}" for i in range(len(at) - 1)]
@@ -120,7 +134,7 @@ def _sites(allocations: Allocations, engine: Bool) -> Int64:
     """Number the places that allocate, shape (a,): an operator in a function, or a snapshot's stack. The size
     replaces an unknown one. engine: mask of what autograd's engine allocates, one place."""
     name, place = allocations.host.names(allocations.operator), allocations.place
-    stack = allocations.stack.astype(np.int64)
+    stack = allocations.site_stack
     known = (place != NONE) | (stack != NONE) | engine
     size = np.unique(np.where(known, NONE, allocations.bytes), return_inverse=True)[1].reshape(-1)
     return groups(name, place, stack, size)[0]
@@ -140,25 +154,39 @@ def _model_calls(allocations: Allocations) -> Int64:
     return np.where(around == NONE, NONE, call)
 
 
-def _candidates(site: Int64, phase: UInt8, outside: Bool, called: Int64) -> Iterator[Int64]:
-    """Yield borders of steps, the most trustworthy first: indices of allocations. called: the call of the
-    model that contains each, or NONE."""
+def _candidates(site: Int64, phase: UInt8, zeroed: Bool, outside: Bool, called: Int64) -> Iterator[Int64]:
+    """Yield borders of steps, the most trustworthy first: indices of allocations.
+
+    zeroed: gradients were freed for the next step just before. called: the call of the model that contains
+    each, or NONE.
+    """
     update, backward = phase == Phase.OPTIMIZER, phase == Phase.BACKWARD
-    yield _runs(site, update, MOST_OPTIMIZERS)
-    yield _runs(site, backward, MOST_PARTS)
+    yield _updates(site, np.flatnonzero(update & ~np.r_[False, update[:-1]]))
+    passes = np.flatnonzero(backward & ~np.r_[False, backward[:-1]])
+    if zeroed.sum() < FEWEST_BORDERS:
+        yield _first_parts(site, passes, MOST_PARTS)
+    elif len(passes) >= ACCUMULATED * zeroed.sum():
+        yield _updates(site, np.flatnonzero(zeroed))
+    else:
+        yield _updates(site, passes)
     # A few training steps have many layers: where there are too few steps to see, layers must not become
     # steps.
     if not (update | backward).any():
         inside = np.flatnonzero(called != NONE)
         yield inside[np.unique(called[inside], return_index=True)[1]]
-        yield _runs(site, ~outside, MOST_PARTS)
+        yield _first_parts(site, np.flatnonzero(~outside & np.r_[True, outside[:-1]]), MOST_PARTS)
         yield _recurring(site, outside)
 
 
-def _runs(site: Int64, inside: Bool, most_parts: int) -> Int64:
-    """Return where the first run of such allocations begins in each step. If runs are hardly alike, a step
-    may have more than `most_parts` runs."""
-    borders = np.flatnonzero(inside & ~np.r_[False, inside[:-1]])
+def _updates(site: Int64, borders: Int64) -> Int64:
+    """Return the first of these updates in each step."""
+    nested = len(borders) >= FEWEST_BORDERS and _nested(_places(site, borders)) >= NESTED
+    return borders if nested else _first_parts(site, borders, MOST_OPTIMIZERS)
+
+
+def _first_parts(site: Int64, borders: Int64, most_parts: int) -> Int64:
+    """Return the first border of each step. If what is between them is hardly alike, a step may have more
+    than `most_parts` of them."""
     if len(borders) < FEWEST_BORDERS:
         return borders
     places = _places(site, borders)
@@ -184,6 +212,12 @@ def _alike(places: list[frozenset[int]], distance: int) -> float:
     """Mean share of sites that two stretches have in common, 0 to 1."""
     pairs = list(zip(places, places[distance:], strict=False))
     return sum(len(a & b) / len(a | b) for a, b in pairs) / len(pairs) if pairs else 0.0
+
+
+def _nested(places: list[frozenset[int]]) -> float:
+    """Mean share of the sites of the smaller one of two neighbours that the other one has, 0 to 1."""
+    pairs = list(pairwise(places))
+    return sum(len(a & b) / min(len(a), len(b)) for a, b in pairs) / len(pairs) if pairs else 0.0
 
 
 def _recurring(site: Int64, outside: Bool) -> Int64:

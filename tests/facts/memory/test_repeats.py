@@ -20,6 +20,7 @@ MB = 1 << 20
 TRAIN = "train.py(3): main"
 MODULE = "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py(1): _call_impl"
 BACKWARD = "/opt/lib/python3.11/site-packages/torch/_tensor.py(560): backward"
+ZERO_GRAD = "/opt/lib/python3.11/site-packages/torch/optim/optimizer.py(1049): zero_grad"
 OPTIMIZER = "/opt/lib/python3.11/site-packages/torch/optim/adamw.py(220): step"
 
 
@@ -35,10 +36,10 @@ class Job:
         self._at += 10
         return self.snapshot.allocate(size, at=self._at, stack=[TRAIN, *stack])
 
-    def free(self, *addresses: int) -> None:
+    def free(self, *addresses: int, stack: str = TRAIN) -> None:
         for address in addresses:
             self._at += 1
-            self.snapshot.free(address, at=self._at, stack=[TRAIN])
+            self.snapshot.free(address, at=self._at, stack=[TRAIN, stack])
 
     def forward(self, layers: int = 4, size: int = MB) -> list[int]:
         return [
@@ -80,6 +81,13 @@ def accumulating_without_optimizer_memory(job: Job, step: int) -> None:
     job.free(job.take(MB, "train.py(12): clip"))
 
 
+def accumulating_until_gradients_are_freed(job: Job, step: int) -> None:
+    gradient = job.take(MB, "train.py(12): fit")
+    for _ in range(4):
+        job.backward(job.forward())
+    job.free(gradient, stack=ZERO_GRAD)
+
+
 def two_optimizers(job: Job, step: int) -> None:
     for line in (10, 11):
         job.backward(job.forward(layers=line - 8))
@@ -97,6 +105,12 @@ def evaluating_now_and_then(job: Job, step: int) -> None:
         job.free(*job.forward(), job.take(MB, "train.py(14): evaluate"))
 
 
+def evaluating_every_other_time(job: Job, step: int) -> None:
+    plain(job, step)
+    if step % 2:
+        job.free(*job.forward(), *(job.take(MB, f"train.py({line}): evaluate") for line in range(14, 24)))
+
+
 def inference(job: Job, step: int) -> None:
     batch = job.take(MB, "data.py(5): load")
     job.free(batch, *job.forward())
@@ -110,9 +124,11 @@ def inference(job: Job, step: int) -> None:
         without_optimizer_memory,
         accumulating,
         accumulating_without_optimizer_memory,
+        accumulating_until_gradients_are_freed,
         two_optimizers,
         changing_sizes,
         evaluating_now_and_then,
+        evaluating_every_other_time,
         inference,
     ],
 )
