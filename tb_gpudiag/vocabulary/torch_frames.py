@@ -110,6 +110,7 @@ OPTIMIZER_MADE = any_of(PATH + r"torch/optim/optimizer\.py\(\d+\): __init__", fl
 ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)
 BACKWARD_FRAME = any_of(
     *_ENGINE_WAIT,
+    PATH + r"torch/autograd/__init__\.py\(\d+\): grad",
     r".*\(\d+\): torch::autograd::(Engine|python::PythonEngine)::.*",
     # Not release_variables: a graph that is dropped frees what its nodes saved, in any phase.
     r".*\(\d+\): torch::autograd::generated::\w+::apply.*",

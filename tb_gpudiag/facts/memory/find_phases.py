@@ -49,13 +49,13 @@ def phases(memory: MemoryEvents, host: Host, transfers: Transfers, around: Int64
         of_stack = phases_of_stacks(memory.stacks)
         by_stack = np.where(memory.stack == NONE, Phase.UNKNOWN, of_stack[memory.stack])
         found = np.where(by_stack == Phase.UNKNOWN, found, by_stack).astype(np.uint8)
-        if (of_stack == Phase.BACKWARD).any():
-            # The engine's own threads run no Python: a snapshot has no frames of what they allocate.
-            makes = np.isin(memory.action, (MemoryAction.ALLOCATE, MemoryAction.OUT_OF_MEMORY))
-            makes &= memory.stack == NONE
-            if memory.found is not None:
-                makes &= ~memory.found
-            found[makes & (found == Phase.UNKNOWN)] = Phase.BACKWARD
+        # The engine's own threads run no Python: a snapshot has no frames of what they allocate. Some record
+        # none at all.
+        makes = np.isin(memory.action, (MemoryAction.ALLOCATE, MemoryAction.OUT_OF_MEMORY))
+        if memory.found is not None:
+            makes &= ~memory.found
+        if (makes & (memory.stack != NONE)).any():
+            found[makes & (memory.stack == NONE) & (found == Phase.UNKNOWN)] = Phase.BACKWARD
     return found
 
 
