@@ -228,14 +228,14 @@ class DeviceMemory:
     def misses_old_frees(self) -> bool:
         """Whether frees of memory from before the recording may have happened without being recorded.
 
-        torch's CPU profiler drops them. A GPU's allocator reports them, and a running job frees the batch and
-        the gradients of the step before: a history without any such frees does not have them. Where the
-        recording shows the job's beginning, there is no older memory.
+        torch's CPU profiler drops them. A GPU's allocator reports them, and so does its history: one without
+        any frees was recorded without them. Where the recording shows the job's beginning, there is no older
+        memory.
         """
         recorded_by_allocator = not self.is_cpu and self._trace.kind != "snapshot"
         if recorded_by_allocator or not self.allocations.paired:
             return False
-        if not self.is_cpu and len(self.allocations.early_free):
+        if not self.is_cpu and len(self.allocations.free):
             return False
         return not self.begins_with_job
 

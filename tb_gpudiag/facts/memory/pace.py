@@ -32,6 +32,7 @@ class Pace:
         went at once, or about as much was alive then; or 0. A queue that is read too slowly grows on, and so
         does what is copied anew, with more each time.
     in_even_jumps: the bytes grew by the same amount now and then, and never fell.
+    rises: how often the bytes grew; 0 if they ever fell.
     """
 
     quiet: int
@@ -39,20 +40,22 @@ class Pace:
     drift: float
     oldest_gone: int
     in_even_jumps: bool
+    rises: int
 
 
-def pace_of(counts: Int64, size: Int64, since: Int64, until: Int64) -> Pace:
-    """counts, size: allocations of a site and their bytes at each floor, shape (c,). since, until: of its
-    allocations in order of time, the first floor at which each is alive, and the first one after that at
-    which it is not, shape (k,)."""
+def pace_of(counts: Int64, size: Int64, older: Int64, since: Int64, until: Int64) -> Pace:
+    """counts, size: allocations of a site and their bytes at each floor, shape (c,). older: bytes there that
+    are older than the recording and may be the site's. since, until: of both in order of time, the first
+    floor at which each is alive, and the first one after that at which it is not, shape (k,)."""
     growth = np.diff(np.maximum.accumulate(counts)).astype(np.float64)
     grew = np.flatnonzero(growth)
     return Pace(
         quiet=len(growth) - 1 - int(grew[-1]) if len(grew) else len(growth),
         longest_quiet=int(np.diff(grew).max(initial=1)) - 1,
         drift=_drift(growth),
-        oldest_gone=_oldest_gone(size, since, until),
+        oldest_gone=_oldest_gone(size + older, since, until),
         in_even_jumps=_in_even_jumps(np.diff(size)),
+        rises=int((np.diff(size) > 0).sum()) if bool((np.diff(size) >= 0).all()) else 0,
     )
 
 

@@ -25,6 +25,7 @@ from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.pace import Pace, pace_of
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, older_of
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
@@ -76,7 +77,7 @@ class GrowingSite:
     high: float
     count_per_unit: float  # slope of the number alive
     count_later: float  # slope of the number alive within the second half
-    fell: float  # the most of them that went from one floor to the next, as a share of the most alive
+    fell: float  # the most that went between two floors, older ones of its sizes too; of the most alive
     pace: Pace
     freed_unseen: (
         float  # share of those alive at a floor that ended by another one at their address, not freed
@@ -96,7 +97,7 @@ class GrowingSite:
     @property
     def replaced(self) -> bool:
         """Whether larger tensors replace smaller ones: their number does not grow."""
-        return self.count_per_unit <= 0
+        return self.count_per_unit <= 0 or self.count == 1
 
 
 def site_keys(allocations: Allocations, chosen: Int64) -> tuple[Int64, Int64]:
@@ -104,14 +105,18 @@ def site_keys(allocations: Allocations, chosen: Int64) -> tuple[Int64, Int64]:
     (k,).
 
     A site is an operator at a place: the user's frame, or a snapshot's stack. Where neither is known, the
-    size as a power of two is the place. Not for operators that join tensors: a cache's size grows.
+    size as a power of two is the place. Not for operators that join tensors: a cache's size grows. What a
+    snapshot found when its history began is apart: nothing is known about it.
     """
     host, operator, place = allocations.host, allocations.operator[chosen], allocations.place[chosen]
-    stack = allocations.stack[chosen].astype(np.int64)
+    stack = allocations.site_stack[chosen]
     sized = (place == NONE) & (stack == NONE)
     sized[operator != NONE] &= ~match(host.events, JOINS)[operator[operator != NONE]]
     exponent = np.ceil(np.log2(np.maximum(allocations.bytes[chosen], 1))).astype(np.int64)
-    number, first = groups(host.names(operator), place, stack, np.where(sized, exponent, NONE))
+    size = np.where(sized, exponent, NONE)
+    number, first = groups(
+        host.names(operator), place, stack, size, allocations.found[chosen].astype(np.int64)
+    )
     return number, chosen[first]
 
 
@@ -171,6 +176,7 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
         return []
     table = floor_table(allocations, found)
     containers = Containers(allocations.host)
+    places = StackPlaces(allocations, int(found.position[table.column[-1]]))
     first = int(np.searchsorted(table.column, found.last_rate))
     x, sites = found.periods.at[table.column[first:]], []
     for number in range(len(table.one)):
@@ -179,7 +185,7 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
             continue
         slope, low, high = theil_sen(x, y)
         if low > 0 and later_slope(x, y) > 0:
-            sites.append(_site(allocations, found, table, containers, number, x, (slope, low, high)))
+            sites.append(_site(allocations, found, table, containers, places, number, x, (slope, low, high)))
     return sorted(sites, key=lambda site: -site.per_unit)
 
 
@@ -201,10 +207,11 @@ def sites_of_sizes(
     own = chosen[table.alive]
     held = np.bincount(table.site[own], weights=allocations.bytes[table.alive[own]], minlength=len(table.one))
     containers, x = Containers(allocations.host), found.periods.at[table.column]
+    places = StackPlaces(allocations, int(found.position[table.column[-1]]))
     numbers = [int(i) for i in np.argsort(-held) if held[i] >= max(1, LEAST_SHARE * held.sum())]
     parts = [rate * float(held[i]) / float(held[numbers].sum()) for i in numbers]
     return [
-        _site(allocations, found, table, containers, number, x, (part, part, part))
+        _site(allocations, found, table, containers, places, number, x, (part, part, part))
         for number, part in zip(numbers, parts, strict=True)
     ]
 
@@ -214,6 +221,7 @@ def _site(
     found: Floors,
     table: FloorTable,
     containers: Containers,
+    places: StackPlaces,
     number: int,
     x: Float64,
     slopes: tuple[float, float, float],
@@ -236,11 +244,13 @@ def _site(
     phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
     joins = operator != NONE and bool(match_some(host.events, JOINS, np.array([operator]))[0])
     since, until = table.since[mine], table.until[mine]
+    older = older_of(allocations, np.unique(size), found.position[table.column])
+    alive = counts + older.count[-len(x) :]
     return GrowingSite(
         operator=host.name(operator),
         within=_outermost_operator(host, operator),
         module=_module(allocations.module[held], size, host),
-        frame=allocations.frame(one) or innermost_place(text),
+        frame=places.frame(stack) or allocations.frame(one) or innermost_place(text),
         stack=text,
         phase=Phase(int(phases.argmax())),
         bytes=int(size.sum()),
@@ -255,9 +265,15 @@ def _site(
         high=high,
         count_per_unit=theil_sen(x, counts)[0],
         count_later=later_slope(x, counts),
-        fell=float(-np.diff(counts).min(initial=0)) / max(1.0, float(counts.max())),
+        fell=float(-np.diff(alive).min(initial=0)) / max(1.0, float(alive.max())),
         freed_unseen=float(np.isin(own, allocations.unseen_free).mean()),
-        pace=pace_of(table.count[number], table.bytes[number], since, until),
+        pace=pace_of(
+            table.count[number],
+            table.bytes[number],
+            older.bytes,
+            np.r_[np.zeros_like(older.until), since],
+            np.r_[older.until, until],
+        ),
         extended=joins and _is_extended(allocations, own, since, until, len(table.column)),
         freed_later=float(size[ended].sum()) / max(1, int(size.sum())),
         times_ns=allocations.time_ns[shown],

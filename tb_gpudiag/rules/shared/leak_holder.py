@@ -112,8 +112,9 @@ def _in_turn(parts: list[Explained]) -> list[GrowingSite]:
 
 def places_of(parts: list[Explained]) -> list[Place]:
     """Where it is kept, if the recording shows that: the call that fills a container, or the loss that holds
-    a graph. Then where it is allocated."""
+    a graph. Then where it is allocated, as far as that is known."""
     sites = _in_turn(parts)
+    sites = [site for site in sites if site.frame is not None or site.operator] or sites
     loss, kept_at = retained_loss(parts[0]), keeping_frame(parts[0])
     if kept_at is None:
         first = []

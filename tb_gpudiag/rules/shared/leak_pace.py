@@ -12,7 +12,7 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.shared.kept_sites import KEPT_SINCE_START, is_kept
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE
-from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP, is_steady, keepers
+from tb_gpudiag.rules.shared.leak_state import LATER_SHARE, LEAST_BYTES_PER_STEP, is_even, is_steady, keepers
 from tb_gpudiag.wording.format import count
 
 # With fewer steps, a cache that is still filling looks the same in any case, and the finding says so.
@@ -39,6 +39,9 @@ def ending(memory: DeviceMemory) -> str:
     if trend is None or trend.steps < MANY_STEPS or memory.ran_out or is_steady(memory):
         return ""
     whole = sum(site.per_unit for site in own)
+    levels_off = trend.later >= 0 and trend.later_high < LATER_SHARE * min(trend.per_unit, whole)
+    if levels_off and not memory.misses_old_frees:
+        return "memory grew less in the second half of the recording: what fills up looks the same"
     ends = [(site, why) for site in own if (why := _ends(memory, site))]
     if sum(site.per_unit for site, _ in ends) <= CAUSE_SHARE * whole:
         return ""
@@ -83,11 +86,20 @@ def _ends(memory: DeviceMemory, site: GrowingSite) -> str:
         return f"it has not grown in the last {count(pace.quiet, 'step')}: what is full looks the same"
     if pace.drift <= SLOWING:
         return "it grows less and less: a cache that has seen most of its keys looks the same"
-    if pace.oldest_gone >= FEWEST_OLDEST:
+    if pace.oldest_gone >= FEWEST_OLDEST and not _rises_evenly(memory):
         return f"the {count(pace.oldest_gone, 'oldest allocation')} went: it is full, or dropped now and then"
     if _is_state(memory, site):
         return "it is the optimizer's state of parameters that it had before, which get their gradients later"
     return ""
+
+
+def _rises_evenly(memory: DeviceMemory) -> bool:
+    """Whether the floor, which shows what is older as well, never fell and rises as fast at the end: nothing
+    is full."""
+    trend, floors = memory.trend, memory.floors
+    if trend is None or memory.misses_old_frees or (np.diff(floors.bytes[~floors.excused]) < 0).any():
+        return False
+    return is_even(trend.low, trend.high, trend.later)
 
 
 def _begins_anew(memory: DeviceMemory, site: GrowingSite) -> str:

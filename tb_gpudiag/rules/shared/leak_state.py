@@ -45,6 +45,10 @@ EXPLAINED_SHARE = 0.5
 # and do not show what is still alive, so there the floor itself has to rise this evenly.
 EVEN_SHARE = 0.1
 
+# A snapshot does not show what a tensor was joined from. Batches of changing sizes become larger so often,
+# and never smaller, once in 40,000 times.
+FEWEST_RISES = 7
+
 # Batches of changing sizes move the floor by more than a leak does in a few steps. What a line keeps shows
 # the leak anyway, if it kept something of most steps.
 KEPT_STEPS_SHARE = 0.5
@@ -100,8 +104,8 @@ def state_of(memory: DeviceMemory) -> FloorState | None:
     trend = memory.trend
     if state is None or trend is None or trend.steps < FEWEST_STEPS or not _keeps_in_most_steps(memory):
         return state
-    # Windows of time that keep more and more while the floor falls are phases of one pass.
-    return "rising" if trend.unit == "step" or trend.per_unit > 0 else state
+    # Windows of time that keep more and more while the floor falls, or rises no more, are phases of one pass.
+    return "rising" if trend.unit == "step" or min(trend.per_unit, trend.later) > 0 else state
 
 
 def is_steady(memory: DeviceMemory) -> bool:
@@ -173,7 +177,7 @@ def growth_per_unit(memory: DeviceMemory) -> float:
     kept, net = kept_per_unit(memory), sum(site.per_unit * net_share(site) for site in keepers(memory))
     if net < kept:
         return net
-    if trend.steps < FEWEST_STEPS or _is_even(trend.low, trend.high, trend.per_unit):
+    if trend.steps < FEWEST_STEPS or is_even(trend.low, trend.high, trend.per_unit):
         return trend.per_unit
     return kept if trend.low <= kept <= trend.high or trend.low <= 0 else trend.per_unit
 
@@ -301,7 +305,8 @@ def _keeps(site: GrowingSite) -> bool:
     if is_dropped(site):
         return False
     if site.replaced:
-        return site.extended or site.pace.in_even_jumps or _is_even(site.low, site.high, site.per_unit)
+        even = site.pace.in_even_jumps or is_even(site.low, site.high, site.per_unit)
+        return even or site.extended or (not site.operator and site.pace.rises >= FEWEST_RISES)
     # What is copied anew, with more each time, is never old.
     lasts = site.old_count > 0 or site.pace.in_even_jumps
     return lasts and site.count_later >= LATER_SHARE * site.count_per_unit
@@ -326,7 +331,7 @@ def _is_confirmed(memory: DeviceMemory) -> bool:
     trend = memory.trend
     assert trend is not None  # state_of has checked
     if not memory.allocations.paired:
-        return _is_even(trend.low, trend.high, trend.per_unit)
+        return is_even(trend.low, trend.high, trend.per_unit)
     return kept_per_unit(memory) >= EXPLAINED_SHARE * trend.per_unit
 
 
@@ -343,5 +348,6 @@ def _is_left_by_each_step(memory: DeviceMemory, slope: float) -> bool:
     return slope >= LEAST_BYTES_PER_STEP and left >= LEFT_SHARE * slope
 
 
-def _is_even(low: float, high: float, slope: float) -> bool:
+def is_even(low: float, high: float, slope: float) -> bool:
+    """Whether a slope between these bounds differs from this one by no more than EVEN_SHARE."""
     return 0 <= high - low <= EVEN_SHARE * slope

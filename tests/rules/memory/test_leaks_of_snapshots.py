@@ -1,0 +1,127 @@
+"""What leaks look like in the history of a GPU's allocator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.memory.memory_leak import RULE
+from tests.rules.memory.test_leak_judged import BACKWARD, MODULE, Snapshot
+from tests.rules.memory_stage import MIB, only, unsure
+
+HELPER = "train.py(30): values"
+GRAD = "/opt/lib/python3.11/site-packages/torch/autograd/__init__.py(500): grad"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_line_that_keeps_is_not_that_of_a_helper_whose_tensors_others_let_go(
+    shared: bool, tmp_path: Path
+) -> None:
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        if shared:
+            snapshot.drop(snapshot.take(MIB, "train.py(8): step", HELPER))
+        snapshot.take(MIB, "train.py(9): keep", HELPER)
+    place = only(RULE.check(snapshot.facts(tmp_path))).places[0]
+    assert (place.function, place.line) == (("keep", 9) if shared else ("values", 30))
+
+
+def test_a_comprehension_is_said_by_the_function_around_it(tmp_path: Path) -> None:
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(MIB, "train.py(9): keep", "train.py(10): <listcomp>")
+    place = only(RULE.check(snapshot.facts(tmp_path))).places[0]
+    assert (place.function, place.line) == ("keep", 10)
+
+
+def test_a_recursion_is_one_site_however_deep_it_is(tmp_path: Path) -> None:
+    snapshot = Snapshot()
+    for step in range(10):
+        snapshot.train()
+        snapshot.take(MIB, *["train.py(9): descend"] * (step + 1))
+    assert only(RULE.check(snapshot.facts(tmp_path))).cost_bytes_per_step == MIB
+
+
+@pytest.mark.parametrize("call", [[BACKWARD], [GRAD], []])
+def test_what_has_no_frames_is_of_the_engine(call: list[str], tmp_path: Path) -> None:
+    """A call of the engine with gradients of the outputs allocates nothing itself. Older memory has no frames
+    either, and is no part of it."""
+    snapshot = Snapshot()
+    snapshot.take(12 * MIB)
+    snapshot.traces = [[] for _ in snapshot.traces]
+    for _ in range(10):
+        snapshot.train()
+        for line in (20, 21):
+            snapshot.take(MIB, "train.py(9): adapt", MODULE, f"model.py({line}): forward")
+        if call:
+            snapshot.drop(snapshot.take(512, "train.py(10): adapt", *call))
+        snapshot.at += 10
+        snapshot.allocate(MIB, at=snapshot.at)
+    assert only(RULE.check(snapshot.facts(tmp_path))).title.endswith("retained autograd graph")
+
+
+@pytest.mark.parametrize(("kept", "cause"), [(4096, "retained small tensors"), (16384, "")])
+def test_a_metric_is_small_where_no_operator_says_that_it_sums_up(
+    kept: int, cause: str, tmp_path: Path
+) -> None:
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(kept, "train.py(9): keep")
+    assert only(RULE.check(snapshot.facts(tmp_path))).title.partition(": ")[2] == cause
+
+
+@pytest.mark.parametrize("falls", [True, False])
+def test_tensors_that_are_always_larger_are_a_leak_by_whatever_amount(falls: bool, tmp_path: Path) -> None:
+    snapshot, last = Snapshot(), 0
+    for step in range(14):
+        snapshot.train()
+        size = MIB + step * step * 16384 - (MIB if falls and 8 <= step < 12 else 0)
+        now = snapshot.take(size, "train.py(9): join")
+        if last:
+            snapshot.drop(last)
+        last = now
+    answer = RULE.check(snapshot.facts(tmp_path))
+    assert isinstance(answer, list) is not falls
+
+
+def test_older_memory_of_the_same_size_that_goes_at_once_was_kept_there(tmp_path: Path) -> None:
+    """A list that is cleared now and then, seen from its middle on."""
+    snapshot = Snapshot()
+    older = [snapshot.take(MIB, "train.py(9): keep") for _ in range(12)]
+    snapshot.traces = [[] for _ in snapshot.traces]
+    for step in range(20):
+        snapshot.train()
+        snapshot.take(MIB, "train.py(9): keep")
+        if step == 5:
+            snapshot.drop(*older)
+    assert "dropped now and then" in unsure(RULE.check(snapshot.facts(tmp_path))).reason
+
+
+def test_what_levels_off_may_be_full(tmp_path: Path) -> None:
+    """Sites still grow, but the floor shows that as much of older memory goes."""
+    snapshot = Snapshot()
+    older = [snapshot.take(MIB - 512, "old.py(1): before") for _ in range(32)]
+    snapshot.traces = [[] for _ in snapshot.traces]
+    for stays in (0, 1, 2, 1, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0):
+        snapshot.train()
+        for _ in range(2):
+            snapshot.take(MIB, "train.py(9): keep")
+        snapshot.drop(*(older.pop() for _ in range(2 - stays)))
+    assert "second half" in unsure(RULE.check(snapshot.facts(tmp_path))).reason
+
+
+def test_two_that_come_and_one_that_goes_are_a_leak(tmp_path: Path) -> None:
+    """The floor rises to the end: what goes is not for want of room."""
+    snapshot, kept = Snapshot(), list[int]()
+    for _ in range(20):
+        snapshot.train()
+        kept += [snapshot.take(MIB, "train.py(9): keep") for _ in range(2)]
+        if len(kept) > 24:
+            snapshot.drop(kept.pop(0))
+        else:
+            snapshot.drop(kept.pop())
+    assert only(RULE.check(snapshot.facts(tmp_path))).cost_bytes_per_step == pytest.approx(MIB, rel=0.1)
