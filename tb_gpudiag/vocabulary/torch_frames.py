@@ -116,6 +116,9 @@ BACKWARD_FRAME = any_of(
     r".*\(\d+\): torch::autograd::generated::\w+::apply.*",
     flags=re.S,
 )
+# Searched for in a whole stack: Python's own threads begin so. autograd's engine calls hooks, and functions
+# in Python, from threads that it starts itself.
+THREAD_ROOT = any_of(r"\(\d+\): (<module>|_bootstrap)(\n|$)")
 PARAMETER_FRAME = any_of(
     _MODULES + r"module\.py\(\d+\): (to|cuda|half|float|double|bfloat16|_apply|(_?load_|_load_from_)\w*)",
     _MODULES + r"\w+\.py\(\d+\): (__init__|reset_parameters)",

@@ -12,7 +12,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.operators import GETS_MEMORY
@@ -82,7 +82,8 @@ class MemoryContext:
     def _backward_call(self) -> Int64:
         """The event that the call of backward() made itself: the last one before each event, or the first one
         of all. NONE without any, shape (m,)."""
-        called = (self.phase == Phase.BACKWARD) & (self.memory.stack != NONE)
+        stack = self.memory.stack
+        called = (self.phase == Phase.BACKWARD) & (stack != NONE) & ~in_engine(self.memory.stacks)[stack]
         first = int(called.argmax()) if called.any() else NONE
         last = np.maximum.accumulate(np.where(called, np.arange(len(called)), NONE))
         return np.where(last == NONE, first, last)

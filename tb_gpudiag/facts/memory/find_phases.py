@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
-from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
@@ -106,7 +106,9 @@ def phases_of_stacks(stacks: Sequence[str]) -> UInt8:
         phase[matcher.matches(pattern)] = one
     phase_of = dict(zip(lines, map(Phase, phase.tolist()), strict=True))
     closures = {lines[i] for i in np.flatnonzero(matcher.matches(torch_frames.CLOSURE_FRAME))}
-    return np.array([_phase_of_stack(stack, phase_of, closures) for stack in stacks], np.uint8)
+    found = np.array([_phase_of_stack(stack, phase_of, closures) for stack in stacks], np.uint8)
+    found[in_engine(stacks) & (found == Phase.FORWARD)] = Phase.BACKWARD
+    return found
 
 
 def _phase_of_stack(stack: str, phase_of: Mapping[str, Phase], closures: Set[str]) -> Phase:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
+
+import numpy as np
+
+from tb_gpudiag.arrays import Bool
+from tb_gpudiag.trace.memory.snapshot_stacks import FRAMES_LIMIT
+from tb_gpudiag.vocabulary.torch_frames import THREAD_ROOT
 
 
 class Phase(IntEnum):
@@ -19,3 +26,11 @@ class Phase(IntEnum):
     @property
     def label(self) -> str:
         return "" if self in {Phase.UNKNOWN, Phase.INPUT, Phase.PARAMETER} else self.name.lower()
+
+
+def in_engine(stacks: Sequence[str]) -> Bool:
+    """Mask of the stacks of threads that autograd's engine started, as far as others show where Python's own
+    threads begin."""
+    whole = np.array([THREAD_ROOT.search(stack) is not None for stack in stacks], np.bool_)
+    cut = np.array([stack.count("\n") + 1 >= FRAMES_LIMIT for stack in stacks], np.bool_)
+    return ~whole & ~cut & whole.any()

@@ -121,8 +121,9 @@ def _is_loop(at: Int64, time: Int64, ends: Int64, size: Int64, outside: Bool, mo
     first, last = np.searchsorted(time, at[[0, -1]])
     if len(time) - last > max(TAIL_STEPS / len(at), TAIL_SHARE) * (last - first):
         return False
-    border = at[np.searchsorted(at[:-1], time[first:last], side="right")]
-    own, keeps = size[first:last], ends[first:last] > border
+    # What the next step replaces, such as a cache by a larger one, is not kept.
+    after = np.r_[at[2:], at[-1]][np.searchsorted(at[1:-1], time[first:last], side="right")]
+    own, keeps = size[first:last], ends[first:last] > after
     kept = int(own[keeps].sum())
     if int(own.sum()) - kept >= WORK * kept or (~keeps).sum() >= WORK * keeps.sum():
         return True

@@ -244,7 +244,9 @@ def _site(
     phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
     joins = operator != NONE and bool(match_some(host.events, JOINS, np.array([operator]))[0])
     since, until = table.since[mine], table.until[mine]
-    older = older_of(allocations, np.unique(size), found.position[table.column])
+    # Where the floor never falls, what is older and goes is another site's, however large it is.
+    falls = bool((np.diff(found.bytes[table.column]) < 0).any())
+    older = older_of(allocations, np.unique(size)[: len(size) * falls], found.position[table.column])
     alive = counts + older.count[-len(x) :]
     return GrowingSite(
         operator=host.name(operator),

@@ -11,7 +11,7 @@ def pace(*alive: tuple[int, int], floors: int, size: int = 1) -> Pace:
     since, until = np.array(alive).T
     at = np.arange(floors)
     counts = ((since[:, None] <= at) & (at < until[:, None])).sum(axis=0)
-    return pace_of(counts, counts * size, since, until)
+    return pace_of(counts, counts * size, 0 * counts, since, until)
 
 
 def kept(*steps: int, floors: int) -> Pace:
@@ -69,5 +69,12 @@ def test_no_other_site_drops_its_oldest(alive: list[tuple[int, int]]) -> None:
     ],
 )
 def test_jumps_of_one_size_are_even(size: list[int], *, even: bool) -> None:
-    found = pace_of(np.ones(len(size), np.int64), np.array(size), np.array([0]), np.array([len(size)]))
+    ones = np.ones(len(size), np.int64)
+    found = pace_of(ones, np.array(size), 0 * ones, np.array([0]), np.array([len(size)]))
     assert found.in_even_jumps is even
+
+
+def test_rises_are_counted_where_the_bytes_never_fall() -> None:
+    for size, rises in (([1, 2, 2, 5, 6], 3), ([1, 2, 5, 4, 6], 0)):
+        ones = np.ones(5, np.int64)
+        assert pace_of(ones, np.array(size), 0 * ones, ones[:1], ones[:1]).rises == rises

@@ -31,6 +31,7 @@ class Job:
         self.snapshot = SnapshotBuilder()
         self.snapshot.segment(1 << 34, at=0)
         self._at = 10
+        self.cache = list[int]()
 
     def take(self, size: int, *stack: str) -> int:
         self._at += 10
@@ -111,6 +112,13 @@ def evaluating_every_other_time(job: Job, step: int) -> None:
         job.free(*job.forward(), *(job.take(MB, f"train.py({line}): evaluate") for line in range(14, 24)))
 
 
+def generating(job: Job, step: int) -> None:
+    job.free(*job.forward(1), job.take(MB, "data.py(5): load"))
+    cache = [job.take((step + 4) * MB, "train.py(15): attend") for _ in range(3)]
+    job.free(*job.cache)
+    job.cache = cache
+
+
 def inference(job: Job, step: int) -> None:
     batch = job.take(MB, "data.py(5): load")
     job.free(batch, *job.forward())
@@ -143,6 +151,14 @@ def test_a_step_is_found_whatever_it_consists_of(step: Callable[[Job, int], None
     assert memory.floors.periods.inferred
     assert memory.trend is not None
     assert (memory.trend.unit, memory.trend.per_unit) == ("step", kept)
+
+
+def test_a_cache_that_is_replaced_by_a_larger_one_hides_no_steps() -> None:
+    job = Job()
+    for step in range(10):
+        generating(job, step)
+    assert job.memory.floors.periods.word == "repetition"
+    assert len(job.memory.floors) == 9
 
 
 @pytest.mark.parametrize("layers", [12, 48])

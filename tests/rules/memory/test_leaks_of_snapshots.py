@@ -63,6 +63,29 @@ def test_what_has_no_frames_is_of_the_engine(call: list[str], tmp_path: Path) ->
     assert only(RULE.check(snapshot.facts(tmp_path))).title.endswith("retained autograd graph")
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_what_a_hook_in_the_engines_thread_keeps_is_gradients(known: bool, tmp_path: Path) -> None:
+    """Its stack does not begin as the others do, if those show how Python's threads begin."""
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        if known:
+            snapshot.at += 10
+            address = snapshot.allocate(
+                MIB, at=snapshot.at, stack=["train.py(80): <module>", "train.py(3): main"]
+            )
+            snapshot.drop(address)
+        snapshot.at += 10
+        snapshot.allocate(MIB, at=snapshot.at, stack=["train.py(9): keep"])
+    if known:
+        for entry in snapshot.traces[0]:
+            if len(entry["frames"]) > 1:
+                entry["frames"].append({"filename": "train.py", "line": 80, "name": "<module>"})
+    found = only(RULE.check(snapshot.facts(tmp_path)))
+    assert found.title.endswith("retained gradients") is known
+    assert found.places[0].function == "keep"
+
+
 @pytest.mark.parametrize(("kept", "cause"), [(4096, "retained small tensors"), (16384, "")])
 def test_a_metric_is_small_where_no_operator_says_that_it_sums_up(
     kept: int, cause: str, tmp_path: Path
