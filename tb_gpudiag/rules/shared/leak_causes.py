@@ -286,7 +286,8 @@ def _may_be_metric(site: GrowingSite) -> bool:
     copies = _is_own_copy(site) and site.count_per_unit >= WEIGHTS_COPIED
     if site.size_bytes > SCALAR_BYTES and (copies or SAMPLES.fullmatch(site.operator)):
         return False
-    if site.size_bytes > SUMMED_UP_BYTES and not SUMS_UP.fullmatch(site.within):
+    copied = not site.operator and _is_in_trace(site)  # deepcopy() calls no operator
+    if site.size_bytes > SUMMED_UP_BYTES and not copied and not SUMS_UP.fullmatch(site.within):
         return False
     has_purpose |= _is_in_module(site) or _is_noted_leaf(site)
     return site.size_bytes <= METRIC_BYTES and not has_purpose
