@@ -51,11 +51,14 @@ def phases(memory: MemoryEvents, host: Host, transfers: Transfers, around: Int64
         found = np.where(by_stack == Phase.UNKNOWN, found, by_stack).astype(np.uint8)
         # The engine's own threads run no Python: a snapshot has no frames of what they allocate. Some record
         # none at all.
-        makes = np.isin(memory.action, (MemoryAction.ALLOCATE, MemoryAction.OUT_OF_MEMORY))
+        unknown = (memory.stack == NONE) & (found == Phase.UNKNOWN)
+        makes = memory.action == MemoryAction.ALLOCATE
         if memory.found is not None:
             makes &= ~memory.found
         if (makes & (memory.stack != NONE)).any():
-            found[makes & (memory.stack == NONE) & (found == Phase.UNKNOWN)] = Phase.BACKWARD
+            found[makes & unknown] = Phase.BACKWARD
+        if (found == Phase.BACKWARD).any():
+            found[(memory.action == MemoryAction.OUT_OF_MEMORY) & unknown] = Phase.BACKWARD
     return found
 
 
