@@ -17,7 +17,14 @@ import torch
 import tb_gpudiag
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.rules.rule import fix_code
-from tests.truth import failing_again, failing_at_last, failing_later, failing_too, failing_unseen  # noqa: F401
+from tests.truth import (  # noqa: F401
+    failing_again,
+    failing_at_last,
+    failing_blind,
+    failing_later,
+    failing_too,
+    failing_unseen,
+)
 from tests.truth.failing import FAILING, FailingJob
 from tests.truth.gpu_snapshot import profiled, write_snapshot
 from tests.truth.page import put
