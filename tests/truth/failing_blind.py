@@ -472,7 +472,7 @@ def cross_validate(folds: int = 5, *, keep: bool = True) -> None:
 
 @failing(
     Gpu(520 * MIB, scale=64),
-    "other before hooks",
+    "models other before hooks",
     "checkpoint accumulate others expandable pad giant inference graph attention",
 )
 def models_of_all_folds() -> None:

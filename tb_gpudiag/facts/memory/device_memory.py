@@ -17,6 +17,7 @@ from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
+from tb_gpudiag.facts.memory.earlier_models import earlier_models_bytes
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
@@ -140,6 +141,12 @@ class DeviceMemory:
         """What torch.load() had put beside a model when an allocation failed."""
         known = len(self.allocations.failures) and self.allocations.paired
         return loaded_bytes(self.allocations) if known else 0
+
+    @cached_property
+    def earlier_models_bytes(self) -> int:
+        """What models trained before the newest one, and their optimizers, held when an allocation failed."""
+        known = len(self.allocations.failures) and self.allocations.paired
+        return earlier_models_bytes(self.allocations) if known else 0
 
     @cached_property
     def fit(self) -> Fit | None:

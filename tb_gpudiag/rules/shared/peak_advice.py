@@ -111,6 +111,11 @@ _LOAD = Advice(
     "memory, and let go of it.",
     CODE["load"],
 )
+_MODELS = Advice(
+    "Models that were trained before are still there, with their optimizers: keep what you need of them on "
+    "the host, and let go of the rest before the next one is made.",
+    CODE["models"],
+)
 INPUTS = Advice(
     "Inputs are most of it: leave the data set in the host's memory, and copy one batch at a time, or use "
     "smaller batches.",
@@ -253,6 +258,8 @@ def _of_cause(memory: DeviceMemory) -> list[Advice]:
 def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     """Return the advice that fits the failure or the peak, at least one."""
     fits, of_cause = _of_peak(memory, peak, facts), _of_cause(memory)
+    if of_cause in ([_EXPANDABLE], [_PAD]) and _lost_passes(memory, peak) is not None:
+        return fits  # more and more graphs fill any memory, however well its parts are joined
     if of_cause == [_EXPANDABLE] and barely_fits(memory):
         return of_cause + fits if may_fit_expandable(memory) or not fits else fits
     return of_cause or fits or [_ACCUMULATE]
@@ -260,19 +267,26 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
 
 def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     """Return the advice that follows from what held the memory."""
-    lost = memory.lost_passes
-    if lost is not None and lost.bytes >= MAIN_SHARE * peak.allocated_bytes:
+    if (lost := _lost_passes(memory, peak)) is not None:
         return [_evaluation(lost)]
     found, needless = _Composition(peak, facts, memory), list[Advice]()
     fits = [advice for applies, advice in _ADVICE if applies(found)]
     if memory.failure is not None and memory.loaded_bytes >= memory.failure.requested_bytes:
         fits, needless = [_LOAD, *fits], [_STATE]
+    if memory.earlier_models_bytes >= MAIN_SHARE * peak.allocated_bytes:
+        fits, needless = [_MODELS, *fits], [*needless, _STATE]
     if _SET_TO_NONE in fits and memory.failure is not None and _frees_enough(memory.failure):
         needless.append(_STATE)
     recomputes = any(map(CHECKPOINT.search, memory.allocations.memory.stacks))
     if _ACCUMULATE in fits and (recomputes or _only_smaller_batches_fit(memory)):
         needless.append(_CHECKPOINT)
     return [advice for advice in fits if advice not in needless]
+
+
+def _lost_passes(memory: DeviceMemory, peak: Peak) -> LostPasses | None:
+    """Return forward passes without a backward pass that hold much of the peak."""
+    lost = memory.lost_passes
+    return lost if lost is not None and lost.bytes >= MAIN_SHARE * peak.allocated_bytes else None
 
 
 def _only_smaller_batches_fit(memory: DeviceMemory) -> bool:

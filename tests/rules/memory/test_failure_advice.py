@@ -119,6 +119,44 @@ def test_a_model_that_was_called_often_without_a_backward_pass_infers(tmp_path: 
         assert failure.held.kinds == {kind: 60 * MIB, MemoryKind.PARAMETER: 30 * MIB}
 
 
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_graphs_that_are_never_used_come_before_fragmentation(evaluates: bool, tmp_path: Path) -> None:
+    """Four graphs of 40 MiB are kept in segments that leave 10 MiB each."""
+    snapshot = small_model()
+    snapshot.segment(10 * MIB, at=2)
+    trained = snapshot.allocate(5 * MIB, at=10, stack=FORWARD)
+    snapshot.allocate(512, at=20, stack=["train.py(6): fit", BACKWARD])
+    snapshot.free(trained, at=21)
+    stack = ["train.py(15): evaluate", *FORWARD[1:]] if evaluates else FORWARD
+    for i in range(4):
+        snapshot.segment(50 * MIB, at=30 + 2 * i)
+        snapshot.allocate(40 * MIB, at=31 + 2 * i, stack=stack)
+    found = found_in(fail(snapshot, 20, stack), tmp_path)
+    assert ("inference_mode" in found.fix.code) is evaluates
+    assert ("expandable_segments" in found.fix.code) is not evaluates
+
+
+INIT, STEP = f"{TORCH}/nn/modules/linear.py(96): __init__", f"{TORCH}/optim/adam.py(16): step"
+
+
+@pytest.mark.parametrize(("second", "moments", "advised"), [(20, 40, True), (12, 24, False), (20, 0, False)])
+def test_models_of_earlier_folds_are_let_go_of(
+    second: int, moments: int, advised: bool, tmp_path: Path
+) -> None:
+    """A later model of another size, or a copy without an optimizer, does not replace the first."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(125 * MIB, at=1)
+    for fold, (weights, state) in enumerate(((20, 40), (second, moments))):
+        at = 10 + 10 * fold
+        snapshot.allocate(weights * MIB, at=at, stack=["train.py(3): main", INIT])
+        snapshot.allocate(512, at=at + 2, stack=["train.py(6): main", BACKWARD])
+        if state:
+            snapshot.allocate(state * MIB, at=at + 4, stack=["train.py(7): main", STEP])
+    found = found_in(fail(snapshot, 50, ["train.py(7): main", STEP]), tmp_path)
+    assert ("del model, optimizer" in found.fix.code) is advised
+    assert ("fully_shard" in found.fix.code) is not advised
+
+
 def test_batches_without_a_graph_since_the_last_step_are_an_evaluation(tmp_path: Path) -> None:
     """Each keeps its result alone. The last one has come no further than a training step's first lines."""
     snapshot = small_model()
