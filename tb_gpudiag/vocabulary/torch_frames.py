@@ -18,6 +18,9 @@ LOADER = any_of(
     _DATA + r"dataloader\.py\(\d+\): (__next__|__iter__|_next_data|_get_iterator)",
     r"\[pl\]\[profile\].*dataloader_next",  # Lightning
 )
+# Functions of a job that evaluate its model: `evaluate`, `eval_step`, `_validate`, `validation_epoch`.
+EVALUATES = any_of(r"_*(run_|do_)?(eval|valid)(uate|uation|ate|ation)?(_\w+)?")
+
 # The loader's spans that fetch a batch.
 BATCH = any_of(r".*(__next__|_next_data|dataloader_next)", flags=re.S)
 

@@ -13,10 +13,11 @@ from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
-from tb_gpudiag.vocabulary.torch_frames import outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import EVALUATES, outermost_caller
 
 FEWEST_PASSES = 3
-"""One pass at a new line may be a step's, and a second one its other half."""
+"""One pass at a new line may be a step's, and a second one its other half, unless a function says that it
+evaluates."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,7 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     waits = alive[(kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed[alive] == NONE)]
     trained = {caller_of[code] for code in _stacks_before_backward(allocations, phase == Phase.BACKWARD)}
     if phase[position] == Phase.BACKWARD:
-        # The backward pass that fails is that of the last forward pass.
-        calls = [
-            caller_of[code] for code in allocations.stack[np.flatnonzero(_is_forward(allocations))].tolist()
-        ]
-        trained.add(next(filter(None, reversed(calls)), ""))
+        trained.add(_last_caller(allocations, caller_of))
     held, codes = defaultdict[str, int](int), defaultdict[str, list[int]](list)
     for code in np.unique(allocations.stack[waits]).tolist():
         caller = caller_of[code]
@@ -52,11 +49,30 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
             own = waits[allocations.stack[waits] == code]
             held[caller] += int(allocations.bytes[own].sum())
             codes[caller].append(len(own))
-    found = [(size, caller) for caller, size in held.items() if np.median(codes[caller]) >= FEWEST_PASSES]
+    trains = {name for caller in trained for name in _functions(caller)}
+    found = [
+        (size, caller)
+        for caller, size in held.items()
+        if np.median(codes[caller]) >= FEWEST_PASSES or _evaluates(_functions(caller) - trains)
+    ]
     if not found:
         return None
     size, caller = max(found)
     return LostPasses(innermost_place(caller), size)
+
+
+def _last_caller(allocations: Allocations, caller_of: list[str]) -> str:
+    """What calls the last forward pass: the backward pass that fails is its."""
+    calls = [caller_of[code] for code in allocations.stack[_is_forward(allocations)].tolist()]
+    return next(filter(None, reversed(calls)), "")
+
+
+def _functions(stack: str) -> set[str]:
+    return {line.partition("): ")[2] for line in stack.split("\n")}
+
+
+def _evaluates(functions: set[str]) -> bool:
+    return any(EVALUATES.fullmatch(name) for name in functions)
 
 
 def _stacks_before_backward(allocations: Allocations, backward: Bool) -> list[int]:

@@ -37,6 +37,9 @@ MOST_INPUTS = 2
 """A step's batch is replaced by the next one. Of what a line keeps, more than this many are alive at once."""
 
 
+LAST_SHARE = 0.75
+"""The last half of what a place made lies beyond this share of it, on average; every n-th one at a half."""
+
 KEEPS_LESS = 0.7
 """A pass that records a graph keeps about as many of its allocations as the one before, at the same place."""
 
@@ -121,7 +124,7 @@ class _Kinds:
             waits &= self.failed
         else:
             waits &= in_model
-            passes = waits & (self._is_mostly_freed() | self._only_infers())
+            passes = waits & ((self._is_mostly_freed() & self._keeps_last()) | self._only_infers())
             self._put(passes, MemoryKind.TEMPORARY)
             waits &= ~passes
         self._put(waits, MemoryKind.ACTIVATION)
@@ -201,6 +204,17 @@ class _Kinds:
         number = self._places()
         freed = np.bincount(number, weights=self.allocations.freed != NONE)
         return (2 * freed > np.bincount(number))[number[self.chosen]]
+
+    def _keeps_last(self) -> Bool:
+        """Whether what is alive is what the same place made last. Of a line that makes several results, a
+        graph keeps one of each call."""
+        number, alive = self._places(), self.allocations.freed == NONE
+        order = np.argsort(number, kind="stable")
+        count = np.bincount(number)
+        rank = np.empty(len(number), np.int64)
+        rank[order] = np.arange(len(number)) - np.repeat(np.cumsum(count) - count, count)
+        mean = np.bincount(number, weights=rank * alive) / np.maximum(1, np.bincount(number, weights=alive))
+        return (mean >= LAST_SHARE * (count - 1))[number[self.chosen]]
 
     def _places(self) -> Int64:
         """Number of the place of each allocation, shape (a,)."""

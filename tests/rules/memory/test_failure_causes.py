@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.rules.answer import Finding
@@ -207,6 +209,47 @@ def test_an_evaluation_that_records_a_graph_is_no_reason_for_checkpointing(tmp_p
     found = found_in(snapshot, tmp_path)
     assert "called at train.py:20 in check keep 180 MiB" in plain(found.fix.text)
     assert "checkpoint" not in found.fix.code
+
+
+@pytest.mark.parametrize(("function", "records"), [("_evaluate", True), ("fit_longer", False)])
+def test_one_pass_in_a_function_that_evaluates_is_an_evaluation(
+    function: str, records: bool, tmp_path: Path
+) -> None:
+    """One pass at a new line may be a step's, unless a function says what it is for."""
+    snapshot = small_model()
+    snapshot.segment(200 * MIB, at=2)
+    for step in range(2):
+        at = 10 + 10 * step
+        kept = snapshot.allocate(10 * MIB, at=at, stack=["train.py(5): fit", CALL, "model.py(8): forward"])
+        gradient = snapshot.allocate(MIB, at=at + 1, stack=["train.py(6): fit", BACKWARD])
+        snapshot.free(kept, at=at + 2)
+        snapshot.free(gradient, at=at + 3)
+    for i in range(9):
+        stack = [f"train.py(20): {function}", CALL, f"model.py({8 + i}): forward"]
+        snapshot.allocate(20 * MIB, at=40 + i, stack=stack)
+    snapshot.out_of_memory(30 * MIB, at=70, device_free=MIB)
+    snapshot.traces[0][-1]["frames"] = snapshot.traces[0][-2]["frames"]
+    found = found_in(snapshot, tmp_path)
+    assert ("called at train.py:20 in _evaluate keep 180 MiB" in plain(found.fix.text)) is records
+    assert ("accumulate" in found.fix.text) is not records
+
+
+def test_of_a_line_with_several_results_a_graph_keeps_some_of_each_call(tmp_path: Path) -> None:
+    """The first forward pass of layers of one line each: most of what it makes is freed, and yet it waits."""
+    snapshot = small_model()
+    snapshot.segment(400 * MIB, at=2)
+    stack, at = ["train.py(5): fit", CALL, "model.py(8): forward"], 10
+    for _ in range(8):
+        passing = [snapshot.allocate(20 * MIB, at=at + i, stack=stack) for i in range(2)]
+        snapshot.allocate(20 * MIB, at=at + 2, stack=stack)
+        for i, address in enumerate(passing):
+            snapshot.free(address, at=at + 3 + i)
+        at += 10
+    snapshot.out_of_memory(200 * MIB, at=at, device_free=MIB)
+    snapshot.traces[0][-1]["frames"] = snapshot.traces[0][-2]["frames"]
+    failure = facts_at(snapshot, tmp_path).memory[0].failure
+    assert failure is not None
+    assert failure.held.kinds[MemoryKind.ACTIVATION] == 160 * MIB
 
 
 def test_a_small_request_cannot_use_a_large_free_block(tmp_path: Path) -> None:
