@@ -23,7 +23,7 @@ from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.kept import kept_at_floors
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
-from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate
+from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate, steps_compared
 from tb_gpudiag.facts.memory.noted_tensors import (
     NotedHolder,
     NotedTensors,
@@ -288,6 +288,11 @@ class DeviceMemory:
     def steady_per_step(self) -> float:
         """Bytes per step by which memory was noted to grow since the job began; 0 if that is not known."""
         return steady_rate(self._noted.history) if self._noted is not None else 0.0
+
+    @property
+    def noted_steps(self) -> int:
+        """Steps over which `steady_per_step` compares memory; 0 where nothing was noted."""
+        return steps_compared(self._noted.history) if self._noted is not None else 0
 
     @cached_property
     def kept_since(self) -> float:

@@ -26,8 +26,8 @@ RECORD_UPDATES = "Record three of the optimizer's steps, or mark each with prof.
 
 
 def may_end_with_update(memory: DeviceMemory) -> bool:
-    """Whether most of what grows is graphs that the optimizer's next step may free: none of the recorded
-    steps shows that they outlive it."""
+    """Whether most of what grows is graphs that the optimizer's next step may free: neither the recorded
+    steps nor what was noted before shows that they outlive it."""
     growing = [site for site in memory.sites if not site.in_optimizer]
     parts = causes_of(growing, memory)
     graph = [site for part in parts if part.cause is GRAPH for site in part.sites]
@@ -42,7 +42,17 @@ def may_end_with_update(memory: DeviceMemory) -> bool:
         return memory.shows_updates and backward and memory.has_optimizers is not False
     if len(updated) >= RARE_SHARE * len(memory.floors.periods):
         return False
-    return outlived(memory, graph) < FEWEST_OUTLIVED
+    return outlived(memory, graph) < FEWEST_OUTLIVED and not _noted_to_outlive(memory, graph, updated)
+
+
+def _noted_to_outlive(memory: DeviceMemory, graph: list[GrowingSite], updated: Int64) -> bool:
+    """Whether memory was noted to grow evenly, mostly as the graphs do, over so many of the optimizer's
+    steps: the recorded ones and, if they came as often, those before. A single one does not show how often
+    it runs."""
+    if len(updated) < 2 or memory.steady_per_step <= CAUSE_SHARE * sum(site.per_unit for site in graph):
+        return False
+    longest = np.diff(np.r_[-1, updated, len(memory.floors.periods)]).max()
+    return bool(memory.noted_steps >= FEWEST_OUTLIVED * longest)
 
 
 def outlived(memory: DeviceMemory, graph: list[GrowingSite]) -> int:
