@@ -82,6 +82,13 @@ class Containers:
             hashes=bool(self._hashes[same].all()),
         )
 
+    @cached_property
+    def fills(self) -> dict[Frame, Int64]:
+        """When each of the user's functions adds to a container, in order."""
+        places, start_ns = self._host.place[self._adds], self._host.events.start_ns[self._adds]
+        frames = ((place, self._host.frame(place)) for place in np.unique(places).tolist())
+        return {frame: start_ns[places == place] for place, frame in frames if frame is not None}
+
     def remover(self, events: Int64) -> Frame | None:
         """Return the function that takes an entry out of some container for most of these operators: the
         user's innermost function around each, or the one that calls it; None without one."""

@@ -16,6 +16,7 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
+from tb_gpudiag.facts.memory.containers import Containers
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.earlier_models import earlier_models_bytes
 from tb_gpudiag.facts.memory.find_phases import phases
@@ -24,6 +25,7 @@ from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, fl
 from tb_gpudiag.facts.memory.kept import kept_at_floors
 from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
 from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate, steps_compared
+from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
 from tb_gpudiag.facts.memory.noted_tensors import (
     NotedHolder,
     NotedTensors,
@@ -47,6 +49,7 @@ from tb_gpudiag.facts.memory.steps_before import steps_before
 from tb_gpudiag.facts.memory.unfinished import bytes_to_come, loaded_bytes, quadratic_bytes
 from tb_gpudiag.facts.memory.ways import Way, find_ways
 from tb_gpudiag.trace.events import MemoryEvents, Trace
+from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 from tb_gpudiag.vocabulary.torch_frames import OPTIMIZER_MADE
@@ -282,7 +285,20 @@ class DeviceMemory:
         if self._noted is None:
             return found
         growths = noted_growths(self._noted, [site.sizes for site in found], self._recorded_steps)
-        return [replace(site, noted=growth) for site, growth in zip(found, growths, strict=True)]
+        return [
+            replace(site, noted=replace(growth, keeper=self._keeper(site, growth.holder)))
+            for site, growth in zip(found, growths, strict=True)
+        ]
+
+    def _keeper(self, site: GrowingSite, holder: NotedHolder | None) -> tuple[int, Frame] | None:
+        if holder is None:
+            return None
+        starts_ns = self.floors.periods.start_ns
+        return noted_keeper(holder, site.stack, site.times_ns, self._containers, starts_ns)
+
+    @cached_property
+    def _containers(self) -> Containers:
+        return Containers(self.allocations.host)
 
     @cached_property
     def steady_per_step(self) -> float:

@@ -77,7 +77,7 @@ class NotedGrowth:
     since_start: Python holds so much in tensors of these sizes, as a share of what all of the job's steps so
         far would keep at this rate. Where that is not known, 1.
     attached, leaf: by so much there are more tensors with a graph, and that need gradients without one.
-    holder: what holds most of them, if that was noted.
+    holder: what holds most of them, if that was noted. keeper: as in noted_keeper.
     """
 
     held: float
@@ -87,6 +87,7 @@ class NotedGrowth:
     attached: float
     leaf: float
     holder: NotedHolder | None
+    keeper: tuple[int, Frame] | None = None
 
 
 def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
@@ -244,11 +245,15 @@ class NotedHolder:
         """Return the innermost of the functions around an allocation that reaches what is nearest to what it
         made, and how far that is from it. stack: Python frames, outermost first, one per line."""
         around = [frame for name in reversed(stack.split("\n")) if (frame := place_frame(name)) is not None]
-        for level, frames in enumerate(self.frames):
-            found = next((frame for frame in around if any(_is_one(frame, noted) for noted in frames)), None)
+        for level in range(len(self.frames)):
+            found = next((frame for frame in around if self.is_reached(level, frame)), None)
             if found is not None:
                 return level, found
         return None
+
+    def is_reached(self, level: int, frame: Frame) -> bool:
+        """Whether this function of a trace's is one of those that are so far from the tensors."""
+        return any(_is_one(frame, noted) for noted in self.frames[level])
 
 
 def _is_one(frame: Frame, noted: Frame) -> bool:

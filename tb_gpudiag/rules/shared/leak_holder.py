@@ -36,14 +36,15 @@ def keeping_frame(part: Explained) -> Frame | None:
 
 
 def _noted_frame(sites: Iterable[GrowingSite]) -> Frame | None:
-    """Return the innermost function around most of the allocations that reaches what holds them. The one that
-    allocates may only return them. Of one holder, those count that have a function nearest to it around."""
+    """Return the function that reaches what holds most of the allocations, and is around them or keeps them.
+    The one that allocates may only return them. Of one holder, those count that have a function nearest to
+    it."""
     held = dict[NotedHolder, dict[tuple[int, Frame], float]]()
     for site in sites:
-        holder = site.noted.holder if site.noted is not None else None
-        if holder is not None and (found := holder.innermost(site.stack)):
-            levels = held.setdefault(holder, {})
-            levels[found] = levels.get(found, 0.0) + site.per_unit
+        noted = site.noted
+        if noted is not None and noted.holder is not None and noted.keeper is not None:
+            levels = held.setdefault(noted.holder, {})
+            levels[noted.keeper] = levels.get(noted.keeper, 0.0) + site.per_unit
     nearest = dict[Frame, float]()
     for levels in held.values():
         least = min(level for level, _ in levels)

@@ -179,6 +179,42 @@ def test_the_place_is_nearest_to_what_holds_the_tensors_of_all_sites(tmp_path: P
     assert only(RULE.check(facts_of(trace, tmp_path))).places[0].function == "keep"
 
 
+APPEND = "<built-in method append of list object at 0x7f0000000001>"
+UPDATE, COMPUTE = "/home/me/metric.py(7): update", "/home/me/metric.py(9): compute"
+CALLBACK, FIT = ["/home/me/train.py(30): on_step_end"], ["/home/me/train.py(3): fit"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "called", "place"),
+    [
+        ([[UPDATE, COMPUTE], CALLBACK, FIT], {UPDATE: 6, COMPUTE: 1}, "update"),
+        ([[COMPUTE], [UPDATE], FIT], {UPDATE: 6}, "update"),
+        ([[UPDATE, COMPUTE], CALLBACK, FIT], {UPDATE: 6, COMPUTE: 6}, "fit"),  # one may only read
+        ([[UPDATE, COMPUTE], CALLBACK, FIT], {COMPUTE: 2}, "fit"),
+        ([[COMPUTE], CALLBACK, FIT], {UPDATE: 6}, "fit"),  # another list
+        ([[UPDATE], FIT], {UPDATE: 6}, "fit"),  # near enough: it calls update
+    ],
+)
+def test_a_callback_keeps_what_the_trainer_around_both_has_made(
+    levels: list[list[str]], called: dict[str, int], place: str, tmp_path: Path
+) -> None:
+    """called: in how many steps these append to a list, after the model has run."""
+    trace = TraceBuilder(top_level={KEY: {**noted({MIB: 6}, {}), "holders": held_by(*levels)}})
+    trace.recording.memory_start[None] = 8 * MIB
+    main = trace.thread()
+    for number in range(6):
+        at = number * 100.0
+        main.step(number, at=at, us=98)
+        main.frame("train.py(3): fit", at=at + 1, us=96)
+        main.frame("train.py(20): forward", at=at + 4, us=30).op("aten::clone", at=at + 5, us=20)
+        main.alloc(MIB, at=at + 10, device=None)
+        for i, (name, steps) in enumerate(called.items()):
+            if number < steps:
+                main.frame(name.removeprefix("/home/me/"), at=at + 40 + 10 * i, us=8)
+                main.frame(APPEND, at=at + 42 + 10 * i, us=2)
+    assert only(RULE.check(facts_of(trace, tmp_path))).places[0].function == place
+
+
 GRAPH, NODES = ": retained autograd graph", {"history": [[2, 0], [8, 6 * MIB]], "nodes": [[2, 40], [8, 100]]}
 
 
