@@ -5,8 +5,10 @@ The paths are those of the torch package, from 1.8 to 2.13. Snapshots spell fram
 
 from __future__ import annotations
 
+import itertools
 import re
 
+from tb_gpudiag.vocabulary.frames import place_frame
 from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of, not_before
 
 _DATA = PATH + r"torch/utils/data/"
@@ -203,6 +205,15 @@ def outermost_caller(stack: str) -> str:
     lines = stack.split("\n")
     at = next((i for i, line in enumerate(lines) if MODULE_CALL.fullmatch(line)), 0)
     return "\n".join(lines[:at])
+
+
+def in_function_of_forward(stack: str) -> bool:
+    """Return whether a stack ends in a user's function that a module's forward() calls."""
+    lines = stack.split("\n")
+    inside = list(itertools.takewhile(lambda line: not MODULE_CALL.fullmatch(line), reversed(lines)))
+    own = [line for line in inside if place_frame(line) is not None]
+    in_module = len(inside) < len(lines)
+    return in_module and len(own) > 1 and own[0] == inside[0] and own[-1].endswith("): forward")
 
 
 def is_of_layer(stack: str) -> bool:

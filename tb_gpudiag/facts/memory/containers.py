@@ -70,6 +70,8 @@ class Containers:
         frame = self._host.frame(caller)
         if len(same) < LEAST_SHARE * len(times_ns) or frame is None:
             return None
+        if not direct and self._are_modules_own(np.array(same, np.int64)):
+            return None
         removed = self._count(self._removes, kind, caller)
         return Holder(
             type=kind,
@@ -127,6 +129,16 @@ class Containers:
     def _beside(self) -> Int64:
         """Of each call that adds, the user's function that calls the function that calls it, or NONE."""
         return self._users_outside(self._users[self._adds])
+
+    def _are_modules_own(self, calls: Int64) -> bool:
+        """Whether these, beside what allocates, are made by a module that is called there and adds more each
+        time: to a list of its own results, such as keys and values of each layer."""
+        caller, start_ns = self._users[calls], self._host.tree.start_ns
+        module = self._host.module[caller]
+        if not ((module != NONE) & (start_ns[module] >= start_ns[self._users_outside(caller)])).all():
+            return False
+        beside = self._adds[np.isin(self._users[self._adds], caller)]
+        return [self._key(i)[0] for i in beside.tolist()].count(self._key(calls[0])[0]) > len(calls)
 
     def _users_outside(self, inner: Int64) -> Int64:
         """Return the user's nearest function around each of these functions, or NONE."""

@@ -25,13 +25,14 @@ from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.pace import Pace, pace_of
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.recorded_nodes import grad_mode, is_leaf, node_ran
 from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, older_of
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
 from tb_gpudiag.vocabulary.operators import JOINS
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.torch_frames import in_no_grad, is_optimizer_history
+from tb_gpudiag.vocabulary.torch_frames import in_function_of_forward, is_optimizer_history
 
 MOST_COLUMNS = 250
 """Most floors at which sites are measured; of more, evenly spaced ones."""
@@ -92,6 +93,8 @@ class GrowingSite:
     in_optimizer: bool  # L-BFGS allocated it, as its history
     grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
     leaf: bool  # there, but the result got no node: no input needs a gradient
+    node_ran: bool | None  # a backward pass ran the node of one of them; None if it ran none at all
+    intermediate: bool  # made in a function that a module's forward() calls, and the module goes on
     noted: NotedGrowth | None = None  # of the tensors that Python holds; None where nothing was noted
 
     @property
@@ -285,8 +288,10 @@ def _site(
         ),
         remover=containers.remover(allocations.operator[shown]),
         in_optimizer=is_optimizer_history(text),
-        grad_mode=_grad_mode(host, operator, text),
-        leaf=_is_leaf(host, operator),
+        grad_mode=grad_mode(host, operator, text),
+        leaf=is_leaf(host, operator),
+        node_ran=node_ran(host, allocations.operator[shown]),
+        intermediate=in_function_of_forward(text) and _goes_on(allocations, shown),
     )
 
 
@@ -343,25 +348,17 @@ def _outermost_operator(host: Host, event: int) -> str:
     return found
 
 
-def _grad_mode(host: Host, operator: int, stack: str) -> bool | None:
-    """Autograd numbers the operators that it records. A snapshot shows only decorators that turn it off."""
-    events = host.events
-    if operator == NONE or not (events.sequence != NONE).any():
-        return False if in_no_grad(stack) else None
-    chain = [operator, *host.tree.ancestors(operator)]
-    return any(events.sequence[i] != NONE for i in chain if events.category[i] == Category.CPU_OP)
-
-
-def _is_leaf(host: Host, operator: int) -> bool:
-    """Whether autograd recorded the operator, or one that calls it, and none of them made a node: a later
-    operator of the thread has the same number, which rises with each node."""
-    events = host.events
-    chain = np.array([operator, *host.tree.ancestors(operator)] if operator != NONE else [], np.int64)
-    own = chain[(events.category[chain] == Category.CPU_OP) & (events.sequence[chain] != NONE)]
-    own = own[events.forward_thread[own] <= 0]
-    last = host.creators(own, host.forward_by_sequence)
-    later = (events.thread[last] == events.thread[own]) & (events.start_ns[last] >= events.end_ns[own])
-    return len(own) > 0 and bool((later & (last != NONE)).all())
+def _goes_on(allocations: Allocations, chosen: Int64) -> bool:
+    """Whether the module of most of these allocations, which have one place, makes others in its forward pass
+    at another place, later."""
+    module, place = allocations.module, allocations.place
+    other = np.isin(module, module[chosen]) & (place != place[chosen[0]]) & (module != NONE)
+    rows = np.flatnonzero(other & (allocations.phase == Phase.FORWARD))
+    last = dict(zip(module[rows].tolist(), rows.tolist(), strict=True))
+    later = [
+        last.get(one, NONE) > row for one, row in zip(module[chosen].tolist(), chosen.tolist(), strict=True)
+    ]
+    return 2 * sum(later) > len(later)
 
 
 def _module(event: Int64, size: Int64, host: Host) -> str:

@@ -242,9 +242,23 @@ def _retained_graph_without_modules(growth: GrowingSites) -> list[GrowingSite]:
     return growth.in_graph if found else []
 
 
+def _graph_that_never_ran(growth: GrowingSites) -> list[GrowingSite]:
+    """Outside of modules, one function's results of several operators stay with a single number, equally
+    many, and no backward pass ran their nodes: they are saved for one."""
+    waits = [
+        site
+        for site in growth.in_graph
+        if site.grad_mode and not site.leaf and site.node_ran is False and not _is_in_module(site)
+    ]
+    large = [site for site in waits if site.size_bytes > SCALAR_BYTES]
+    alike = len({(site.frame, site.count) for site in waits}) == 1 and len(large) < len(waits)
+    found = alike and _has_several_operators(large) and growth.is_mostly(large)
+    return growth.in_graph if found else []
+
+
 def _retained_outputs(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
-    outputs = [site for site in growth.in_modules if not MAKES_STATE.fullmatch(site.within)]
+    outputs = [s for s in growth.in_modules if not (MAKES_STATE.fullmatch(s.within) or s.intermediate)]
     return growth.main(outputs) if growth.has_modules else []
 
 
@@ -332,6 +346,7 @@ _INFERRED: _Detectors = (
     (_retained_graph, GRAPH),
     (_graph_beside_modules, GRAPH),
     (_retained_graph_without_modules, GRAPH),
+    (_graph_that_never_ran, GRAPH),
     (_retained_outputs, HOOKS),
     (_retained_metrics, METRICS),
 )

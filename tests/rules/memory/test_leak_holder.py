@@ -368,6 +368,28 @@ def test_a_method_that_is_called_next_may_be_the_holder(tmp_path: Path) -> None:
     assert found.places[0].function == "update"
 
 
+@pytest.mark.parametrize(("added", "place"), [(1, "forward"), (2, "mask_of")])
+def test_a_module_that_is_called_next_may_fill_a_list_of_its_own(
+    added: int, place: str, tmp_path: Path
+) -> None:
+    """`model(tokens, mask_of(lengths))`: with more entries than masks it is another list."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    build_model(trace)
+    for number in range(8):
+        at = number * STEP_US
+        main.step(number, at=at, us=STEP_US - 2)
+        main.frame("train.py(1): main", at=at + 5, us=80)
+        main.frame("train.py(30): mask_of", at=at + 10, us=10)
+        main.op("aten::tril", at=at + 12, us=5)
+        main.alloc(MIB, at=at + 14, device=None)
+        main.frame("nn.Module: Model_0", at=at + 30, us=20)
+        main.frame("model.py(7): forward", at=at + 31, us=18)
+        for entry in range(added):
+            main.frame(_call("append", "list"), at=at + 32 + 4 * entry, us=2)
+    assert only(RULE.check(facts_of(trace, tmp_path))).places[0].function == place
+
+
 def test_what_calls_several_functions_is_the_place(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()

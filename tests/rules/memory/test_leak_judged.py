@@ -266,3 +266,45 @@ def test_leaves_and_their_gradients_are_no_graph(has_node: bool, tmp_path: Path)
         assert "keep their graphs until it runs" in unsure(answer).reason
     else:
         assert only(answer).title.endswith("retained small tensors and retained gradients")
+
+
+@pytest.mark.parametrize(("goes_on", "cause"), [(False, "retained module outputs"), (True, "")])
+def test_what_a_module_goes_on_with_is_not_its_output(goes_on: bool, cause: str, tmp_path: Path) -> None:
+    """A function that forward() calls keeps it, as in a cache."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    build_model(trace)
+    for step in range(8):
+        at = step * 100.0
+        main.step(step, at=at, us=98)
+        main.frame("nn.Module: Process_0", at=at + 2, us=60)
+        main.frame("torch/nn/modules/module.py(1782): _call_impl", at=at + 3, us=58)
+        main.frame("process.py(7): forward", at=at + 4, us=56)
+        main.frame("process.py(20): factor", at=at + 5, us=10)
+        main.op("aten::linalg_cholesky", at=at + 6, us=5)
+        main.alloc(MIB, at=at + 8, device=None)
+        if goes_on:
+            main.op("aten::matmul", at=at + 20, us=5)
+            main.free(main.alloc(MIB, at=at + 21, device=None), at=at + 80)
+    found = only(HOST_LEAK.check(facts_of(trace, tmp_path)))
+    assert found.title.partition(": ")[2] == cause
+
+
+@pytest.mark.parametrize(("ran", "cause"), [(False, "retained autograd graph"), (True, "")])
+def test_results_that_no_backward_pass_used_are_a_graph(ran: bool, cause: str, tmp_path: Path) -> None:
+    """An entropy is logged with its graph: it is no part of the loss."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    build_model(trace)
+    for step in range(8):
+        at, sequence = step * 100.0, 4 * step + 1
+        main.step(step, at=at, us=98)
+        main.frame("train.py(7): entropy_of", at=at + 2, us=40)
+        for part, name in enumerate(("log_softmax", "exp", "neg")):
+            main.op(f"aten::{name}", at=at + 5 + 10 * part, us=5, sequence=sequence + part)
+            main.alloc(4 if name == "neg" else MIB, at=at + 6 + 10 * part, device=None)
+        main.op("aten::mm", at=at + 50, us=5, sequence=sequence + 3)
+        for part in range(0 if ran else 3, 4):
+            main.op("NegBackward0", at=at + 60 + 5 * part, us=3, sequence=sequence + part, forward_thread=1)
+    found = only(HOST_LEAK.check(facts_of(trace, tmp_path)))
+    assert found.title.partition(": ")[2] == cause
