@@ -32,6 +32,7 @@ from tb_gpudiag.training.noting_tensors import KEY
 from tests.truth import (  # noqa: F401
     bounded,
     kept_as_reported,
+    kept_at_last_sight,
     kept_at_the_close,
     kept_by_research,
     kept_by_services,
@@ -51,6 +52,7 @@ from tests.truth import (  # noqa: F401
     leaking,
     leaking_too,
     let_go_as_reported,
+    let_go_at_last_sight,
     let_go_at_the_close,
     let_go_by_research,
     let_go_by_services,
