@@ -36,6 +36,8 @@ FAILING: dict[str, FailingJob] = {}
 
 def failing(gpu: Gpu, helps: str, never: str = "") -> Callable[[Callable[[], None]], Callable[[], None]]:
     def register(job: Callable[[], None]) -> Callable[[], None]:
+        if job.__name__ in FAILING:
+            raise ValueError(f"there are two jobs {job.__name__}")
         about = (job.__doc__ or "").split("\n")[0]
         FAILING[job.__name__] = FailingJob(
             job.__name__, about, job, gpu, frozenset(helps.split()), frozenset(never.split())

@@ -347,7 +347,7 @@ def load_images(train: int = 1500, test: int = 900) -> None:
     "inputs",
     "shard checkpoint accumulate others expandable pad giant graph attention",
 )
-def data_set_on_the_gpu() -> None:
+def features_moved_at_once() -> None:
     """All images are put onto the GPU before training; those of the test no longer fit."""
     load_images()
 

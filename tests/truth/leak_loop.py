@@ -53,6 +53,8 @@ def healthy(loop: Loop) -> Loop:
 
 def _add(loop: Loop, keeps: frozenset[str], cause: frozenset[str]) -> None:
     name = loop.__name__
+    if name in LOOPS:
+        raise ValueError(f"there are two loops {name}")
     about = (inspect.getdoc(loop) or name.replace("_", " ").capitalize() + ".").split("\n")[0]
     LOOPS[name] = LeakLoop(name, about, loop, keeps, cause)
 
