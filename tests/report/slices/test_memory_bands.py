@@ -30,7 +30,8 @@ def snapshot() -> SnapshotBuilder:
         kept = [
             built.allocate((i + 1) * MIB, at=at + 100 * i, stack=[f"go.py({5 + i}): run"]) for i in range(4)
         ]
-        built.free(built.allocate(16 * MIB, at=at + 5_000), at=at + 5_001)
+        brief = built.allocate(16 * MIB, at=at + 5_000, stack=["go.py(9): run"])
+        built.free(brief, at=at + 5_001)
         for i, address in enumerate(reversed(kept)):
             built.free(address, at=at + 9_000 + 100 * i)
     return built
