@@ -221,8 +221,9 @@ def _figures(*scores: Sequence[LeakScore]) -> list[tuple[str, ...]]:
 
 
 def _figures_of_one(scores: Sequence[LeakScore]) -> dict[str, str]:
-    truly = [score for score in scores if score.loop.keeps and score.answer != "not recorded"]
-    rest = [score for score in scores if not score.loop.keeps]
+    recorded = [score for score in scores if score.answer != "not recorded"]
+    truly = [score for score in recorded if score.loop.keeps]
+    rest = [score for score in recorded if not score.loop.keeps]
     found = [score for score in truly if score.answer == "found"]
     alarms = [score for score in rest if score.answer == "found"]
     return {
