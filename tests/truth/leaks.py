@@ -216,14 +216,13 @@ def _score(loop: LeakLoop, diagnosis: dict[str, Any], rule: str) -> LeakScore:
 
 def _figures(*scores: Sequence[LeakScore]) -> list[tuple[str, ...]]:
     """Rows: what, then how many of each of the ways to score."""
-    ways = [_figures_of_one(one) for one in scores]
+    ways = [_figures_of_one([score for score in one if score.answer != "not recorded"]) for one in scores]
     return [(what, *(way[what] for way in ways)) for what in ways[0]]
 
 
 def _figures_of_one(scores: Sequence[LeakScore]) -> dict[str, str]:
-    recorded = [score for score in scores if score.answer != "not recorded"]
-    truly = [score for score in recorded if score.loop.keeps]
-    rest = [score for score in recorded if not score.loop.keeps]
+    truly = [score for score in scores if score.loop.keeps]
+    rest = [score for score in scores if not score.loop.keeps]
     found = [score for score in truly if score.answer == "found"]
     alarms = [score for score in rest if score.answer == "found"]
     return {
