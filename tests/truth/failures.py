@@ -21,6 +21,7 @@ from tests.truth import (  # noqa: F401
     failing_again,
     failing_at_last,
     failing_blind,
+    failing_blind_too,
     failing_later,
     failing_too,
     failing_unseen,

@@ -39,6 +39,19 @@ def small_model() -> SnapshotBuilder:
     return snapshot
 
 
+def trained_model() -> SnapshotBuilder:
+    """After two steps, the second of which ends at 24 us."""
+    snapshot = small_model()
+    snapshot.segment(200 * MIB, at=2)
+    for step in range(2):
+        at = 10 + 10 * step
+        kept = snapshot.allocate(10 * MIB, at=at, stack=["train.py(5): fit", CALL, "model.py(8): forward"])
+        gradient = snapshot.allocate(MIB, at=at + 1, stack=["train.py(6): fit", BACKWARD])
+        snapshot.free(kept, at=at + 2)
+        snapshot.free(gradient, at=at + 3)
+    return snapshot
+
+
 def test_one_giant_request_is_named_and_nothing_is_sharded(tmp_path: Path) -> None:
     snapshot = small_model()
     snapshot.out_of_memory(64 << 30, at=10, device_free=15 << 30)
@@ -194,14 +207,7 @@ def test_passes_that_keep_everything_until_memory_is_full_are_a_leak(tmp_path: P
 
 def test_an_evaluation_that_records_a_graph_is_no_reason_for_checkpointing(tmp_path: Path) -> None:
     """Its forward passes are called at a line of their own, and no backward pass follows."""
-    snapshot = small_model()
-    snapshot.segment(200 * MIB, at=2)
-    for step in range(2):
-        at = 10 + 10 * step
-        kept = snapshot.allocate(10 * MIB, at=at, stack=["train.py(5): fit", CALL, "model.py(8): forward"])
-        gradient = snapshot.allocate(MIB, at=at + 1, stack=["train.py(6): fit", BACKWARD])
-        snapshot.free(kept, at=at + 2)
-        snapshot.free(gradient, at=at + 3)
+    snapshot = trained_model()
     for i in range(9):
         snapshot.allocate(20 * MIB, at=40 + i, stack=["train.py(20): check", CALL, "model.py(8): forward"])
     snapshot.out_of_memory(30 * MIB, at=70, device_free=MIB)
@@ -216,14 +222,7 @@ def test_one_pass_in_a_function_that_evaluates_is_an_evaluation(
     function: str, records: bool, tmp_path: Path
 ) -> None:
     """One pass at a new line may be a step's, unless a function says what it is for."""
-    snapshot = small_model()
-    snapshot.segment(200 * MIB, at=2)
-    for step in range(2):
-        at = 10 + 10 * step
-        kept = snapshot.allocate(10 * MIB, at=at, stack=["train.py(5): fit", CALL, "model.py(8): forward"])
-        gradient = snapshot.allocate(MIB, at=at + 1, stack=["train.py(6): fit", BACKWARD])
-        snapshot.free(kept, at=at + 2)
-        snapshot.free(gradient, at=at + 3)
+    snapshot = trained_model()
     for i in range(9):
         stack = [f"train.py(20): {function}", CALL, f"model.py({8 + i}): forward"]
         snapshot.allocate(20 * MIB, at=40 + i, stack=stack)
