@@ -15,10 +15,10 @@ from tb_gpudiag.rules.shared.outer_step import may_end_with_update
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.training.noting_tensors import KEY
 from tests.builder import SnapshotBuilder, TraceBuilder
-from tests.rules.memory.test_host_memory_leak import noted
 from tests.rules.memory.test_leak_judged import BACKWARD, MODULE
 from tests.rules.memory.test_real_leaks import Job, recorded
 from tests.rules.memory_stage import MIB, only, unsure
+from tests.rules.noted_stage import noted
 from tests.rules.stage import facts_of
 
 Step = Callable[[Job], None]
