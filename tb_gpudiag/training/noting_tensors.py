@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from tb_gpudiag.training.malloc import malloc_bytes
 from tb_gpudiag.training.tensor_holders import holders, limited_containers
 from tb_gpudiag.training.tensor_kinds import graph_nodes, needing_gradients, node_kinds
+from tb_gpudiag.vocabulary.noted import NODES_PER_STEP
 
 KEY: Final = "gpudiag_tensors"
 """Top-level key of the trace."""
@@ -29,9 +30,6 @@ MOST_SIZES: Final = 256
 
 LEAST_BYTES: Final = 4 * 2**10
 """What holds tensors is looked for where those of one size became more by as much per step, or more."""
-
-NODES: Final = 0.5
-"""What holds a graph is looked for where it got as many nodes per step, or more."""
 
 MOST_ROOTS: Final = 8
 """Of so many tensors of a size, the last ones, it is counted how large their graphs are."""
@@ -159,7 +157,8 @@ def _held() -> _Held:
     objects = list(itertools.compress(objects, map(wanted, kinds)))
     del kinds
     tensors = _of_kinds(objects, of_tensors)
-    if in_transform := getattr(torch._C._functorch, "is_functorch_wrapped_tensor", None):  # since torch 2.1
+    functorch = getattr(torch._C, "_functorch", None)  # since torch 2.0, what it is asked since 2.1
+    if in_transform := getattr(functorch, "is_functorch_wrapped_tensor", None):
         tensors = list(itertools.filterfalse(in_transform, tensors))  # the others have no storage
     alone = [one for one in _of_kinds(objects, of_storages) if one.device.type == "cpu"]
     attached, leaves, nodes = _in_graphs(tensors, _of_kinds(objects, of_nodes))
@@ -265,11 +264,11 @@ def _came(before: _Held, after: _Held, addresses: Iterable[int]) -> _Lists:
 def _roots(before: _Held, after: _Held, steps: int) -> dict[int, list[Any]]:
     """Return weak references to the tensors that came and have a graph, if one grows: to those of a size of
     which there are more and more, or else to the one with the largest graph."""
-    if before.nodes is None or after.nodes is None or after.nodes - before.nodes < NODES * steps:
+    if before.nodes is None or after.nodes is None or after.nodes - before.nodes < NODES_PER_STEP * steps:
         return {}
     came = _came(before, after, after.attached)
     more = _became_more(before, after, before.attached, after.attached)
-    many = [size for size in came if more.get(str(size), 0) >= NODES * steps]
+    many = [size for size in came if more.get(str(size), 0) >= NODES_PER_STEP * steps]
     if many:
         return {many[0]: came[many[0]]}
     some = [(size, reference) for size in came for reference in came[size][-MOST_ROOTS:]]

@@ -10,10 +10,9 @@ import itertools
 import operator
 import sys
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
-MOST_NODES: Final = 50_000
-"""A graph's nodes are counted up to here: 0.1 s."""
+from tb_gpudiag.vocabulary.noted import MOST_NODES
 
 
 def needing_gradients(tensors: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -13,12 +13,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.noted_history import History, kept_since
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, parse_frame, place_frame
-
-MOST_NODES: Final = 50_000
-"""NotingTensors counts a graph's nodes up to here."""
-
-_NODES_PER_STEP = 0.5
-"""The smallest graph, of two or three nodes, may be kept each fifth step."""
+from tb_gpudiag.vocabulary.noted import MOST_NODES, NODES_PER_STEP
 
 _FEWEST_LONE = 3
 """Sizes of which one tensor each was kept vary if there are so many."""
@@ -58,7 +53,7 @@ class NotedTensors:
         ends = [step for step, _ in self.history[-2:]]
         if len(ends) < 2 or [step for step, _ in self.nodes[-2:]] != ends or self.nodes[-2][1] >= MOST_NODES:
             return None
-        return self.nodes[-1][1] - self.nodes[-2][1] >= _NODES_PER_STEP * (ends[1] - ends[0])
+        return self.nodes[-1][1] - self.nodes[-2][1] >= NODES_PER_STEP * (ends[1] - ends[0])
 
     @cached_property
     def became_more(self) -> frozenset[int]:
