@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tb_gpudiag.rules.answer import CannotTell, Finding, RuleAnswer
-from tests.builder import TraceBuilder
+from tests.builder import HostThread, TraceBuilder
 
 MIB = 2**20
 STEP_US = 100.0
@@ -63,6 +63,19 @@ def build_model(trace: TraceBuilder, *, device: int | None = None) -> None:
     thread = trace.thread("builder")
     thread.frame("/opt/python3.11/site-packages/torch/nn/modules/linear.py(98): __init__", at=0, us=1)
     thread.alloc(512, at=0.5, device=device)
+
+
+def steps_of(
+    trace: TraceBuilder, count: int = 8, *, first: int = 0, built: bool = True
+) -> Iterator[tuple[HostThread, float]]:
+    """Record steps, and yield the main thread and when each begins. built: the model is built before them."""
+    main = trace.thread()
+    if built:
+        build_model(trace)
+    for number in range(count):
+        at = number * STEP_US
+        main.step(first + number, at=at, us=STEP_US - 2)
+        yield main, at
 
 
 def only(answer: RuleAnswer) -> Finding:

@@ -21,7 +21,7 @@ from tb_gpudiag.wording.quantity import size
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts
-from tests.rules.memory_stage import MIB, STEP_US, build_model, job, only, unsure
+from tests.rules.memory_stage import MIB, STEP_US, build_model, job, only, steps_of, unsure
 from tests.rules.noted_stage import check_noted, held_by, noted
 from tests.rules.stage import cannot_tell, facts_of, is_clear
 
@@ -139,10 +139,7 @@ def test_the_place_is_nearest_to_what_holds_the_tensors_of_all_sites(tmp_path: P
     functions = ["/home/me/train.py(7): keep"], ["/home/me/train.py(3): train"]
     trace = TraceBuilder(top_level={KEY: {**noted({MIB: 18}, {}), "holders": held_by(*functions)}})
     trace.recording.memory_start[None] = 8 * MIB
-    main = trace.thread()
-    for number in range(6):
-        at = number * 100.0
-        main.step(number, at=at, us=98)
+    for main, at in steps_of(trace, 6, built=False):
         main.frame("train.py(3): train", at=at + 1, us=96)
         main.op("aten::clone", at=at + 5, us=20)
         main.alloc(MIB, at=at + 10, device=None)
@@ -174,10 +171,7 @@ def test_a_callback_keeps_what_the_trainer_around_both_has_made(
     """called: in how many steps these append to a list, after the model has run."""
     trace = TraceBuilder(top_level={KEY: {**noted({MIB: 6}, {}), "holders": held_by(*levels)}})
     trace.recording.memory_start[None] = 8 * MIB
-    main = trace.thread()
-    for number in range(6):
-        at = number * 100.0
-        main.step(number, at=at, us=98)
+    for number, (main, at) in enumerate(steps_of(trace, 6, built=False)):
         main.frame("train.py(3): fit", at=at + 1, us=96)
         main.frame("train.py(20): forward", at=at + 4, us=30).op("aten::clone", at=at + 5, us=20)
         main.alloc(MIB, at=at + 10, device=None)
@@ -286,10 +280,7 @@ def test_what_each_fifth_step_keeps_is_a_leak_unless_it_is_full(
 
 def test_an_optimizer_that_fills_its_history_from_the_start_is_no_leak(tmp_path: Path) -> None:
     trace = TraceBuilder(top_level={KEY: {**noted({2 * MIB: 8}, {}, steps=52), "history": STEADY}})
-    main = trace.thread()
-    for step in range(8):
-        at = step * 100.0
-        main.step(step, at=at, us=98)
+    for main, at in steps_of(trace, built=False):
         main.frame("/opt/python3.11/site-packages/torch/optim/lbfgs.py(331): step", at=at + 1, us=90)
         main.op("aten::clone", at=at + 5, us=10)
         main.alloc(2 * MIB, at=at + 6, device=None)
@@ -334,11 +325,7 @@ def test_allocations_that_another_thread_frees_are_not_a_leak(tmp_path: Path) ->
 def test_what_a_thread_frees_is_no_leak_though_some_addresses_never_come_again(tmp_path: Path) -> None:
     """One of ten allocations has the address of an earlier one: the others were freed as well."""
     trace, first = TraceBuilder(), list[int]()
-    build_model(trace)
-    main = trace.thread()
-    for step in range(12):
-        at = step * 100.0
-        main.step(step, at=at, us=98)
+    for main, at in steps_of(trace, 12):
         for part in range(10):
             main.op("aten::clone", at=at + 5 + 5 * part, us=4)
             address = main.alloc(MIB, at=at + 6 + 5 * part, device=None)

@@ -13,7 +13,7 @@ from tb_gpudiag.rules.memory.memory_leak import RULE as GPU_LEAK
 from tb_gpudiag.rules.shared.leak_state import LIKELY_STEPS, SURE_STEPS
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
-from tests.rules.memory_stage import MIB, build_model, only, unsure
+from tests.rules.memory_stage import MIB, build_model, only, steps_of, unsure
 from tests.rules.stage import facts_of
 
 STEP_US = 100.0
@@ -38,12 +38,7 @@ def keeping(
     """Build a job on the CPU in whose steps `keep` allocates 1 MiB and makes these calls. begins: the
     trace shows the job's beginning, so nothing was full before. inside: what the first of the calls calls."""
     trace = TraceBuilder()
-    main = trace.thread()
-    if begins:
-        build_model(trace)
-    for number in range(steps):
-        at = number * STEP_US
-        main.step(first + number, at=at, us=STEP_US - 2)
+    for main, at in steps_of(trace, steps, first=first, built=begins):
         if hook:
             main.frame("nn.Module: Linear_0", at=at + 5, us=60)
             main.frame("torch/nn/modules/module.py(1782): _call_impl", at=at + 6, us=58)
@@ -177,12 +172,8 @@ def test_a_deque_that_began_empty_may_have_a_limit(tmp_path: Path) -> None:
 def test_what_was_seen_to_go_at_once_is_dropped_now_and_then(gone: int, reason: str, tmp_path: Path) -> None:
     """Of 14 tensors that a line keeps, one in each step."""
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
     held = []
-    for number in range(20):
-        at = number * STEP_US
-        main.step(number, at=at, us=STEP_US - 2)
+    for number, (main, at) in enumerate(steps_of(trace, 20)):
         main.op("aten::clone", at=at + 10, us=5)
         held.append(main.alloc(MIB, at=at + 12, device=None))
         main.frame(KEEPER, at=at + 5, us=60)
@@ -333,12 +324,8 @@ def test_another_function_may_empty_the_container(tmp_path: Path) -> None:
 
 def test_two_that_come_for_one_that_goes_pile_up(tmp_path: Path) -> None:
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
     append, pop = _call("append", "collections.deque"), _call("popleft", "collections.deque")
-    for number in range(8):
-        at = number * STEP_US
-        main.step(number, at=at, us=STEP_US - 2)
+    for main, at in steps_of(trace):
         main.frame(KEEPER, at=at + 5, us=60)
         for i in range(2):
             main.op("aten::clone", at=at + 10 + 10 * i, us=5)
@@ -352,11 +339,7 @@ def test_two_that_come_for_one_that_goes_pile_up(tmp_path: Path) -> None:
 def test_a_method_that_is_called_next_may_be_the_holder(tmp_path: Path) -> None:
     """`meter.update(loss())`: neither of the two calls the other."""
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
-    for number in range(8):
-        at = number * STEP_US
-        main.step(number, at=at, us=STEP_US - 2)
+    for main, at in steps_of(trace):
         main.frame("train.py(1): main", at=at + 5, us=80)
         main.frame("train.py(30): loss", at=at + 10, us=10)
         main.op("aten::clone", at=at + 12, us=5)
@@ -374,11 +357,7 @@ def test_a_module_that_is_called_next_may_fill_a_list_of_its_own(
 ) -> None:
     """`model(tokens, mask_of(lengths))`: with more entries than masks it is another list."""
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
-    for number in range(8):
-        at = number * STEP_US
-        main.step(number, at=at, us=STEP_US - 2)
+    for main, at in steps_of(trace):
         main.frame("train.py(1): main", at=at + 5, us=80)
         main.frame("train.py(30): mask_of", at=at + 10, us=10)
         main.op("aten::tril", at=at + 12, us=5)
@@ -392,11 +371,7 @@ def test_a_module_that_is_called_next_may_fill_a_list_of_its_own(
 
 def test_what_calls_several_functions_is_the_place(tmp_path: Path) -> None:
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
-    for number in range(8):
-        at = number * STEP_US
-        main.step(number, at=at, us=STEP_US - 2)
+    for main, at in steps_of(trace):
         main.frame("store.py(7): store", at=at + 5, us=80)
         for i, name in enumerate(("features", "labels")):
             main.frame(f"train.py({30 + i}): {name}", at=at + 10 + 20 * i, us=10)

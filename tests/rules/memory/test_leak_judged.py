@@ -14,7 +14,7 @@ from tb_gpudiag.rules.memory.memory_leak import RULE
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import size
 from tests.builder import SnapshotBuilder, TraceBuilder
-from tests.rules.memory_stage import MIB, build_model, only, unsure
+from tests.rules.memory_stage import MIB, only, steps_of, unsure
 from tests.rules.stage import facts_of, is_clear
 
 TORCH = "/opt/lib/python3.11/site-packages/torch"
@@ -215,11 +215,7 @@ def test_two_leaks_have_a_fix_each(tmp_path: Path) -> None:
 def test_a_few_large_tensors_matter_more_than_many_small_ones(tmp_path: Path) -> None:
     """A line that keeps a model's state: most tensors are tiny, most bytes are not."""
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
-    for step in range(8):
-        at = step * 100.0
-        main.step(step, at=at, us=98)
+    for main, at in steps_of(trace):
         main.frame("train.py(7): keep", at=at + 40, us=50)
         for part in range(20):
             main.op("aten::clone", at=at + 42 + part, us=0.5)
@@ -232,11 +228,7 @@ def test_a_few_large_tensors_matter_more_than_many_small_ones(tmp_path: Path) ->
 def test_deep_copies_of_several_tensors_are_no_metric(copies: int, cause: str, tmp_path: Path) -> None:
     """deepcopy() copies the storage of a tensor, which is no operator's."""
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
-    for step in range(8):
-        at = step * 100.0
-        main.step(step, at=at, us=98)
+    for main, at in steps_of(trace):
         main.op("aten::mm", at=at + 2, us=5)
         main.frame("train.py(7): keep", at=at + 40, us=50)
         for part in range(copies):
@@ -249,11 +241,7 @@ def test_deep_copies_of_several_tensors_are_no_metric(copies: int, cause: str, t
 def test_leaves_and_their_gradients_are_no_graph(has_node: bool, tmp_path: Path) -> None:
     """What stays besides gradients is more than half of the growth."""
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
-    for step in range(8):
-        at = step * 100.0
-        main.step(step, at=at, us=98)
+    for step, (main, at) in enumerate(steps_of(trace)):
         main.frame("items.py(7): vector_of", at=at + 2, us=60)
         for begin, name in ((5, "aten::mul"), (15, "aten::add")):
             main.op(name, at=at + begin, us=5, sequence=3 * step + 1)
@@ -272,11 +260,7 @@ def test_leaves_and_their_gradients_are_no_graph(has_node: bool, tmp_path: Path)
 def test_what_a_module_goes_on_with_is_not_its_output(goes_on: bool, cause: str, tmp_path: Path) -> None:
     """A function that forward() calls keeps it, as in a cache."""
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
-    for step in range(8):
-        at = step * 100.0
-        main.step(step, at=at, us=98)
+    for main, at in steps_of(trace):
         main.frame("nn.Module: Process_0", at=at + 2, us=60)
         main.frame("torch/nn/modules/module.py(1782): _call_impl", at=at + 3, us=58)
         main.frame("process.py(7): forward", at=at + 4, us=56)
@@ -294,11 +278,8 @@ def test_what_a_module_goes_on_with_is_not_its_output(goes_on: bool, cause: str,
 def test_results_that_no_backward_pass_used_are_a_graph(ran: bool, cause: str, tmp_path: Path) -> None:
     """An entropy is logged with its graph: it is no part of the loss."""
     trace = TraceBuilder()
-    main = trace.thread()
-    build_model(trace)
-    for step in range(8):
-        at, sequence = step * 100.0, 4 * step + 1
-        main.step(step, at=at, us=98)
+    for step, (main, at) in enumerate(steps_of(trace)):
+        sequence = 4 * step + 1
         main.frame("train.py(7): entropy_of", at=at + 2, us=40)
         for part, name in enumerate(("log_softmax", "exp", "neg")):
             main.op(f"aten::{name}", at=at + 5 + 10 * part, us=5, sequence=sequence + part)

@@ -17,7 +17,7 @@ from tb_gpudiag.training.noting_tensors import KEY
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory.test_leak_judged import BACKWARD, MODULE
 from tests.rules.memory.test_real_leaks import Job, recorded
-from tests.rules.memory_stage import MIB, only, unsure
+from tests.rules.memory_stage import MIB, only, steps_of, unsure
 from tests.rules.noted_stage import noted
 from tests.rules.stage import facts_of
 
@@ -117,10 +117,7 @@ def test_graphs_were_noted_to_outlive_the_optimizer(
     written |= {"nodes": [[step, 9 * step] for step in steps], "attached": {str(MIB): 8}}
     trace = TraceBuilder(top_level={KEY: written})
     trace.recording.memory_start[None] = 16 * MIB
-    main = trace.thread()
-    for number in range(8):
-        at = number * 100.0
-        main.step(12 + number, at=at, us=98)
+    for number, (main, at) in enumerate(steps_of(trace, first=12, built=False)):
         main.frame("train.py(7): keep", at=at + 5, us=60).op("aten::log", at=at + 10, us=5)
         main.alloc(MIB, at=at + 12, device=None)
         if number % every == 1:
