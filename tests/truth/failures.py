@@ -22,6 +22,8 @@ from tests.truth import (  # noqa: F401
     failing_at_last,
     failing_blind,
     failing_blind_too,
+    failing_everywhere,
+    failing_everywhere_too,
     failing_later,
     failing_too,
     failing_unseen,
