@@ -44,6 +44,7 @@ from tests.truth import (  # noqa: F401
     kept_in_labs_too,
     kept_in_text,
     kept_in_the_end,
+    kept_on_a_gpu,
     kept_or_not,
     kept_or_not_at_last,
     kept_or_not_too,
@@ -63,6 +64,7 @@ from tests.truth import (  # noqa: F401
     let_go_in_text,
     let_go_in_the_end,
     let_go_in_time,
+    let_go_on_a_gpu,
     not_leaking,
 )
 from tests.truth.gpu_snapshot import Gpu, write_snapshot
