@@ -24,6 +24,8 @@ from tests.truth import (  # noqa: F401
     failing_blind_too,
     failing_everywhere,
     failing_everywhere_too,
+    failing_in_training,
+    failing_in_training_too,
     failing_later,
     failing_too,
     failing_unseen,
