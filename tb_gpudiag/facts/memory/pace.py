@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from tb_gpudiag.arrays import Float64, Int64
@@ -12,6 +14,9 @@ _ALIKE = 0.1
 
 _FEWEST_JUMPS = 4
 """Fewer jumps may be alike by chance."""
+
+_FEWEST_LASTING = 3
+"""The same of tensors that last: a batch of another size is there for one step."""
 
 _LASTED = 2
 """What was alive at so many floors was kept: a step's own tensors are alive at one."""
@@ -31,7 +36,8 @@ class Pace:
     oldest_gone: allocations that were kept and freed, if all were older than all that are alive, and they
         went at once, or about as much was alive then; or 0. A queue that is read too slowly grows on, and so
         does what is copied anew, with more each time.
-    in_even_jumps: the bytes grew by the same amount now and then, and never fell.
+    in_even_jumps: the bytes grew by the same amount now and then, and never fell. Where each of a few larger
+        ones replaces the one before and lasts, the whole floor rose in such jumps as well.
     rises: how often the bytes grew; 0 if they ever fell.
     """
 
@@ -43,10 +49,11 @@ class Pace:
     rises: int
 
 
-def pace_of(counts: Int64, size: Int64, older: Int64, since: Int64, until: Int64) -> Pace:
+def pace_of(counts: Int64, size: Int64, older: Int64, since: Int64, until: Int64, floor: Int64) -> Pace:
     """counts, size: allocations of a site and their bytes at each floor, shape (c,). older: bytes there that
     are older than the recording and may be the site's. since, until: of both in order of time, the first
-    floor at which each is alive, and the first one after that at which it is not, shape (k,)."""
+    floor at which each is alive, and the first one after that at which it is not, shape (k,). floor: all
+    bytes at each, shape (c,)."""
     growth = np.diff(np.maximum.accumulate(counts)).astype(np.float64)
     grew = np.flatnonzero(growth)
     return Pace(
@@ -54,7 +61,7 @@ def pace_of(counts: Int64, size: Int64, older: Int64, since: Int64, until: Int64
         longest_quiet=int(np.diff(grew).max(initial=1)) - 1,
         drift=_drift(growth),
         oldest_gone=_oldest_gone(size + older, since, until),
-        in_even_jumps=_in_even_jumps(np.diff(size)),
+        in_even_jumps=_in_even_jumps(np.diff(size)) or _lasting_jumps(counts, size, floor),
         rises=int((np.diff(size) > 0).sum()) if bool((np.diff(size) >= 0).all()) else 0,
     )
 
@@ -90,3 +97,17 @@ def _in_even_jumps(change: Int64) -> bool:
     if len(jumps) < _FEWEST_JUMPS or jumps.min() <= 0:
         return False
     return bool(np.ptp(jumps) <= _ALIKE * np.median(jumps))
+
+
+def _lasting_jumps(counts: Int64, size: Int64, floor: Int64) -> bool:
+    """Whether larger ones replace each other now and then, and the floor rises with each as evenly: from one
+    to the next, where the first one replaces what is older than the recording."""
+    grew = np.flatnonzero(np.diff(size)) + 1
+    borders = np.r_[0, grew, len(size)]
+    lasted = bool((np.diff(borders)[1:-1] >= _LASTED).all())
+    falls = bool((np.diff(floor) < 0).any())
+    if len(grew) < _FEWEST_LASTING or not lasted or falls or np.ptp(counts[grew]) > 0:
+        return False
+    between = [float(np.median(floor[a:b])) for a, b in pairwise(borders.tolist())]
+    jumps = np.r_[np.diff(between), np.diff(size[grew])]
+    return bool(jumps.min() > 0 and np.ptp(jumps) <= _ALIKE * np.median(jumps))

@@ -176,7 +176,9 @@ def _candidates(site: Int64, phase: UInt8, zeroed: Bool, outside: Bool, called: 
         inside = np.flatnonzero(called != NONE)
         yield inside[np.unique(called[inside], return_index=True)[1]]
         yield _first_parts(site, np.flatnonzero(~outside & np.r_[True, outside[:-1]]), MOST_PARTS)
-        yield _recurring(site, outside)
+        entered = np.flatnonzero(np.r_[True, site[1:] != site[:-1]])
+        yield from (entered[borders] for borders in _recurring(site[entered], outside[entered]))
+        yield from _recurring(site, outside)
 
 
 def _updates(site: Int64, borders: Int64) -> Int64:
@@ -221,8 +223,8 @@ def _nested(places: list[frozenset[int]]) -> float:
     return sum(len(a & b) / min(len(a), len(b)) for a, b in pairs) / len(pairs) if pairs else 0.0
 
 
-def _recurring(site: Int64, outside: Bool) -> Int64:
-    """Return the allocations of the site that most often separates similar stretches."""
+def _recurring(site: Int64, outside: Bool) -> Iterator[Int64]:
+    """Yield the allocations of each site that separates similar stretches, the most frequent site first."""
     _, number, count = np.unique(site, return_inverse=True, return_counts=True)
     often = np.flatnonzero(count >= FEWEST_BORDERS)
     # Sites that are as frequent as each other mostly border the same stretches: one of them is enough.
@@ -234,5 +236,4 @@ def _recurring(site: Int64, outside: Bool) -> Int64:
         places = _places(site, borders)
         seen = np.logical_or.reduceat(outside, borders)[:-1]
         if _alike(places, 1) >= ALIKE and seen.mean() >= OUTSIDE_SHARE:
-            return borders
-    return np.zeros(0, np.int64)
+            yield borders

@@ -9,6 +9,7 @@ larger one replaces the last one (a cache that is concatenated), so that nothing
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
@@ -26,7 +27,7 @@ from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.pace import Pace, pace_of
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.recorded_nodes import grad_mode, is_leaf, node_ran
-from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, older_of
+from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, line_numbers, older_of
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
@@ -182,14 +183,57 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
     places = StackPlaces(allocations, int(found.position[table.column[-1]]))
     first = int(np.searchsorted(table.column, found.last_rate))
     x, sites = found.periods.at[table.column[first:]], []
+    own = _growing_rows(table, x)
+    for number, slopes in own:
+        sites.append(_site(allocations, found, table, containers, places, number, x, slopes))
+    lines = _by_line(allocations, table, [number for number, _ in own])
+    for number, slopes in _growing_rows(lines, x):
+        site = _site(allocations, found, lines, containers, places, number, x, slopes)
+        sites.append(replace(site, frame=innermost_place(site.stack)))
+    return sorted(sites, key=lambda site: -site.per_unit)
+
+
+def _growing_rows(table: FloorTable, x: Float64) -> list[tuple[int, tuple[float, float, float]]]:
+    """Return the rows that grow, with their (slope, low, high). x: of the last floors, shape (k,)."""
+    rows = []
     for number in range(len(table.one)):
-        y = table.bytes[number, first:].astype(np.float64)
+        y = table.bytes[number, -len(x) :].astype(np.float64)
         if y[-1] <= y[0]:
             continue
         slope, low, high = theil_sen(x, y)
         if low > 0 and later_slope(x, y) > 0:
-            sites.append(_site(allocations, found, table, containers, places, number, x, (slope, low, high)))
-    return sorted(sites, key=lambda site: -site.per_unit)
+            rows.append((number, (slope, low, high)))
+    return rows
+
+
+def _by_line(allocations: Allocations, table: FloorTable, without: list[int]) -> FloorTable:
+    """Return the table of a snapshot's lines that allocate for several callers, without these sites.
+
+    Where callers take turns, such as training and evaluation that both run a hook, what one of them allocated
+    goes when the next one runs: only together do they keep more and more.
+    """
+    line = line_numbers(allocations, table.one)
+    line[without] = NONE
+    number, rows, callers = np.unique(line, return_index=True, return_counts=True)
+    shared = np.flatnonzero((number != NONE) & (callers > 1))
+    new = np.full(len(table.one) + 1, NONE, np.int64)
+    for code, one in enumerate(shared.tolist()):
+        new[np.flatnonzero(line == number[one])] = code
+    size, count = (
+        np.array([part[new[:-1] == code].sum(axis=0) for code in range(len(shared))], np.int64)
+        for part in (table.bytes, table.count)
+    )
+    some = new[table.site] != NONE
+    return FloorTable(
+        size,
+        count,
+        table.column,
+        table.alive[some],
+        new[table.site[some]],
+        table.since[some],
+        table.until[some],
+        table.one[rows[shared]],
+    )
 
 
 LEAST_SHARE = 0.1
@@ -278,6 +322,7 @@ def _site(
             older.bytes,
             np.r_[np.zeros_like(older.until), since],
             np.r_[older.until, until],
+            found.bytes[table.column],
         ),
         extended=joins and _is_extended(allocations, own, since, until, len(table.column)),
         freed_later=float(size[ended].sum()) / max(1, int(size.sum())),

@@ -8,7 +8,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.frames import Frame, places_outwards
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place, places_outwards
 
 
 class StackPlaces:
@@ -59,3 +59,15 @@ def older_of(allocations: Allocations, sizes: Int64, floors: Int64) -> Older:
     gone = np.cumsum([np.bincount(until, weights, len(floors) + 1) for weights in (None, size)], axis=1)
     count, held = (gone[:, -1:] - gone)[:, : len(floors)].astype(np.int64)
     return Older(np.sort(until), count, held)
+
+
+def line_numbers(allocations: Allocations, chosen: Int64) -> Int64:
+    """Number the innermost of the user's lines in a snapshot's stack of each of these allocations, shape
+    (k,); NONE without one, and for what was found when the history began."""
+    stacks, code = allocations.memory.stacks, dict[Frame, int]()
+    number = np.full(len(chosen), NONE, np.int64)
+    for at, stack in enumerate(np.where(allocations.found[chosen], NONE, allocations.stack[chosen]).tolist()):
+        place = innermost_place(stacks[stack]) if stack != NONE else None
+        if place is not None:
+            number[at] = code.setdefault(place, len(code))
+    return number

@@ -10,7 +10,7 @@ import numpy as np
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.shared.kept_sites import KEPT_SINCE_START, is_kept
+from tb_gpudiag.rules.shared.kept_sites import EACH_STEP, KEPT_SINCE_START, is_kept
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE
 from tb_gpudiag.rules.shared.leak_state import LATER_SHARE, LEAST_BYTES_PER_STEP, is_even, is_steady, keepers
 from tb_gpudiag.wording.format import count
@@ -122,7 +122,10 @@ def _is_state(memory: DeviceMemory, site: GrowingSite) -> bool:
 
 
 def _exceeds_state(memory: DeviceMemory, site: GrowingSite) -> bool:
-    """Whether most of it is more than a state can be of the parameters that were built with these sizes."""
+    """Whether most of it is more than a state can be of the parameters that were built with these sizes. Of
+    those built before the recording, hardly one gets its first gradient in each step."""
+    if not len(memory.built_sizes):
+        return site.steps >= EACH_STEP * len(memory.floors.periods)
     built, kept = Counter[int](memory.built_sizes.tolist()), Counter[int](site.sizes.tolist())
     more = sum(size * n for size, n in kept.items() if 0 < MOST_STATES * built[size] < n)
     return more > CAUSE_SHARE * site.bytes

@@ -11,7 +11,7 @@ def pace(*alive: tuple[int, int], floors: int, size: int = 1) -> Pace:
     since, until = np.array(alive).T
     at = np.arange(floors)
     counts = ((since[:, None] <= at) & (at < until[:, None])).sum(axis=0)
-    return pace_of(counts, counts * size, 0 * counts, since, until)
+    return pace_of(counts, counts * size, 0 * counts, since, until, 0 * counts)
 
 
 def kept(*steps: int, floors: int) -> Pace:
@@ -70,11 +70,32 @@ def test_no_other_site_drops_its_oldest(alive: list[tuple[int, int]]) -> None:
 )
 def test_jumps_of_one_size_are_even(size: list[int], *, even: bool) -> None:
     ones = np.ones(len(size), np.int64)
-    found = pace_of(ones, np.array(size), 0 * ones, np.array([0]), np.array([len(size)]))
+    found = pace_of(ones, np.array(size), 0 * ones, np.array([0]), np.array([len(size)]), 0 * ones)
     assert found.in_even_jumps is even
 
 
 def test_rises_are_counted_where_the_bytes_never_fall() -> None:
     for size, rises in (([1, 2, 2, 5, 6], 3), ([1, 2, 5, 4, 6], 0)):
         ones = np.ones(5, np.int64)
-        assert pace_of(ones, np.array(size), 0 * ones, ones[:1], ones[:1]).rises == rises
+        assert pace_of(ones, np.array(size), 0 * ones, ones[:1], ones[:1], 0 * ones).rises == rises
+
+
+@pytest.mark.parametrize(
+    ("lasts", "sizes", "even"),
+    [
+        (4, [80, 160, 240], True),
+        (4, [80, 160, 320], False),  # doubled each time
+        (4, [80, 160], False),
+        (1, [80, 160, 240], False),  # batches of other sizes
+    ],
+)
+def test_a_few_larger_ones_that_last_are_even_jumps_where_the_floor_has_them(
+    lasts: int, sizes: list[int], even: bool
+) -> None:
+    at = range(2, 2 + lasts * len(sizes), lasts)
+    counts = np.r_[0, 0, np.ones(lasts * len(sizes), np.int64)]
+    size = np.r_[0, 0, np.repeat(sizes, lasts)]
+    since, until = np.array(at), np.array(at) + lasts
+    for floor, expected in ((1000 + size, even), (0 * size, False)):
+        found = pace_of(counts, size, 0 * size, since, until, floor)
+        assert found.in_even_jumps is expected

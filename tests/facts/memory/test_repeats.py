@@ -254,6 +254,20 @@ def test_each_call_of_the_model_is_a_step_where_nothing_trains() -> None:
     assert (trend.unit, trend.per_unit) == ("step", MB)
 
 
+def test_steps_without_a_model_are_no_single_operators_of_a_line() -> None:
+    """A line that computes allocates several times, as often as any other or more."""
+    job, joined = Job(), list[int]()
+    for step in range(10):
+        points = [job.take(MB, "map.py(4): scan") for _ in range(2)]
+        job.free(*(job.take(4096, "map.py(5): turn") for _ in range(60 + step)))
+        larger = job.take((step + 1) * MB, "map.py(6): join")
+        job.free(*joined, *points)
+        joined = [larger]
+    trend = job.memory.trend
+    assert trend is not None
+    assert (trend.word, trend.per_unit, trend.steps) == ("repetition", MB, 8)
+
+
 def test_weights_that_the_jobs_own_code_loads_are_no_steps() -> None:
     """A loop that only keeps what it allocates, and one that ends long before the recording does."""
     loads = Job()

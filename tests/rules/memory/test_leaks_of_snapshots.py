@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.memory.memory_leak import RULE
-from tests.rules.memory.test_leak_judged import BACKWARD, MODULE, Snapshot
+from tests.rules.memory.test_leak_judged import BACKWARD, MODULE, OPTIMIZER, Snapshot
 from tests.rules.memory_stage import MIB, only, unsure
 
 HELPER = "train.py(30): values"
@@ -148,3 +148,39 @@ def test_two_that_come_and_one_that_goes_are_a_leak(tmp_path: Path) -> None:
         else:
             snapshot.drop(kept.pop())
     assert only(RULE.check(snapshot.facts(tmp_path))).cost_bytes_per_step == pytest.approx(MIB, rel=0.1)
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_a_line_whose_callers_take_turns_keeps_what_both_do(more: bool, tmp_path: Path) -> None:
+    """A hook keeps each module's last output, in training and in the evaluation of some steps."""
+    snapshot, kept, evaluated = Snapshot(), list[int](), {2, 4, 7, 8, 11, 15, 16, 19, 21}
+    for step in range(24):
+        caller = "train.py(10): evaluate" if step in evaluated else "train.py(9): train"
+        snapshot.train()
+        for line in range(20, 40):
+            snapshot.drop(snapshot.take(512, f"train.py({line}): log"))
+        hooks = step // 3 + 1 if more else 10
+        now = [snapshot.take(MIB, caller, "hooks.py(7): on_forward") for _ in range(hooks)]
+        snapshot.drop(*kept)
+        kept = now
+    answer = RULE.check(snapshot.facts(tmp_path))
+    assert isinstance(answer, list) is more
+    if more:
+        assert only(answer).places[0].function == "on_forward"
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_state_of_a_parameter_more_in_each_step_is_none(each: int, tmp_path: Path) -> None:
+    """What was built before the history is not known. Layers are unfrozen now and then."""
+    snapshot = Snapshot()
+    snapshot.take(12 * MIB)
+    snapshot.traces = [[] for _ in snapshot.traces]
+    for step in range(20):
+        snapshot.train()
+        if step % each == 0:
+            snapshot.take(MIB, "train.py(9): step", *OPTIMIZER)
+    answer = RULE.check(snapshot.facts(tmp_path))
+    if each == 1:
+        assert only(answer).cost_bytes_per_step == MIB
+    else:
+        assert "gradients later" in unsure(answer).reason
