@@ -15,16 +15,28 @@ from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE
 from tb_gpudiag.rules.shared.leak_state import LATER_SHARE, LEAST_BYTES_PER_STEP, is_even, is_steady, keepers
 from tb_gpudiag.wording.format import count
 
-# With fewer steps, a cache that is still filling looks the same in any case, and the finding says so.
+# With fewer steps, a cache that is still filling looks the same in any case, and the finding says so. But if
+# it grew in three of them or more, and then no more, it may be full.
 MANY_STEPS = 10
+FEWEST_GROWN = 3
 
 # A cache that has seen half of its keys meets the others less and less often. What grows in every step does
 # not drift at all, and what grows at random, as a leak may, drifts as far as this once in 15 times.
 SLOWING = -1.5
 
+# What had a quick start, such as a pool that fills, and leaks evenly since, drifts as well. Memory then rises
+# in the second half about as fast as in all, which a cache does not.
+AS_FAST = 0.9
+
+# Half of that shows the same where memory, too, rose slower in the second half. Of caches with 12 to 30 keys
+# that come at random, each tenth does so in 20 to 32 steps and is no plateau. Of what is kept at random, one
+# in 100 does.
+SLOWING_TOO, SLOWER = -0.75, 0.65
+
 # A leak pauses as it did before. It has stopped if it pauses for more than twice as long as ever, and for two
 # steps: the last one's may not be seen yet.
 PAUSE = 2
+_FULL = "what is full looks the same"
 
 # An optimizer keeps up to three tensors of a parameter's size, as Adam with amsgrad does, and few keep more.
 MOST_STATES = 8
@@ -36,8 +48,10 @@ FEWEST_OLDEST = 3
 def ending(memory: DeviceMemory) -> str:
     """Say why most of what grows may soon grow no more; "" if nothing shows that."""
     trend, own = memory.trend, keepers(memory)
-    if trend is None or trend.steps < MANY_STEPS or memory.ran_out or is_steady(memory):
+    if trend is None or memory.ran_out or is_steady(memory):
         return ""
+    if trend.steps < MANY_STEPS:
+        return _stopped(memory)
     whole = sum(site.per_unit for site in own)
     levels_off = trend.later >= 0 and trend.later_high < LATER_SHARE * min(trend.per_unit, whole)
     if levels_off and not memory.misses_old_frees:
@@ -83,14 +97,34 @@ def _ends(memory: DeviceMemory, site: GrowingSite) -> str:
         return ""
     pace = site.pace
     if pace.quiet >= PAUSE * (pace.longest_quiet + 1):
-        return f"it has not grown in the last {count(pace.quiet, 'step')}: what is full looks the same"
-    if pace.drift <= SLOWING:
+        return f"it has not grown in the last {count(pace.quiet, 'step')}: {_FULL}"
+    if _slows(memory, site):
         return "it grows less and less: a cache that has seen most of its keys looks the same"
     if pace.oldest_gone >= FEWEST_OLDEST and not _rises_evenly(memory):
         return f"the {count(pace.oldest_gone, 'oldest allocation')} went: it is full, or dropped now and then"
     if _is_state(memory, site):
         return "it is the optimizer's state of parameters that it had before, which get their gradients later"
     return ""
+
+
+def _stopped(memory: DeviceMemory) -> str:
+    """Say that a few steps kept something, and the last ones nothing; "" if they did."""
+    change = np.diff(memory.floors.bytes[~memory.floors.excused])
+    grew = np.flatnonzero(change >= LEAST_BYTES_PER_STEP)
+    if memory.misses_old_frees or len(grew) < FEWEST_GROWN:
+        return ""
+    quiet, before = len(change) - 1 - int(grew[-1]), int(np.diff(grew).max(initial=1))
+    return f"it has not grown in the last {count(quiet, 'step')}: {_FULL}" if quiet >= PAUSE * before else ""
+
+
+def _slows(memory: DeviceMemory, site: GrowingSite) -> bool:
+    """Whether the site's growth drifts towards the beginning, and memory's as well where frees of older
+    memory are known."""
+    trend, drift = memory.trend, site.pace.drift
+    if trend is None or memory.misses_old_frees:
+        return drift <= SLOWING
+    later = trend.later / trend.per_unit if trend.per_unit > 0 else 0.0
+    return (drift <= SLOWING and later < AS_FAST) or (drift <= SLOWING_TOO and later < SLOWER)
 
 
 def _rises_evenly(memory: DeviceMemory) -> bool:

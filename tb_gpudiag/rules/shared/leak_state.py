@@ -24,6 +24,9 @@ from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
 LEAST_BYTES_PER_STEP = 4 * 2**10
 
+# An inferred step may be the half of one, as of two networks that are trained in turns.
+INFERRED_PART = 0.5
+
 # Not counting the first step. A line fits any two floors, and a third one confirms it.
 FEWEST_STEPS = 3
 
@@ -201,10 +204,11 @@ def kept_per_unit(memory: DeviceMemory) -> float:
 
 
 def least_per_unit(memory: DeviceMemory) -> float:
-    """Return LEAST_BYTES_PER_STEP, or what that is per second where windows of time replace the steps."""
+    """Return LEAST_BYTES_PER_STEP, or what that is per second where windows of time replace the steps, and in
+    what may be a part of one."""
     periods = memory.floors.periods
     seconds = 1.0 if periods.unit == "step" else max(1e-9, float(periods.at[1] - periods.at[0]))
-    return LEAST_BYTES_PER_STEP / seconds
+    return LEAST_BYTES_PER_STEP / seconds * (INFERRED_PART if periods.inferred else 1.0)
 
 
 def risen_bytes(memory: DeviceMemory) -> int:

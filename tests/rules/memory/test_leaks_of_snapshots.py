@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.rules.answer import RuleAnswer
 from tb_gpudiag.rules.memory.memory_leak import RULE
+from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
 from tests.rules.memory.test_leak_judged import BACKWARD, MODULE, OPTIMIZER, Snapshot
 from tests.rules.memory_stage import MIB, only, unsure
+from tests.rules.stage import is_clear
 
 HELPER = "train.py(30): values"
 GRAD = "/opt/lib/python3.11/site-packages/torch/autograd/__init__.py(500): grad"
@@ -148,6 +152,56 @@ def test_two_that_come_and_one_that_goes_are_a_leak(tmp_path: Path) -> None:
         else:
             snapshot.drop(kept.pop())
     assert only(RULE.check(snapshot.facts(tmp_path))).cost_bytes_per_step == pytest.approx(MIB, rel=0.1)
+
+
+def growing(folder: Path, *more: int, size: int = MIB) -> RuleAnswer:
+    """Keep so many more tensors in each step."""
+    snapshot = Snapshot()
+    for count in more:
+        snapshot.train()
+        for _ in range(count):
+            snapshot.take(size, "train.py(9): keep")
+    folder.mkdir(exist_ok=True)
+    return RULE.check(snapshot.facts(folder))
+
+
+def test_a_quick_start_does_not_hide_that_growth_goes_on(tmp_path: Path) -> None:
+    """A pool that fills, of which every third entry is never given back."""
+    assert only(growing(tmp_path, *[3] * 7, *[0, 0, 3] * 8)).cost_bytes_per_step == pytest.approx(
+        MIB, rel=0.2
+    )
+
+
+def test_a_cache_that_has_met_most_of_its_keys_grows_less_and_less(tmp_path: Path) -> None:
+    snapshot, chance, known = Snapshot(), random.Random(7), set[int]()
+    for _ in range(20):
+        snapshot.train()
+        key = chance.randrange(1, 21)
+        if key not in known:
+            snapshot.take(key * MIB // 8, "train.py(9): keep")
+        known.add(key)
+    assert "less and less" in unsure(RULE.check(snapshot.facts(tmp_path))).reason
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_what_stops_after_a_few_steps_may_be_full(full: bool, tmp_path: Path) -> None:
+    """As much goes of what is older as comes."""
+    snapshot = Snapshot()
+    older = [snapshot.take(MIB - 512, "train.py(9): keep") for _ in range(4)]
+    snapshot.traces = [[] for _ in snapshot.traces]
+    for step in range(10):
+        snapshot.train()
+        snapshot.take(MIB, "train.py(9): keep")
+        if full and step > 5:
+            snapshot.drop(older.pop())
+    answer = RULE.check(snapshot.facts(tmp_path))
+    assert "in the last 2 steps" in unsure(answer).reason if full else only(answer)
+
+
+def test_an_inferred_step_may_be_half_of_one(tmp_path: Path) -> None:
+    least = LEAST_BYTES_PER_STEP // 2
+    assert only(growing(tmp_path, *[1] * 12, size=least))
+    assert is_clear(growing(tmp_path / "less", *[1] * 12, size=least - 512))
 
 
 @pytest.mark.parametrize("more", [True, False])
