@@ -111,6 +111,9 @@ OPTIMIZER_FRAME = any_of(
     PATH + rf"\w*optim\w*/({not_before('lr_scheduler')}[^(]*)?\(\d+\): (step|_\w+_step)",
     flags=re.S,
 )
+# Searched for in a whole stack of a snapshot: torch's optimizers make their state, and update weights.
+STATE_MADE = any_of(r"torch/optim/\w+\.py\(\d+\): _init_group")
+UPDATE = any_of(r"torch/optim/\w+\.py\(\d+\): _(single|multi)_tensor_\w+")
 OPTIMIZER_MADE = any_of(PATH + r"torch/optim/optimizer\.py\(\d+\): __init__", flags=re.S)
 ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)
 BACKWARD_FRAME = any_of(
@@ -170,6 +173,12 @@ _LAYER_FRAME = any_of(
 )
 _ATTENTION_FRAME = any_of(PATH + r"torch/nn/functional\.py\(\d+\): multi_head_attention_forward", flags=re.S)
 
+# A whole stack that ends in a recurrent layer, which runs many operators.
+RECURRENT = any_of(r"(.*\n)?" + PATH + r"torch/nn/modules/rnn" + IN_FILE, flags=re.S)
+
+# A frame of a layer that multiplies what it is given by weights, for whose gradients a graph keeps it.
+WEIGHS = any_of(r"torch/nn/modules/(conv|linear)\.py\(\d+\): \w+")
+
 # Searched for in a whole stack of a snapshot: activations are computed again in the backward pass.
 CHECKPOINT = any_of(r"torch/utils/checkpoint\.py\(\d+\): ")
 
@@ -205,6 +214,16 @@ def outermost_caller(stack: str) -> str:
     lines = stack.split("\n")
     at = next((i for i, line in enumerate(lines) if MODULE_CALL.fullmatch(line)), 0)
     return "\n".join(lines[:at])
+
+
+def innermost_frame(stack: str) -> str:
+    """Return the last frame of a stack."""
+    return stack.rpartition("\n")[2]
+
+
+def inside_model(stack: str) -> str:
+    """Return the rest of a stack, from where the outermost module is called; all of it outside of modules."""
+    return stack[len(outermost_caller(stack)) :]
 
 
 def in_function_of_forward(stack: str) -> bool:

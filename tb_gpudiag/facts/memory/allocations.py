@@ -24,6 +24,7 @@ from tb_gpudiag.vocabulary.torch_frames import (
     PARAMETER_COPY_FRAMES,
     STATE_COPY_FRAMES,
     WEIGHTS_COPY,
+    outermost_caller,
 )
 
 
@@ -231,6 +232,14 @@ def in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:
     if not len(of_stack):
         return np.zeros(len(allocations), np.bool_)
     return (allocations.stack != NONE) & of_stack[allocations.stack]
+
+
+def call_begins(allocations: Allocations, caller: str) -> Int64:
+    """Return the positions at which this line calls a model: its allocations begin, or others were in
+    between. caller: see outermost_caller."""
+    codes = [i for i, stack in enumerate(allocations.memory.stacks) if outermost_caller(stack) == caller]
+    own = np.flatnonzero(np.isin(allocations.stack, codes))
+    return allocations.position[own[np.diff(own, prepend=NONE - 1) > 1]]
 
 
 def pair(action: npt.NDArray[np.uint8], address: npt.NDArray[np.uint64], size: Int64) -> tuple[Int64, Int64]:

@@ -18,12 +18,12 @@ from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.containers import Containers
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
-from tb_gpudiag.facts.memory.earlier_models import earlier_models_bytes
+from tb_gpudiag.facts.memory.earlier_models import find_earlier_models
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.kept import kept_at_floors
-from tb_gpudiag.facts.memory.lost_passes import LostPasses, find_lost_passes
+from tb_gpudiag.facts.memory.lost_passes import find_lost_passes
 from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate, steps_compared
 from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
 from tb_gpudiag.facts.memory.noted_tensors import (
@@ -38,6 +38,7 @@ from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
+from tb_gpudiag.facts.memory.since import Since, find_since
 from tb_gpudiag.facts.memory.sites import (
     GrowingSite,
     Survivors,
@@ -46,8 +47,9 @@ from tb_gpudiag.facts.memory.sites import (
     sites_of_sizes,
 )
 from tb_gpudiag.facts.memory.steps_before import steps_before
-from tb_gpudiag.facts.memory.unfinished import bytes_to_come, loaded_bytes, quadratic_bytes
-from tb_gpudiag.facts.memory.ways import Way, find_ways
+from tb_gpudiag.facts.memory.unfinished import bytes_to_come, quadratic_bytes
+from tb_gpudiag.facts.memory.waste import Waste, find_waste
+from tb_gpudiag.facts.memory.ways import Way, find_ways, fits_without
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
@@ -120,12 +122,21 @@ class DeviceMemory:
         return find_failure(self.allocations, self._trace.segments)
 
     @cached_property
-    def lost_passes(self) -> LostPasses | None:
-        """Forward passes that no backward pass follows, and that hold memory when an allocation fails."""
-        failures = self.allocations.failures
-        if not len(failures) or not self.allocations.paired:
-            return None
-        return find_lost_passes(self.allocations, int(failures[-1]))
+    def since(self) -> Since | None:
+        """How the last failure differs from the first time that the job got this far and it fit; None without
+        a failure, or where nothing like it came before."""
+        known = len(self.allocations.failures) and self.allocations.paired
+        return find_since(self.allocations) if known else None
+
+    @cached_property
+    def waste(self) -> list[Waste]:
+        """What was held when an allocation failed, and the job could do without, most bytes first."""
+        if not len(self.allocations.failures) or not self.allocations.paired:
+            return []
+        lost = find_lost_passes(self.allocations, int(self.allocations.failures[-1]))
+        kept = self.since.kept if self.since is not None else np.zeros(0, np.int64)
+        models = find_earlier_models(self.allocations)
+        return find_waste(self.allocations, models, lost, kept, self.fits_without)
 
     @cached_property
     def to_come_bytes(self) -> int:
@@ -138,18 +149,6 @@ class DeviceMemory:
         """What was held, when an allocation failed, where results grow with the square of a length."""
         known = len(self.allocations.failures) and self.allocations.paired
         return quadratic_bytes(self.allocations) if known else 0
-
-    @cached_property
-    def loaded_bytes(self) -> int:
-        """What torch.load() had put beside a model when an allocation failed."""
-        known = len(self.allocations.failures) and self.allocations.paired
-        return loaded_bytes(self.allocations) if known else 0
-
-    @cached_property
-    def earlier_models_bytes(self) -> int:
-        """What models trained before the newest one, and their optimizers, held when an allocation failed."""
-        known = len(self.allocations.failures) and self.allocations.paired
-        return earlier_models_bytes(self.allocations) if known else 0
 
     @cached_property
     def fit(self) -> Fit | None:
@@ -165,6 +164,13 @@ class DeviceMemory:
         if self.fit is None or self.failure is None or not self.capacity_bytes:
             return []
         return find_ways(self.allocations, self.fit.start, self.fit.changes, self.capacity_bytes)
+
+    def fits_without(self, gone: Int64) -> bool | None:
+        """Whether the request that failed would fit, replayed without these allocations (indices); None where
+        that cannot be told."""
+        if self.fit is None or not self.capacity_bytes:
+            return None
+        return fits_without(self.fit.start, self.fit.changes, self.capacity_bytes, gone)
 
     @cached_property
     def floors(self) -> Floors:

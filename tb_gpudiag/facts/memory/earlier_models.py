@@ -11,9 +11,9 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 
 
-def earlier_models_bytes(allocations: Allocations) -> int:
-    """Return what earlier models and their optimizers held when an allocation failed; 0 where the newest one
-    is not known to be as they are.
+def find_earlier_models(allocations: Allocations) -> Int64:
+    """Return what earlier models and their optimizers held when an allocation failed, as indices; none where
+    the newest one is not known to be as they are.
 
     Layers that are added to a model have no optimizer state as the first ones had, at the same lines, of the
     same sizes; copies of weights have none at all. Only a snapshot's stacks tell these lines.
@@ -26,15 +26,15 @@ def earlier_models_bytes(allocations: Allocations) -> int:
     # Between two models, an optimizer has made state.
     steps, first, model = np.unique(np.searchsorted(state, weights), return_index=True, return_inverse=True)
     if len(steps) < 2:
-        return 0
+        return np.zeros(0, np.int64)
     owner = np.searchsorted(weights[first], state) - 1
     models = [_made(allocations, weights[model == i]) for i in range(len(steps))]
     states = [_made(allocations, state[owner == i]) for i in range(len(steps))]
     newest, trained = models[-1], [made for made in states if made]
     if len(trained) < 2 or not trained[-1] <= trained[-2]:
-        return 0
+        return np.zeros(0, np.int64)
     alike = [i for i, made in enumerate(models[:-1]) if newest <= made and states[i]]
-    return sum(size * many for i in alike for (_, size), many in (models[i] + states[i]).items())
+    return np.sort(np.r_[weights[np.isin(model, alike)], state[np.isin(owner, alike)]])
 
 
 def _made(allocations: Allocations, chosen: Int64) -> Counter[tuple[int, int]]:

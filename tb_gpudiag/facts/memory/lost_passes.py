@@ -3,14 +3,14 @@ that runs as training does."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
-from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.torch_frames import EVALUATES, outermost_caller
@@ -20,12 +20,16 @@ FEWEST_PASSES = 3
 evaluates."""
 
 
-@dataclass(frozen=True)
+GRAPH_RESULTS = 3
+"""A pass that waits for a backward pass keeps more than its result and its loss."""
+
+
+@dataclass(frozen=True, eq=False)
 class LostPasses:
-    """bytes: activations that are alive."""
+    """own: indices of activations that are alive."""
 
     frame: Frame | None  # the line that calls the model
-    bytes: int
+    own: Int64
 
 
 def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | None:
@@ -39,26 +43,28 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     alive = alive[(allocations.stack[alive] != NONE) & ~allocations.found[alive]]
     kind = kind_numbers(allocations, alive)
     waits = alive[(kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed[alive] == NONE)]
-    trained = {caller_of[code] for code in _stacks_before_backward(allocations, phase == Phase.BACKWARD)}
+    trained = {caller_of[code] for code in _stacks_of_backward(allocations)}
     if phase[position] == Phase.BACKWARD:
         trained.add(_last_caller(allocations, caller_of))
-    held, codes = defaultdict[str, int](int), defaultdict[str, list[int]](list)
+    own, codes = defaultdict[str, list[Int64]](list), defaultdict[str, list[int]](list)
     for code in np.unique(allocations.stack[waits]).tolist():
         caller = caller_of[code]
         if caller and caller not in trained:
-            own = waits[allocations.stack[waits] == code]
-            held[caller] += int(allocations.bytes[own].sum())
-            codes[caller].append(len(own))
+            own[caller].append(waits[allocations.stack[waits] == code])
+            codes[caller].append(len(own[caller][-1]))
     trains = {name for caller in trained for name in _functions(caller)}
+    passed = _passed_over(allocations, caller_of)
     found = [
-        (size, caller)
-        for caller, size in held.items()
-        if np.median(codes[caller]) >= FEWEST_PASSES or _evaluates(_functions(caller) - trains)
+        (int(allocations.bytes[np.concatenate(rows)].sum()), caller)
+        for caller, rows in own.items()
+        if caller in passed
+        or np.median(codes[caller]) >= FEWEST_PASSES
+        or _evaluates(_functions(caller) - trains)
     ]
     if not found:
         return None
-    size, caller = max(found)
-    return LostPasses(innermost_place(caller), size)
+    _, caller = max(found)
+    return LostPasses(innermost_place(caller), np.sort(np.concatenate(own[caller])))
 
 
 def _last_caller(allocations: Allocations, caller_of: list[str]) -> str:
@@ -75,15 +81,33 @@ def _evaluates(functions: set[str]) -> bool:
     return any(EVALUATES.fullmatch(name) for name in functions)
 
 
-def _stacks_before_backward(allocations: Allocations, backward: Bool) -> list[int]:
-    """Stacks of forward allocations that live until a backward pass, and are freed."""
-    count = np.cumsum(backward)
-    before = count[allocations.position]
-    forward = _is_forward(allocations)
-    ended = allocations.freed != NONE
-    outlives = np.zeros(len(allocations), np.bool_)
-    outlives[ended] = count[allocations.freed[ended]] > before[ended]
-    found: list[int] = np.unique(allocations.stack[forward & outlives]).tolist()
+def _passed_over(allocations: Allocations, caller_of: list[str]) -> set[str]:
+    """Lines whose calls of a model have kept a graph through a backward pass: several of its results. A call
+    without a graph keeps its result alone."""
+    count = np.cumsum(allocations.context.phase[allocations.curve.event] == Phase.BACKWARD)
+    ended = np.flatnonzero(_is_forward(allocations) & (allocations.freed != NONE))
+    ended = ended[count[allocations.freed[ended]] > count[allocations.position[ended]]]
+    kept = Counter(
+        (caller_of[code], int(at))
+        for code, at in zip(
+            allocations.stack[ended].tolist(), count[allocations.position[ended]], strict=True
+        )
+    )
+    return {caller for (caller, _), many in kept.items() if many >= GRAPH_RESULTS}
+
+
+def _stacks_of_backward(allocations: Allocations) -> list[int]:
+    """Stacks of forward allocations of which a backward pass frees some, as it lets go of what it has used.
+    What the job itself lets go of, after a backward pass of another model, was kept for nothing."""
+    memory, curve = allocations.memory, allocations.curve
+    ended = np.flatnonzero(_is_forward(allocations) & (allocations.freed != NONE))
+    freed = allocations.freed[ended]
+    newest = np.searchsorted(allocations.position, freed, side="right") - 1
+    by_engine = allocations.phase[newest] == Phase.BACKWARD
+    stack = memory.stack[curve.event[freed]]
+    if (memory.stack[curve.event[allocations.free]] != NONE).any():
+        by_engine &= (stack == NONE) | in_engine(memory.stacks)[stack]
+    found: list[int] = np.unique(allocations.stack[ended[by_engine]]).tolist()
     return found
 
 

@@ -9,9 +9,16 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.memory.allocations import Allocations, copies_weights, in_functional, in_module
+from tb_gpudiag.facts.memory.allocations import (
+    Allocations,
+    call_begins,
+    copies_weights,
+    in_functional,
+    in_module,
+    in_stack,
+)
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.vocabulary.torch_frames import outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import STATE_MADE, UPDATE, inside_model, outermost_caller
 
 
 class MemoryKind(Enum):
@@ -64,6 +71,11 @@ def kind_numbers(allocations: Allocations, chosen: Int64) -> UInt8:
     return kinds.found
 
 
+MOST_LEFT = 2
+FEWEST_RESULTS = 4
+"""A call of a model that makes so many results, and leaves at most the last two, keeps no graph."""
+
+
 class _Kinds:
     """Kinds of some allocations, as far as they are known.
 
@@ -96,6 +108,9 @@ class _Kinds:
             # A pass that fails does not end: gradients wait for their optimizer. The first step of an
             # optimizer makes its state.
             self._put(own & self.never & ~follows & self.failed, kind)
+        if self.failed:
+            waits = (self.own == Phase.OPTIMIZER) & self.never
+            self._put(waits & self._is_of_update(), MemoryKind.TEMPORARY)
         # Nor does one in which the recording ends. There, state is what a line makes and never frees.
         kept = (self.own == Phase.OPTIMIZER) & self.never & ~self._is_mostly_freed()
         self._put(kept, MemoryKind.OPTIMIZER_STATE)
@@ -124,7 +139,8 @@ class _Kinds:
             waits &= self.failed
         else:
             waits &= in_model
-            passes = waits & ((self._is_mostly_freed() & self._keeps_last()) | self._only_infers())
+            passes = self._is_mostly_freed() & self._keeps_last()
+            passes = waits & (passes | self._leaves_results() | self._only_infers())
             self._put(passes, MemoryKind.TEMPORARY)
             waits &= ~passes
         self._put(waits, MemoryKind.ACTIVATION)
@@ -153,22 +169,64 @@ class _Kinds:
 
     def _records_no_graph(self) -> bool:
         """Whether the modules of the pass that failed keep far fewer of their allocations than those of an
-        earlier pass had kept after as many: it is a validation under torch.no_grad()."""
+        earlier pass had kept then: it is a validation under torch.no_grad()."""
         allocations = self.allocations
         own = np.flatnonzero(in_module(allocations) & (allocations.phase == Phase.FORWARD))
         backward = self._next(self.phase == Phase.BACKWARD, allocations.position[own])
         failed, trained = own[backward > len(self.phase)], own[backward <= len(self.phase)]
+        failed = failed[self._of_last_caller()[failed]]
         if not len(failed) or not len(trained):
             return False
         _, number, size = np.unique(backward[: len(trained)], return_inverse=True, return_counts=True)
-        largest = trained[number == int(size.argmax())][: len(failed)]
+        largest, failed = _paired(self._in_model(), trained[number == int(size.argmax())], failed)
+        if not len(failed):
+            return False
         freed = allocations.freed[largest]
-        kept = int(((freed == NONE) | (freed > allocations.position[largest[-1]])).sum())
+        following = np.searchsorted(allocations.position, allocations.position[largest[-1]], side="right")
+        then = allocations.position[min(following, len(allocations) - 1)]
+        kept = int(((freed == NONE) | (freed > then)).sum())
         keeps = int((allocations.freed[failed] == NONE).sum())
-        return keeps * len(largest) <= KEEPS_LESS * kept * len(failed)
+        return keeps <= KEEPS_LESS * kept
+
+    def _of_last_caller(self) -> Bool:
+        """Mask of what the line allocates that calls the model in the request that failed; all where that is
+        outside of modules, or not known, shape (a,)."""
+        allocations, stacks = self.allocations, self.allocations.memory.stacks
+        code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
+        caller = outermost_caller(stacks[code]) if stacks and code != NONE else ""
+        if not caller:
+            return np.ones(len(allocations), np.bool_)
+        same = np.array([*(outermost_caller(stack) == caller for stack in stacks), False], np.bool_)
+        return same[allocations.stack]
+
+    def _in_model(self) -> Int64:
+        """Number of what each allocation's stack has from where a model is called, shape (a,): training and
+        evaluation call it at different lines."""
+        code: dict[str, int] = {}
+        inside = map(inside_model, self.allocations.memory.stacks)
+        number = np.array([*(code.setdefault(stack, len(code)) for stack in inside), NONE], np.int64)
+        return number[self.allocations.stack]
+
+    def _leaves_results(self) -> Bool:
+        """Whether a line calls the model that has left no more of each call than what this made last: results
+        that the job keeps. A graph keeps what comes before as well."""
+        allocations = self.allocations
+        forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
+        callers = np.array([*map(outermost_caller, allocations.memory.stacks), ""], object)[allocations.stack]
+        leaves = np.zeros(len(allocations), np.bool_)
+        for caller in sorted(set(callers[forward].tolist()) - {""}):
+            own = np.flatnonzero(forward & (callers == caller))
+            begins = np.searchsorted(allocations.position[own], call_begins(allocations, caller))
+            length, alive = np.diff(begins), allocations.freed[own] == NONE
+            before = np.r_[0, np.cumsum(alive)]
+            early = before[begins[1:] - MOST_LEFT] - before[begins[:-1]] if len(length) else length
+            # Of the first results of a small model, a graph may need none.
+            enough = len(length) >= FEWEST_PASSES and length.min() >= FEWEST_RESULTS
+            leaves[own] = enough and not early.any()
+        return leaves[self.chosen]
 
     def _only_infers(self) -> bool:
-        """Whether one line has called a model several times, and nothing it made then is kept for a backward
+        """Whether lines have called a model several times, and nothing they made then is kept for a backward
         pass. A loop over equal layers is one pass of a model that has other ones, too."""
         allocations, memory = self.allocations, self.allocations.memory
         own = np.flatnonzero((allocations.phase == Phase.FORWARD) & (allocations.stack != NONE))
@@ -176,10 +234,8 @@ class _Kinds:
         for code in np.unique(allocations.stack[own]).tolist():
             if caller := outermost_caller(memory.stacks[code]):
                 calls[caller].append(own[allocations.stack[own] == code])
-        return any(
-            min(map(len, made)) >= FEWEST_PASSES and (allocations.freed[np.concatenate(made)] != NONE).all()
-            for made in calls.values()
-        )
+        often = [np.concatenate(made) for made in calls.values() if min(map(len, made)) >= FEWEST_PASSES]
+        return bool(often) and all((allocations.freed[rows] != NONE).all() for rows in often)
 
     def _goes_on(self) -> Bool:
         """Whether the same place still allocates after the last backward pass but one."""
@@ -216,6 +272,13 @@ class _Kinds:
         mean = np.bincount(number, weights=rank * alive) / np.maximum(1, np.bincount(number, weights=alive))
         return (mean >= LAST_SHARE * (count - 1))[number[self.chosen]]
 
+    def _is_of_update(self) -> Bool:
+        """Whether torch's optimizer allocates it for this update alone: its state has a function of its own,
+        or earlier updates freed what this line made."""
+        makes = in_stack(self.allocations, STATE_MADE)
+        updates = in_stack(self.allocations, UPDATE)[self.chosen] & makes.any()
+        return updates & ~makes[self.chosen] | self._is_mostly_freed()
+
     def _places(self) -> Int64:
         """Number of the place of each allocation, shape (a,)."""
         allocations = self.allocations
@@ -230,3 +293,22 @@ class _Kinds:
         """Return the first mark after each position; a number beyond all positions without one."""
         at = np.flatnonzero(marks)
         return np.r_[at, np.iinfo(np.int64).max][np.searchsorted(at, position, side="right")]
+
+
+def _paired(stack: Int64, first: Int64, second: Int64) -> tuple[Int64, Int64]:
+    """Of two passes, pair what the same stack allocated: the first one with the first one, and so on. Return
+    the indices in each, by the second's order. first, second: indices, ascending."""
+    most = len(first) + len(second)
+    one, other = (stack[rows] * most + _ranks(stack[rows]) for rows in (first, second))
+    _, in_first, in_second = np.intersect1d(one, other, assume_unique=True, return_indices=True)
+    order = np.argsort(in_second)
+    return first[in_first[order]], second[in_second[order]]
+
+
+def _ranks(code: Int64) -> Int64:
+    """Return how many equal ones come before each."""
+    order = np.argsort(code, kind="stable")
+    first = np.searchsorted(code[order], code[order])
+    ranks = np.empty(len(code), np.int64)
+    ranks[order] = np.arange(len(code)) - first
+    return ranks

@@ -29,6 +29,10 @@ MOST_BESIDE = 2
 """A formula has a few steps of one size. More are the layers of a model."""
 
 
+MUCH_SMALLER = 4
+"""The results of a model are so much smaller than what a formula makes of them by mistake."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What is known of a request that failed.
@@ -38,7 +42,9 @@ class Request:
     rows, element_bytes: without shapes, a square matrix with so many rows of such numbers is as large; 0 if
         none is. alike: allocations alive then that have one number for each row.
     beside_bytes: alive then, from the same function outside of modules, in one or two tensors like it: a
-        broadcast difference, and then its square.
+        broadcast difference, and then its square. In a backward pass, what is as large as what a function
+        outside of modules made, if no module made anything of that size.
+    formula: in a backward pass, the line that made the first of these.
     of_layer: a layer of torch's own asks for it, whose result is as large as the batch makes it.
     """
 
@@ -48,6 +54,7 @@ class Request:
     element_bytes: int = 0
     alike: int = 0
     beside_bytes: int = 0
+    formula: Frame | None = None
     of_layer: bool = False
 
 
@@ -56,8 +63,8 @@ def find_request(allocations: Allocations, position: int) -> Request:
     memory, event = allocations.memory, int(allocations.curve.event[position])
     code = int(memory.stack[event]) if memory.stacks else NONE
     found = _size_of(allocations, position)
-    if code == NONE:
-        return found
+    if code == NONE or allocations.context.phase[event] == Phase.BACKWARD:
+        return _in_backward(allocations, position, found)
     stack = memory.stacks[code]
     formula = allocations.context.phase[event] == Phase.FORWARD and not MODULE_FRAME.search(stack)
     beside = _beside(allocations, position, innermost_place(stack)) if formula else 0
@@ -69,12 +76,35 @@ def _beside(allocations: Allocations, position: int, place: Frame | None) -> int
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
     requested = int(allocations.memory.bytes[allocations.curve.event[position]])
     large = alive[2 * allocations.bytes[alive] >= requested]
-    if place is None or not 0 < len(large) <= MOST_BESIDE:
+    if place is None or not 0 < len(large) <= MOST_BESIDE or not _is_computed(allocations, int(large[0])):
         return 0
     frames = [allocations.frame(row) for row in large.tolist()]
     same = np.array([f is not None and (f.file, f.function) == (place.file, place.function) for f in frames])
     same &= ((allocations.phase == Phase.FORWARD) & ~in_module(allocations))[large]
     return int(allocations.bytes[large[same]].sum())
+
+
+def _is_computed(allocations: Allocations, index: int) -> bool:
+    """Whether something that is no weight was there when it was made. A data set comes from the host."""
+    alive = allocations.alive(int(allocations.position[index]) - 1)
+    return bool((allocations.phase[alive] == Phase.FORWARD).any())
+
+
+def _in_backward(allocations: Allocations, position: int, found: Request) -> Request:
+    """Add what a backward pass holds of the size of its request, if a formula's result is as large and no
+    module's is."""
+    alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
+    requested = int(allocations.memory.bytes[allocations.curve.event[position]])
+    inside = in_module(allocations)
+    if requested <= MUCH_SMALLER * int(allocations.bytes[inside].max(initial=0)) or not inside.any():
+        return found
+    large = alive[2 * allocations.bytes[alive] >= requested]
+    large = large[np.isin(allocations.phase[large], (Phase.FORWARD, Phase.BACKWARD))]
+    made = large[(allocations.phase[large] == Phase.FORWARD) & (allocations.stack[large] != NONE)]
+    if not len(made) or not _is_computed(allocations, int(made[0])):
+        return found
+    held = int(allocations.bytes[large].sum())
+    return replace(found, beside_bytes=held, formula=allocations.frame(int(made[0])))
 
 
 def _size_of(allocations: Allocations, position: int) -> Request:

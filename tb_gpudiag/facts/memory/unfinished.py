@@ -16,6 +16,12 @@ LEAST_WEIGHTS = 0.25
 LEAST_GROWTH = 1.25
 """Between passes, of results that are as long as the text is."""
 
+LEAST_BYTES = 4096
+"""What is smaller is rounded up to 512 bytes, which hides by how much it has grown."""
+
+LINEAR_SHARE = 0.25
+"""Of what has grown in a pass, at least so much has grown as the length did."""
+
 SUPERLINEAR = 1.5
 """Between the first and the second power of the length."""
 
@@ -42,7 +48,7 @@ def quadratic_bytes(allocations: Allocations) -> int:
     """Return what the pass that failed held of results of modules that have grown far more than others since
     the pass before, as scores of all pairs of positions do."""
     forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
-    own = np.flatnonzero(forward & in_module(allocations))
+    own = np.flatnonzero(forward & in_module(allocations) & (allocations.bytes >= LEAST_BYTES))
     begun = _passes_begun(allocations)[allocations.position[own]]
     passes = np.unique(begun)
     if len(passes) < 2:
@@ -56,7 +62,8 @@ def quadratic_bytes(allocations: Allocations) -> int:
         size = allocations.bytes[now]
         growth += (size / np.maximum(1, allocations.bytes[earlier])).tolist()
         held += np.where(allocations.freed[now] == NONE, size, 0).tolist()
-    usual = min((times for times in growth if times >= LEAST_GROWTH), default=np.inf)
+    grown = [times for times in growth if times >= LEAST_GROWTH]
+    usual = float(np.quantile(grown, LINEAR_SHARE, method="lower")) if grown else np.inf
     return sum(size for times, size in zip(growth, held, strict=True) if times >= usual**SUPERLINEAR)
 
 
@@ -65,12 +72,11 @@ def _passes_begun(allocations: Allocations) -> Int64:
     return np.cumsum(allocations.context.phase[allocations.curve.event] == Phase.BACKWARD)
 
 
-def loaded_bytes(allocations: Allocations) -> int:
-    """Return what torch.load() put beside the weights of a model when an allocation failed. Without other
-    weights, what it loaded is the model."""
+def find_loaded(allocations: Allocations) -> Int64:
+    """Return what torch.load() put beside the weights of a model when an allocation failed, as indices.
+    Without other weights, what it loaded is the model."""
     alive = allocations.alive(int(allocations.failures[-1]))
     loaded = in_stack(allocations, LOAD)[alive]
     size = allocations.bytes[alive]
-    held = int(size[loaded].sum())
     weights = int(size[~loaded & (allocations.phase[alive] == Phase.PARAMETER)].sum())
-    return held if weights >= LEAST_WEIGHTS * held else 0
+    return alive[loaded & (weights >= LEAST_WEIGHTS * int(size[loaded].sum()))]

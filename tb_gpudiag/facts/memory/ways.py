@@ -84,6 +84,16 @@ def find_ways(allocations: Allocations, start: Start, changes: AllocatorChanges,
     return ways
 
 
+def fits_without(start: Start, changes: AllocatorChanges, capacity: int, gone: Int64) -> bool:
+    """Whether the request that failed fits if these allocations had not been there. gone: their indices."""
+    rest = Start(
+        start.segments, [block for block in start.used if block[0] not in set(gone.tolist())], start.private
+    )
+    kept = ~np.isin(changes.number, gone) | (changes.size < FREED)
+    left = AllocatorChanges(*(column[kept] for column in changes))
+    return fits(rest, left, capacity, AllocatorSettings())
+
+
 def _way(
     kind: WayKind, start: Start, cases: list[AllocatorChanges], capacity: int, blocks: Blocks | None = None
 ) -> Way:

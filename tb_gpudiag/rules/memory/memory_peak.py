@@ -8,6 +8,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Owner
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.waste import WasteKind
 from tb_gpudiag.rules.answer import (
     CannotTell,
     Clear,
@@ -32,8 +34,10 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_title,
     requesting_place,
 )
-from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, Advice, advice_on
+from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, advice_on, is_in_pieces
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
+from tb_gpudiag.rules.shared.usual_causes import OTHER
+from tb_gpudiag.rules.shared.waste_advice import MODELS, Advice, kept_of, waste_of
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, PHASES
 
@@ -173,10 +177,24 @@ def _retries_sentence(memory: DeviceMemory) -> str:
 
 
 def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
-    """Return the leaks that filled the memory until an allocation failed."""
+    """Return the leaks that filled the memory until an allocation failed: large ones, or ones without which
+    it would have fit."""
     leaks = leaks_at_failure(memory)
-    whole = max(memory.capacity_bytes, memory.peak.allocated_bytes)
-    return leaks if _held(leaks) >= LEAK_SHARE * whole else []
+    if not leaks or is_in_pieces(memory):
+        return []
+    whole, held, waste = (
+        max(memory.capacity_bytes, memory.peak.allocated_bytes),
+        _held(leaks),
+        waste_of(memory),
+    )
+    # Models with their optimizers look like graphs with gradients. What backward passes made, and keep, says
+    # more than a line outside of them.
+    if any(one.kind is WasteKind.MODELS and 2 * one.bytes >= held for one in waste):
+        return []
+    backward = any(one.kind is WasteKind.BACKWARD and one.bytes > held for one in waste)
+    if backward and all(leak.cause is OTHER for leak in leaks):
+        return []
+    return leaks if held >= LEAK_SHARE * whole or kept_of(memory) else []
 
 
 def _held(leaks: list[Explained]) -> int:
@@ -185,6 +203,9 @@ def _held(leaks: list[Explained]) -> int:
 
 def _leak_advice(leak: Explained, when: str) -> Advice:
     frame = keeping_frame(leak) or leak.sites[0].frame
+    built = sum(site.bytes for site in leak.sites if site.phase is Phase.PARAMETER)
+    if 2 * built > leak.bytes:
+        return MODELS
     where = f" {frame.preposition} {frame}" if frame is not None else ""
     return Advice(
         f"{when} fix the leak that filled the memory{where}, see GD401. {leak.cause.fix}", leak.cause.code

@@ -20,7 +20,7 @@ from tb_gpudiag.rules.shared.usual_causes import (
 )
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.vocabulary.operators import JOINS, LOSS, MAKES_STATE, OWN_COPY, SAMPLES, SUMS_UP
-from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME
+from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME, RECURRENT, WEIGHS, innermost_frame
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -52,6 +52,9 @@ BOTH_SHARE = 0.1
 
 # A hook keeps the outputs of one operator. A backward pass needs those of at least this many.
 GRAPH_OPERATORS = 2
+
+# An LSTM returns its outputs and two states. What it keeps beside them is a graph's.
+RECURRENT_RESULTS = 3
 
 # A job may keep the results of two or three operators outside of modules, such as states and rewards. Only a
 # graph keeps as many as these, and a loss.
@@ -211,6 +214,8 @@ def _retained_graph(growth: GrowingSites) -> list[GrowingSite]:
     in_modules = [site for site in growth.in_modules if site in growth.in_graph]
     if not growth.has_modules or not growth.is_mostly(in_modules):
         return []
+    if _are_watched(growth.in_graph, growth.memory):
+        return []
     graph = growth.keeps_loss or growth.keeps_inputs or _has_several_operators(in_modules)
     return growth.in_graph if graph else []
 
@@ -292,7 +297,18 @@ def _is_noted_leaf(site: GrowingSite) -> bool:
 
 
 def _has_several_operators(sites: list[GrowingSite]) -> bool:
-    return len({site.operator or site.stack for site in sites}) >= GRAPH_OPERATORS
+    # A snapshot has one stack for all operators of a recurrent layer.
+    many = any(RECURRENT.fullmatch(s.stack) and s.count_per_unit > RECURRENT_RESULTS for s in sites)
+    return many or len({site.operator or site.stack for site in sites}) >= GRAPH_OPERATORS
+
+
+def _are_watched(sites: list[GrowingSite], memory: DeviceMemory) -> bool:
+    """Whether a hook keeps what all layers of one kind put out: in a snapshot, that is all that stays, and of
+    what other modules compute from it nothing does. A graph keeps what the next such layer is given."""
+    kinds = {innermost_frame(site.stack) for site in sites}
+    stacks = memory.allocations.memory.stacks
+    others = {innermost_frame(stack) for stack in stacks if MODULE_FRAME.search(stack)} - kinds
+    return len(kinds) == 1 and bool(others) and all(WEIGHS.search(kind) for kind in kinds)
 
 
 def _may_be_metric(site: GrowingSite) -> bool:

@@ -9,8 +9,10 @@ from tb_gpudiag.facts.memory.ways import Way, WayKind
 from tb_gpudiag.rules.answer import Evidence
 from tb_gpudiag.wording.quantity import number, size
 
-# A pass that failed in the middle needs more than it had: less than a tenth of room is soon used up.
+# A pass that failed in the middle needs more than it had: less than a tenth of room is soon used up, and less
+# than a twentieth at once.
 ROOM_SHARE = 0.1
+LEAST_ROOM_SHARE = 0.05
 
 
 def needs_sentence(memory: DeviceMemory) -> str:
@@ -96,15 +98,9 @@ def _allocated(way: Way) -> str:
     return f"{low} allocated at most" if low == high else f"{low} to {high} allocated at most"
 
 
-def may_fit_expandable(memory: DeviceMemory) -> bool:
+def may_fit_expandable(memory: DeviceMemory, *, room: float = 0.0) -> bool:
     """Whether the request that failed, and what the rest of its forward pass keeps, fit with expandable
-    segments, or that cannot be told."""
+    segments and leave this share of the memory, or that cannot be told."""
     fit, capacity = memory.fit, memory.capacity_bytes
-    return fit is None or not capacity or fit.expandable_needs_bytes + memory.to_come_bytes <= capacity
-
-
-def barely_fits(memory: DeviceMemory) -> bool:
-    """Whether expandable segments leave little room for what comes after the request that failed."""
-    fit, capacity = memory.fit, memory.capacity_bytes
-    room = (1 - ROOM_SHARE) * capacity - memory.to_come_bytes
-    return fit is not None and fit.expandable_needs_bytes > room
+    needs = 0 if fit is None else fit.expandable_needs_bytes + memory.to_come_bytes
+    return not capacity or needs <= (1 - room) * capacity

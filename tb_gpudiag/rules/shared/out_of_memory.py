@@ -125,8 +125,9 @@ def cause_of(memory: DeviceMemory, failure: Failure) -> FailureCause:
 def _is_giant(memory: DeviceMemory, failure: Failure) -> bool:
     """Whether the request does not fit an empty GPU, or takes most of it and is far larger than all tensors
     together: with the tensor or two that its formula made before it, than all others."""
-    # A backward pass has the sizes of the forward pass, which fitted.
-    if failure.request.of_layer or failure.held.phase is Phase.BACKWARD:
+    # A backward pass has the sizes of the forward pass, which fitted: several of them may not.
+    in_backward = failure.held.phase is Phase.BACKWARD and failure.request.formula is None
+    if failure.request.of_layer or in_backward:
         return False
     beside, capacity = failure.request.beside_bytes, memory.capacity_bytes
     requested, held = failure.requested_bytes + beside, failure.held.allocated_bytes - beside
@@ -154,11 +155,7 @@ def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
     requested, cause = failure.requested_bytes, cause_of(memory, failure)
     unused = max(0, failure.unused_bytes)
     if cause is FailureCause.GIANT:
-        where = f" {failure.frame.preposition} {failure.frame}" if failure.frame is not None else ""
-        yield (
-            f"The request itself is the problem: {size(requested)}{where}, while all tensors together took "
-            f"{size(failure.held.allocated_bytes)}."
-        )
+        yield _giant(failure)
         yield request_sentence(failure)
     elif cause is FailureCause.POOLS and failure.holes is not None:
         yield (
@@ -196,6 +193,21 @@ def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
         yield from _holes(failure)
     if cause in {FailureCause.FRAGMENTED, FailureCause.TOO_LITTLE} and (replayed := ways_sentence(memory)):
         yield replayed
+
+
+def _giant(failure: Failure) -> str:
+    formula, beside = failure.request.formula, failure.request.beside_bytes
+    if formula is not None:
+        return (
+            f"The backward pass asks for a tensor as large as one made {formula.preposition} {formula}: with "
+            f"it, such tensors take {size(beside + failure.requested_bytes)}, and all others "
+            f"{size(failure.held.allocated_bytes - beside)}."
+        )
+    where = f" {failure.frame.preposition} {failure.frame}" if failure.frame is not None else ""
+    return (
+        f"The request itself is the problem: {size(failure.requested_bytes)}{where}, while all tensors "
+        f"together took {size(failure.held.allocated_bytes)}."
+    )
 
 
 def _too_little(memory: DeviceMemory, failure: Failure) -> Iterator[str]:

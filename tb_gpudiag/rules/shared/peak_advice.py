@@ -9,34 +9,30 @@ import numpy as np
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import in_module
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.lost_passes import LostPasses
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
-from tb_gpudiag.facts.memory.peak import Failure, Peak
+from tb_gpudiag.facts.memory.peak import Peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.needed_memory import barely_fits, may_fit_expandable
+from tb_gpudiag.rules.shared.needed_memory import LEAST_ROOM_SHARE, ROOM_SHARE, may_fit_expandable
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
+from tb_gpudiag.rules.shared.waste_advice import MAIN_SHARE, Advice, advice_on_waste, waste_of
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.vocabulary.torch_frames import CHECKPOINT
-from tb_gpudiag.wording.quantity import size
 
 CODE = fix_code("tb_gpudiag.rules.memory.memory_peak")
 FRAGMENTATION = fix_code("tb_gpudiag.rules.memory.memory_fragmentation")
-
-# A kind of memory that makes up a third of the peak dominates it: less of it lowers the peak at once.
-MAIN_SHARE = 0.33
 
 # Gradients are as large as the weights. If they are a tenth of the peak in the forward pass, the job could
 # have freed them before it.
 GRADIENT_SHARE = 0.1
 
+# With a fifth of the memory left in expandable segments, pieces are why a request fails, whatever is kept.
+MUCH_ROOM_SHARE = 0.2
 
-@dataclass(frozen=True)
-class Advice:
-    text: str
-    code: str
+MOST_WASTES = 2
+"""The two largest are enough to begin with."""
 
 
 _ATTENTION = Advice(
@@ -106,30 +102,21 @@ _INFERENCE = Advice(
     "no autograd graph is recorded.",
     CODE["inference"],
 )
-_LOAD = Advice(
-    "A checkpoint that torch.load() put on the GPU is still there beside the model: load it into the host's "
-    "memory, and let go of it.",
-    CODE["load"],
+_EVALUATION = Advice(
+    "This pass seems to be an evaluation: the gradients of the last step are still there, which steps of the "
+    "training free first. Run it under torch.inference_mode(), in parts as large as the training's batches.",
+    CODE["inference"],
 )
-_MODELS = Advice(
-    "Models that were trained before are still there, with their optimizers: keep what you need of them on "
-    "the host, and let go of the rest before the next one is made.",
-    CODE["models"],
+_DATA = Advice(
+    "No model was called so far: what the GPU holds is data. Leave the data set in the host's memory, "
+    "prepare it there, or in parts, and copy one batch at a time.",
+    CODE["inputs"],
 )
 INPUTS = Advice(
     "Inputs are most of it: leave the data set in the host's memory, and copy one batch at a time, or use "
     "smaller batches.",
     CODE["inputs"],
 )
-
-
-def _evaluation(lost: LostPasses) -> Advice:
-    where = f" {lost.frame.preposition} {lost.frame}" if lost.frame is not None else ""
-    return Advice(
-        f"The forward passes called{where} keep {size(lost.bytes)} for backward passes that never come: run "
-        "them without gradients, and keep results on the host.",
-        CODE["inference"],
-    )
 
 
 @dataclass(frozen=True)
@@ -144,6 +131,20 @@ class _Composition:
     def trains(self) -> bool:
         """Whether a backward pass is recorded."""
         return bool((self.memory.allocations.phase == Phase.BACKWARD).any())
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether a pass asks for more than any step before got at this point, or more often."""
+        since, phase = self.memory.since, self.peak.phase
+        passes = phase in {Phase.FORWARD, Phase.BACKWARD}
+        return self.memory.failure is not None and passes and since is not None and since.has_grown
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether a forward pass that asks for more than any before does not begin as a step of the training
+        does."""
+        since = self.memory.since
+        return self.has_grown and since is not None and since.skips_zero_grad
 
     @property
     def has_no_model(self) -> bool:
@@ -191,7 +192,10 @@ def _is_fp32_activations(found: _Composition) -> bool:
 
 
 def _is_old_gradients(found: _Composition) -> bool:
-    """Gradients of the previous step are still allocated in the forward pass."""
+    """Gradients of the previous step are still allocated in the forward pass. Where it failed, a replay says
+    whether they matter."""
+    if found.memory.failure is not None:
+        return False
     return found.peak.phase is Phase.FORWARD and found.share(MemoryKind.GRADIENT) >= GRADIENT_SHARE
 
 
@@ -215,9 +219,14 @@ def _is_model_state(found: _Composition) -> bool:
 
 
 def _is_from_before(found: _Composition) -> bool:
-    """Most of it was allocated before the recording, and nothing shows what it is, or before any model."""
-    unknown = (MemoryKind.TEMPORARY, MemoryKind.UNKNOWN) if found.has_no_model else ()
-    return found.is_mostly(MemoryKind.BEFORE, *unknown) and not _is_model_state(found)
+    """Most of it was allocated before the recording, and nothing shows what it is."""
+    return found.is_mostly(MemoryKind.BEFORE) and not _is_model_state(found)
+
+
+def _is_data(found: _Composition) -> bool:
+    """No model was called, and none is most of it."""
+    made = (MemoryKind.TEMPORARY, MemoryKind.UNKNOWN, MemoryKind.INPUT)
+    return found.has_no_model and found.is_mostly(*made) and not _is_model_state(found)
 
 
 _ADVICE: tuple[tuple[Callable[[_Composition], bool], Advice], ...] = (
@@ -230,7 +239,8 @@ _ADVICE: tuple[tuple[Callable[[_Composition], bool], Advice], ...] = (
     (_is_inference, _INFERENCE),
     (_is_model_state, _STATE),
     (_is_from_before, _BEFORE),
-    (lambda found: found.is_mostly(MemoryKind.INPUT), INPUTS),
+    (_is_data, _DATA),
+    (lambda found: found.is_mostly(MemoryKind.INPUT) and not _is_data(found), INPUTS),
 )
 
 
@@ -256,47 +266,50 @@ def _of_cause(memory: DeviceMemory) -> list[Advice]:
 
 
 def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
-    """Return the advice that fits the failure or the peak, at least one."""
-    fits, of_cause = _of_peak(memory, peak, facts), _of_cause(memory)
-    if of_cause in ([_EXPANDABLE], [_PAD]) and _lost_passes(memory, peak) is not None:
-        return fits  # more and more graphs fill any memory, however well its parts are joined
-    if of_cause == [_EXPANDABLE] and barely_fits(memory):
-        return of_cause + fits if may_fit_expandable(memory) or not fits else fits
-    return of_cause or fits or [_ACCUMULATE]
+    """Return the advice that fits the failure or the peak, at least one.
+
+    First why it failed, where the request itself, another process or another pool is the reason; then what
+    the job could do without; then how memory is arranged, if that leaves room; then what the rest is.
+    """
+    of_cause = _of_cause(memory)
+    arranges = of_cause in ([_EXPANDABLE], [_PAD])
+    if of_cause and not arranges:
+        return of_cause
+    wastes = [] if is_in_pieces(memory) else waste_of(memory)
+    enough = [waste for waste in wastes if waste.fits is not False]
+    if enough:
+        return [*map(advice_on_waste, enough[:MOST_WASTES])]
+    fits = [*map(advice_on_waste, wastes[:MOST_WASTES]), *_of_peak(memory, peak, facts)]
+    if arranges and not wastes and may_fit_expandable(memory, room=LEAST_ROOM_SHARE):
+        return of_cause if may_fit_expandable(memory, room=ROOM_SHARE) else of_cause + fits
+    return fits or of_cause or [_ACCUMULATE]
+
+
+def is_in_pieces(memory: DeviceMemory) -> bool:
+    """Whether a request failed only because memory is fragmented: with expandable segments, there is room."""
+    arranges = _of_cause(memory) == [_EXPANDABLE] and memory.fit is not None and memory.capacity_bytes > 0
+    return arranges and may_fit_expandable(memory, room=MUCH_ROOM_SHARE)
 
 
 def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     """Return the advice that follows from what held the memory."""
-    if (lost := _lost_passes(memory, peak)) is not None:
-        return [_evaluation(lost)]
-    found, needless = _Composition(peak, facts, memory), list[Advice]()
-    fits = [advice for applies, advice in _ADVICE if applies(found)]
-    if memory.failure is not None and memory.loaded_bytes >= memory.failure.requested_bytes:
-        fits, needless = [_LOAD, *fits], [_STATE]
-    if memory.earlier_models_bytes >= MAIN_SHARE * peak.allocated_bytes:
-        fits, needless = [_MODELS, *fits], [*needless, _STATE]
-    if _SET_TO_NONE in fits and memory.failure is not None and _frees_enough(memory.failure):
-        needless.append(_STATE)
+    found = _Composition(peak, facts, memory)
+    fits, needless = [advice for applies, advice in _ADVICE if applies(found)], list[Advice]()
+    if found.evaluates:
+        return [_EVALUATION]
+    if found.has_grown:
+        needless = [_STATE]
+        if found.trains and not {_ACCUMULATE, _INFERENCE, _ATTENTION}.intersection(fits):
+            fits.append(_ACCUMULATE)
     recomputes = any(map(CHECKPOINT.search, memory.allocations.memory.stacks))
-    if _ACCUMULATE in fits and (recomputes or _only_smaller_batches_fit(memory)):
+    if _ACCUMULATE in fits and (recomputes or _cannot_recompute(memory)):
         needless.append(_CHECKPOINT)
     return [advice for advice in fits if advice not in needless]
 
 
-def _lost_passes(memory: DeviceMemory, peak: Peak) -> LostPasses | None:
-    """Return forward passes without a backward pass that hold much of the peak."""
-    lost = memory.lost_passes
-    return lost if lost is not None and lost.bytes >= MAIN_SHARE * peak.allocated_bytes else None
-
-
-def _only_smaller_batches_fit(memory: DeviceMemory) -> bool:
-    """Whether half of the batch may fit, replayed, and checkpointing does not: blocks are checkpointed
-    already, there are few, or most is elsewhere, such as the scores of a large vocabulary."""
+def _cannot_recompute(memory: DeviceMemory) -> bool:
+    """Whether checkpointing does not make the request fit, replayed: there are no blocks, or few, or most is
+    elsewhere, such as the scores of a large vocabulary."""
     ways = {way.kind: way for way in memory.ways}
-    half, recomputed = ways.get(WayKind.HALF_BATCH), ways.get(WayKind.CHECKPOINT)
-    return half is not None and recomputed is not None and half.may_fit and not recomputed.may_fit
-
-
-def _frees_enough(failure: Failure) -> bool:
-    """Whether the request would fit without the gradients, and as much again."""
-    return failure.held.kinds.get(MemoryKind.GRADIENT, 0) >= 2 * failure.requested_bytes
+    recomputed = ways.get(WayKind.CHECKPOINT)
+    return bool(ways) and (recomputed is None or not recomputed.may_fit)

@@ -55,6 +55,7 @@ def test_the_steps_of_a_formula_are_one_giant(tmp_path: Path) -> None:
     """A difference of all pairs is there, and its square does not fit."""
     snapshot = small_model()
     snapshot.segment(300 * MIB, at=2)
+    snapshot.allocate(MIB, at=9, stack=FORWARD)
     snapshot.allocate(300 * MIB, at=10, stack=["train.py(5): fit", "loss.py(12): pairwise"])
     found = found_in(fail(snapshot, 300, ["train.py(5): fit", "loss.py(13): pairwise"]), tmp_path)
     assert "The request itself is the problem: 300 MiB at loss.py:13 in pairwise" in plain(found.summary)
@@ -195,13 +196,13 @@ def test_what_grows_with_the_square_of_the_length_is_attention(
     assert ("scaled_dot_product_attention" in found.fix.code) is advised
 
 
-def test_before_any_model_a_data_set_is_worked_on_in_parts(tmp_path: Path) -> None:
+def test_before_any_model_a_data_set_stays_on_the_host(tmp_path: Path) -> None:
     snapshot = SnapshotBuilder()
     snapshot.segment(200 * MIB, at=0)
     for line, function in ((3, "main"), (4, "standardized")):
         snapshot.allocate(100 * MIB, at=line, stack=[f"data.py({line}): {function}"])
     found = found_in(fail(snapshot, 100, ["data.py(5): standardized"]), tmp_path)
-    assert "work in smaller parts" in found.fix.text
+    assert "Leave the data set in the host's memory" in found.fix.text
     assert "inference_mode" not in found.fix.code
 
 

@@ -1,0 +1,128 @@
+"""Since: how a failure differs from the first time that the job got this far in a step and it fit.
+
+The same line asks for the same thing in each step. Where a step asks for no more than an earlier one that
+fit, its size is not why it fails: what has been kept since then is, or memory is in pieces. Where it asks for
+more, its size is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.memory.allocations import Allocations, call_begins
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary.recorded import allocated_bytes
+from tb_gpudiag.vocabulary.torch_frames import outermost_caller
+
+AS_LARGE = 1.02
+"""The allocator rounds a request up to 512 bytes, and torch a convolution's workspace more coarsely."""
+
+
+@dataclass(frozen=True, eq=False)
+class Since:
+    """growth: what was requested, times what the same line got at the same point of an earlier step; more
+    than AS_LARGE in all of them. Infinite where no earlier step got this far, but some began like this one.
+    skips_zero_grad: gradients of an earlier step are there, and were not at the same point of earlier steps:
+    this pass does not begin as a step of the training does.
+    kept: indices of the allocations that were alive at the failure, beyond as many bytes of their stack as at
+    that point of the first step that fit; none where growth is more than AS_LARGE.
+    """
+
+    growth: float
+    kept: Int64
+    skips_zero_grad: bool = False
+
+    @property
+    def has_grown(self) -> bool:
+        return self.growth > AS_LARGE
+
+
+def find_since(allocations: Allocations) -> Since | None:
+    """Compare the last failure with earlier steps; None if none of them asked for this, or in recordings
+    without stacks."""
+    position = int(allocations.failures[-1])
+    event = int(allocations.curve.event[position])
+    if not allocations.memory.stacks or not allocations.paired:
+        return None
+    phase, code = int(allocations.context.phase[event]), int(allocations.memory.stack[event])
+    same = (allocations.stack == code) & (allocations.phase == phase) & ~allocations.found
+    own = np.flatnonzero(same & (allocations.position < position))
+    asked_less_often = False
+    for begins in _step_begins(allocations, phase, code, own):
+        step = np.searchsorted(begins, allocations.position[own], side="right")
+        now = int(np.searchsorted(begins, position, side="right"))
+        rank = int((step == now).sum())
+        earlier, first, count = np.unique(step[step < now], return_index=True, return_counts=True)
+        if (count > rank).any():
+            return _compared(allocations, position, own[first[count > rank] + rank])
+        asked_less_often |= len(earlier) > 0
+    return Since(np.inf, np.zeros(0, np.int64)) if asked_less_often else None
+
+
+def _compared(allocations: Allocations, position: int, alike: Int64) -> Since:
+    """Compare with what earlier steps got at this point: indices."""
+    event = allocations.curve.event[position]
+    requested = int(allocated_bytes(np.maximum(1, allocations.memory.bytes[event : event + 1]))[0])
+    size = allocated_bytes(allocations.bytes[alike])
+    fits, growth = alike[size * AS_LARGE >= requested], requested / int(size.max())
+    skips = _skips_zero_grad(allocations, position, allocations.position[alike])
+    if not len(fits):
+        return Since(growth, fits, skips)
+    return Since(growth, _more(allocations, int(allocations.position[fits[0]]), position), skips)
+
+
+def _skips_zero_grad(allocations: Allocations, now: int, earlier: Int64) -> bool:
+    """Whether gradients are alive now, in a forward pass, and were not in earlier ones that came after a
+    backward pass: they are freed before these."""
+    phase = allocations.context.phase[allocations.curve.event]
+    begun = np.flatnonzero(phase == Phase.BACKWARD)
+    later = earlier[earlier > begun[0]].tolist() if len(begun) else []
+    if phase[now] != Phase.FORWARD or not later:
+        return False
+    return _has_gradients(allocations, now) and not any(_has_gradients(allocations, at) for at in later)
+
+
+def _has_gradients(allocations: Allocations, position: int) -> bool:
+    """Whether what a backward pass made has outlived it at this position."""
+    alive = allocations.alive(position)
+    return bool((allocations.phase[alive] == Phase.BACKWARD).any())
+
+
+def _step_begins(allocations: Allocations, phase: int, code: int, own: Int64) -> Iterator[Int64]:
+    """Yield positions at which steps begin, as far as requests of this stack are concerned: backward passes,
+    or runs of the optimizer; where none of them came after one of the stack's, or the last step asked more
+    often, calls of the model. own: indices of the stack's allocations."""
+    runs = _runs(allocations, phase if phase in (Phase.BACKWARD, Phase.OPTIMIZER) else Phase.BACKWARD)
+    if len(runs) and len(own) and allocations.position[own[0]] < runs[-1]:
+        yield runs
+    caller = outermost_caller(allocations.memory.stacks[code]) if code != NONE else ""
+    if phase == Phase.FORWARD and caller:
+        yield call_begins(allocations, caller)
+    elif phase == Phase.FORWARD:
+        yield runs
+
+
+def _runs(allocations: Allocations, phase: int) -> Int64:
+    inside: Bool = allocations.phase == phase
+    return allocations.position[inside & ~np.r_[False, inside[:-1]]]
+
+
+def _more(allocations: Allocations, then: int, now: int) -> Int64:
+    """Indices of what is alive now beyond what was alive then, by stack; the oldest first."""
+    alive, before = allocations.alive(now), allocations.alive(then)
+    stacks = len(allocations.memory.stacks)
+    held = np.bincount(allocations.stack[before] + 1, weights=allocations.bytes[before], minlength=stacks + 1)
+    new = alive[allocations.position[alive] > then]
+    own = np.bincount(allocations.stack[alive] + 1, weights=allocations.bytes[alive], minlength=stacks + 1)
+    more = (own - held)[allocations.stack[new] + 1]
+    order = np.argsort(allocations.stack[new], kind="stable")
+    size = allocations.bytes[new[order]]
+    code = allocations.stack[new[order]]
+    first = np.r_[True, code[1:] != code[:-1]] if len(code) else np.zeros(0, np.bool_)
+    running = np.cumsum(size)
+    base = np.maximum.accumulate(np.where(first, running - size, 0)) if len(code) else running
+    return np.sort(new[order[running - base <= more[order]]])

@@ -1,0 +1,89 @@
+"""What a job that ran out of memory could do without comes first; the size of its steps after that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.builder import SnapshotBuilder
+from tests.rules.memory.test_failure_advice import FORWARD, INIT, STEP, fail
+from tests.rules.memory.test_failure_causes import BACKWARD, CALL, TORCH, found_in, small_model
+from tests.rules.memory_stage import MIB
+
+LAYER = [*FORWARD, f"{TORCH}/nn/modules/linear.py(5): forward"]
+OTHER_LAYER = [*FORWARD, f"{TORCH}/nn/modules/activation.py(5): forward"]
+
+
+def steps(count: int, *, kept_mib: int = 0, gradients_mib: int = 0) -> SnapshotBuilder:
+    """Steps with activations of 60 MiB, of which each keeps something, and gradients that the next one frees
+    first."""
+    snapshot = small_model()
+    snapshot.segment((62 + gradients_mib) * MIB, at=2)
+    gradients: int | None = None
+    for step in range(count):
+        at = 100 + 100 * step
+        if gradients is not None:
+            snapshot.free(gradients, at=at)
+        made = [snapshot.allocate(30 * MIB, at=at + 1 + i, stack=LAYER) for i in range(2)]
+        if kept_mib:
+            snapshot.segment(kept_mib * MIB, at=at + 4)
+            snapshot.allocate(kept_mib * MIB, at=at + 5, stack=["train.py(9): fit", "log.py(3): note"])
+        made.append(snapshot.allocate(512, at=at + 10, stack=["train.py(6): fit", BACKWARD]))
+        if gradients_mib:
+            gradients = snapshot.allocate(gradients_mib * MIB, at=at + 11)
+        for address in made:
+            snapshot.free(address, at=at + 12)
+    return snapshot
+
+
+def test_what_was_kept_since_a_step_of_the_same_size_fitted_is_why(tmp_path: Path) -> None:
+    snapshot = steps(3, kept_mib=40)
+    snapshot.allocate(30 * MIB, at=801, stack=LAYER)
+    snapshot.allocate(20 * MIB, at=802, stack=["train.py(9): fit", "log.py(3): note"])
+    text = found_in(fail(snapshot, 30, LAYER), tmp_path).fix.text
+    assert "What earlier steps made still holds 140" in text
+    assert "Shard" not in text
+    assert "smaller batches" not in text
+
+
+def test_a_step_that_has_grown_is_why_whatever_the_weights_take(tmp_path: Path) -> None:
+    snapshot = steps(2)
+    snapshot.segment(300 * MIB, at=3)
+    snapshot.allocate(300 * MIB, at=4, stack=["train.py(2): main", INIT])
+    found = found_in(fail(snapshot, 90, LAYER), tmp_path)
+    assert "Use smaller batches" in found.fix.text
+    assert "Shard" not in found.fix.text
+
+
+def test_a_larger_pass_that_does_not_begin_as_a_step_is_an_evaluation(tmp_path: Path) -> None:
+    """Gradients of the last step are there, which steps of the training free first."""
+    found = found_in(fail(steps(3, gradients_mib=10), 90, LAYER), tmp_path)
+    assert "seems to be an evaluation" in found.fix.text
+
+
+def test_results_that_calls_without_a_graph_left_are_moved_to_the_host(tmp_path: Path) -> None:
+    """Their sizes differ: no request is like one before."""
+    snapshot = small_model()
+    snapshot.segment(30 * MIB, at=2)
+    for call in range(6):
+        at = 100 + 100 * call
+        hidden = [snapshot.allocate((5 + call) * MIB, at=at, stack=LAYER) for _ in range(3)]
+        snapshot.segment((30 + call) * MIB, at=at + 1)
+        snapshot.allocate((30 + call) * MIB, at=at + 2, stack=OTHER_LAYER)
+        for address in hidden:
+            snapshot.free(address, at=at + 3)
+        snapshot.allocate(512, at=at + 4, stack=["train.py(5): fit"])
+    found = found_in(fail(snapshot, 100, LAYER), tmp_path)
+    assert "Results of modules from earlier steps" in found.fix.text
+    assert "checkpoint" not in found.fix.code
+
+
+def test_data_older_than_the_model_comes_before_its_state(tmp_path: Path) -> None:
+    """It was there before the model."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(300 * MIB, at=0)
+    snapshot.allocate(200 * MIB, at=1, stack=["train.py(2): main", "data.py(7): load"])
+    snapshot.allocate(30 * MIB, at=3, stack=["train.py(3): main", INIT])
+    snapshot.allocate(20 * MIB, at=5, stack=["train.py(5): fit", CALL, "model.py(8): forward"])
+    found = found_in(fail(snapshot, 60, ["train.py(7): fit", STEP]), tmp_path)
+    assert "Data that was put on the GPU before the first step holds 200" in found.fix.text
+    assert "Shard" not in found.fix.text
