@@ -163,6 +163,11 @@ WEIGHTS_COPY = any_of(
     r"copy\.py\(\d+\): _reconstruct\n.*copy\.py\(\d+\): deepcopy\n.*torch/_tensor\.py\(\d+\): __deepcopy__",
 )
 
+# Searched for in a whole stack: the forward pass of a function with a backward() of its own.
+FUNCTION_APPLY = any_of(r"torch/autograd/function\.py\(\d+\): apply")
+
+_MODULE_LINE = any_of(r"torch/nn/(modules/\w+|functional)\.py\(\d+\): (?!_\w*call_impl|inner)\w+")
+
 # torch's own layers of which each row of a result is one of the input's. Attention compares all of them.
 _LAYER_FRAME = any_of(
     _MODULES
@@ -224,6 +229,32 @@ def innermost_frame(stack: str) -> str:
 def inside_model(stack: str) -> str:
     """Return the rest of a stack, from where the outermost module is called; all of it outside of modules."""
     return stack[len(outermost_caller(stack)) :]
+
+
+def inner_part(stack: str) -> str:
+    """Return the part of a stack from the outermost module's call on; outside of modules, from the user's
+    innermost line on."""
+    if outermost_caller(stack):
+        return inside_model(stack)
+    lines = stack.split("\n")
+    users = (i for i in range(len(lines) - 1, -1, -1) if place_frame(lines[i]) is not None)
+    return "\n".join(lines[next(users, 0) :])
+
+
+def around_innermost_module(stack: str) -> str:
+    """Return the part of a stack that ends where the innermost module is called; all of it outside of
+    modules."""
+    lines = stack.split("\n")
+    last = max((i for i, line in enumerate(lines) if MODULE_CALL.fullmatch(line)), default=len(lines))
+    while last and MODULE_CALL.fullmatch(lines[last - 1]):
+        last -= 1
+    return "\n".join(lines[:last])
+
+
+def is_in_layer(stack: str) -> bool:
+    """Return whether a layer or a function of torch.nn allocates, which the user's innermost line calls."""
+    inner = list(itertools.takewhile(lambda line: place_frame(line) is None, reversed(stack.split("\n"))))
+    return any(_MODULE_LINE.search(line) for line in inner)
 
 
 def in_function_of_forward(stack: str) -> bool:

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason
 from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.sites import floor_table
+from tb_gpudiag.facts.memory.floor_table import floor_table
 
 
 def assert_invariants(facts: Facts) -> None:

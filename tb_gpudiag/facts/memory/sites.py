@@ -17,29 +17,24 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
+from tb_gpudiag.facts.memory.floor_table import FloorTable, by_line, floor_table, growing_rows, site_keys
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.pace import Pace, pace_of
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.recorded_nodes import grad_mode, is_leaf, node_ran
-from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, line_numbers, older_of
+from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, older_of
+from tb_gpudiag.facts.memory.stack_order import SiteOrder, StackOrder
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
 from tb_gpudiag.vocabulary.operators import JOINS
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import in_function_of_forward, is_optimizer_history
-
-MOST_COLUMNS = 250
-"""Most floors at which sites are measured; of more, evenly spaced ones."""
-
-MOST_SITES = 200
-"""Most sites whose slope is computed: those that grew most between the first and the last floor."""
 
 MOST_FRAMES = 60
 
@@ -96,81 +91,14 @@ class GrowingSite:
     leaf: bool  # there, but the result got no node: no input needs a gradient
     node_ran: bool | None  # a backward pass ran the node of one of them; None if it ran none at all
     intermediate: bool  # made in a function that a module's forward() calls, and the module goes on
+    moment: float  # when in a step these are allocated, usually: 0 at its start, 1 at its end
+    order: SiteOrder
     noted: NotedGrowth | None = None  # of the tensors that Python holds; None where nothing was noted
 
     @property
     def replaced(self) -> bool:
         """Whether larger tensors replace smaller ones: their number does not grow."""
         return self.count_per_unit <= 0 or self.count == 1
-
-
-def site_keys(allocations: Allocations, chosen: Int64) -> tuple[Int64, Int64]:
-    """Group allocations by site: (number of each one's site, one allocation of each site). chosen: shape
-    (k,).
-
-    A site is an operator at a place: the user's frame, or a snapshot's stack. Where neither is known, the
-    size as a power of two is the place. Not for operators that join tensors: a cache's size grows. What a
-    snapshot found when its history began is apart: nothing is known about it.
-    """
-    host, operator, place = allocations.host, allocations.operator[chosen], allocations.place[chosen]
-    stack = allocations.site_stack[chosen]
-    sized = (place == NONE) & (stack == NONE)
-    sized[operator != NONE] &= ~match(host.events, JOINS)[operator[operator != NONE]]
-    exponent = np.ceil(np.log2(np.maximum(allocations.bytes[chosen], 1))).astype(np.int64)
-    size = np.where(sized, exponent, NONE)
-    number, first = groups(
-        host.names(operator), place, stack, size, allocations.found[chosen].astype(np.int64)
-    )
-    return number, chosen[first]
-
-
-@dataclass(frozen=True, eq=False)
-class FloorTable:
-    """Memory of sites at floors.
-
-    bytes, count: of each site at each floor, shape (g, c).
-    column: index of each floor, shape (c,).
-    alive: allocations that are alive at any of these floors, in order of time, shape (a,).
-    site: the site of each of them, shape (a,).
-    since, until: the first floor at which each of them is alive, and the first one after that at which it is
-        not, shape (a,).
-    one: one allocation of each site, shape (g,).
-    """
-
-    bytes: Int64
-    count: Int64
-    column: Int64
-    alive: Int64
-    site: Int64
-    since: Int64
-    until: Int64
-    one: Int64
-
-
-def floor_table(allocations: Allocations, found: Floors) -> FloorTable:
-    """Compute the table of the floors that are not excused, at most MOST_COLUMNS, and of the sites that
-    changed most, at most MOST_SITES."""
-    column = evenly(np.flatnonzero(~found.excused), MOST_COLUMNS)
-    at = found.position[column]
-    count = len(column)
-    low = np.searchsorted(at, allocations.position, side="left")
-    high = np.where(allocations.freed == NONE, count, np.searchsorted(at, allocations.freed, side="left"))
-    alive = np.flatnonzero(high > low)
-    low, high, size = low[alive], high[alive], allocations.bytes[alive]
-    site, one = site_keys(allocations, alive)
-    held = np.zeros(len(one), np.int64)
-    np.add.at(held, site, np.where(high == count, size, 0) - np.where(low == 0, size, 0))
-    kept = np.argsort(-np.abs(held), kind="stable")[:MOST_SITES]
-    new = np.full(len(one), NONE, np.int64)
-    new[kept] = np.arange(len(kept))
-    some = new[site] != NONE
-    alive, low, high, size, site = alive[some], low[some], high[some], size[some], new[site[some]]
-    table = np.zeros((2, len(kept), count + 1), np.int64)
-    for layer, weight in enumerate((size, np.ones_like(size))):
-        np.add.at(table[layer], (site, low), weight)
-        np.add.at(table[layer], (site, high), -weight)
-    table = np.cumsum(table, axis=2)[:, :, :count]
-    return FloorTable(table[0], table[1], column, alive, site, low, high, one[kept])
 
 
 def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
@@ -180,60 +108,17 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
         return []
     table = floor_table(allocations, found)
     containers = Containers(allocations.host)
-    places = StackPlaces(allocations, int(found.position[table.column[-1]]))
+    stacks = _Stacks(StackPlaces(allocations, int(found.position[table.column[-1]])), StackOrder(allocations))
     first = int(np.searchsorted(table.column, found.last_rate))
     x, sites = found.periods.at[table.column[first:]], []
-    own = _growing_rows(table, x)
+    own = growing_rows(table, x)
     for number, slopes in own:
-        sites.append(_site(allocations, found, table, containers, places, number, x, slopes))
-    lines = _by_line(allocations, table, [number for number, _ in own])
-    for number, slopes in _growing_rows(lines, x):
-        site = _site(allocations, found, lines, containers, places, number, x, slopes)
+        sites.append(_site(allocations, found, table, containers, stacks, number, x, slopes))
+    lines = by_line(allocations, table, [number for number, _ in own])
+    for number, slopes in growing_rows(lines, x):
+        site = _site(allocations, found, lines, containers, stacks, number, x, slopes)
         sites.append(replace(site, frame=innermost_place(site.stack)))
     return sorted(sites, key=lambda site: -site.per_unit)
-
-
-def _growing_rows(table: FloorTable, x: Float64) -> list[tuple[int, tuple[float, float, float]]]:
-    """Return the rows that grow, with their (slope, low, high). x: of the last floors, shape (k,)."""
-    rows = []
-    for number in range(len(table.one)):
-        y = table.bytes[number, -len(x) :].astype(np.float64)
-        if y[-1] <= y[0]:
-            continue
-        slope, low, high = theil_sen(x, y)
-        if low > 0 and later_slope(x, y) > 0:
-            rows.append((number, (slope, low, high)))
-    return rows
-
-
-def _by_line(allocations: Allocations, table: FloorTable, without: list[int]) -> FloorTable:
-    """Return the table of a snapshot's lines that allocate for several callers, without these sites.
-
-    Where callers take turns, such as training and evaluation that both run a hook, what one of them allocated
-    goes when the next one runs: only together do they keep more and more.
-    """
-    line = line_numbers(allocations, table.one)
-    line[without] = NONE
-    number, rows, callers = np.unique(line, return_index=True, return_counts=True)
-    shared = np.flatnonzero((number != NONE) & (callers > 1))
-    new = np.full(len(table.one) + 1, NONE, np.int64)
-    for code, one in enumerate(shared.tolist()):
-        new[np.flatnonzero(line == number[one])] = code
-    size, count = (
-        np.array([part[new[:-1] == code].sum(axis=0) for code in range(len(shared))], np.int64)
-        for part in (table.bytes, table.count)
-    )
-    some = new[table.site] != NONE
-    return FloorTable(
-        size,
-        count,
-        table.column,
-        table.alive[some],
-        new[table.site[some]],
-        table.since[some],
-        table.until[some],
-        table.one[rows[shared]],
-    )
 
 
 LEAST_SHARE = 0.1
@@ -254,13 +139,19 @@ def sites_of_sizes(
     own = chosen[table.alive]
     held = np.bincount(table.site[own], weights=allocations.bytes[table.alive[own]], minlength=len(table.one))
     containers, x = Containers(allocations.host), found.periods.at[table.column]
-    places = StackPlaces(allocations, int(found.position[table.column[-1]]))
+    stacks = _Stacks(StackPlaces(allocations, int(found.position[table.column[-1]])), StackOrder(allocations))
     numbers = [int(i) for i in np.argsort(-held) if held[i] >= max(1, LEAST_SHARE * held.sum())]
     parts = [rate * float(held[i]) / float(held[numbers].sum()) for i in numbers]
     return [
-        _site(allocations, found, table, containers, places, number, x, (part, part, part))
+        _site(allocations, found, table, containers, stacks, number, x, (part, part, part))
         for number, part in zip(numbers, parts, strict=True)
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Stacks:
+    places: StackPlaces
+    order: StackOrder
 
 
 def _site(
@@ -268,7 +159,7 @@ def _site(
     found: Floors,
     table: FloorTable,
     containers: Containers,
-    places: StackPlaces,
+    stacks: _Stacks,
     number: int,
     x: Float64,
     slopes: tuple[float, float, float],
@@ -295,11 +186,12 @@ def _site(
     falls = bool((np.diff(found.bytes[table.column]) < 0).any())
     older = older_of(allocations, np.unique(size)[: len(size) * falls], found.position[table.column])
     alive = counts + older.count[-len(x) :]
+    order = stacks.order.of(held, text)
     return GrowingSite(
         operator=host.name(operator),
         within=_outermost_operator(host, operator),
         module=_module(allocations.module[held], size, host),
-        frame=places.frame(stack) or allocations.frame(one) or innermost_place(text),
+        frame=stacks.places.frame(stack) or allocations.frame(one) or innermost_place(text),
         stack=text,
         phase=Phase(int(phases.argmax())),
         bytes=int(size.sum()),
@@ -336,7 +228,9 @@ def _site(
         grad_mode=grad_mode(host, operator, text),
         leaf=is_leaf(host, operator),
         node_ran=node_ran(host, allocations.operator[shown]),
-        intermediate=in_function_of_forward(text) and _goes_on(allocations, shown),
+        moment=_moment(allocations.time_ns[shown], found),
+        order=order,
+        intermediate=in_function_of_forward(text) and (order.goes_on or _goes_on(allocations, shown)),
     )
 
 
@@ -372,6 +266,12 @@ def largest_survivors(allocations: Allocations) -> Survivors | None:
         bytes=int(size[largest]),
         count=int((site == largest).sum()),
     )
+
+
+def _moment(times_ns: Int64, found: Floors) -> float:
+    start, end = found.periods.start_ns, found.periods.end_ns
+    step = np.clip(np.searchsorted(start, times_ns, side="right") - 1, 0, len(start) - 1)
+    return float(np.median((times_ns - start[step]) / np.maximum(1, end[step] - start[step])))
 
 
 def _usual_size(size: Int64) -> int:

@@ -8,7 +8,11 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.frames import Frame, innermost_place, places_outwards
+from tb_gpudiag.vocabulary.frames import Frame, places_outwards
+
+MUCH = 1 / 4
+"""A function that keeps what one of its callers lets it make is no different to others, but for a few: those
+of a first batch, or of one that has failed."""
 
 
 class StackPlaces:
@@ -27,14 +31,17 @@ class StackPlaces:
         self._places = {int(i): places_outwards(stacks[i]) for i in np.flatnonzero(self._made)}
 
     def frame(self, stack: int) -> Frame | None:
-        """Return the innermost of a stack's lines below which others let go of less than half of what it
-        keeps itself, or of no more than they keep."""
+        """Return the innermost of a stack's lines below which others let go of a quarter of what it keeps
+        itself, or less, or of no more than they keep: beyond what it lets go itself."""
         own = self._places.get(stack, [])
+        alike = [i for i, places in self._places.items() if places == own]
         others = [i for i, places in self._places.items() if places[:1] == own[:1] and places != own]
+        kept = self._kept[alike].sum()
+        rate = kept / max(1, self._made[alike].sum())
         for depth, frame in enumerate(own):
             others = [i for i in others if self._places[i][: depth + 1] == own[: depth + 1]]
-            kept = self._kept[others].sum()
-            if self._made[others].sum() - kept <= max(kept, self._kept[stack] / 2):
+            also_kept = self._kept[others].sum()
+            if rate * self._made[others].sum() - also_kept <= max(also_kept, kept * MUCH):
                 return frame
         return own[0] if own else None
 
@@ -59,15 +66,3 @@ def older_of(allocations: Allocations, sizes: Int64, floors: Int64) -> Older:
     gone = np.cumsum([np.bincount(until, weights, len(floors) + 1) for weights in (None, size)], axis=1)
     count, held = (gone[:, -1:] - gone)[:, : len(floors)].astype(np.int64)
     return Older(np.sort(until), count, held)
-
-
-def line_numbers(allocations: Allocations, chosen: Int64) -> Int64:
-    """Number the innermost of the user's lines in a snapshot's stack of each of these allocations, shape
-    (k,); NONE without one, and for what was found when the history began."""
-    stacks, code = allocations.memory.stacks, dict[Frame, int]()
-    number = np.full(len(chosen), NONE, np.int64)
-    for at, stack in enumerate(np.where(allocations.found[chosen], NONE, allocations.stack[chosen]).tolist()):
-        place = innermost_place(stacks[stack]) if stack != NONE else None
-        if place is not None:
-            number[at] = code.setdefault(place, len(code))
-    return number

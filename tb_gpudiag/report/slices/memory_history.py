@@ -15,8 +15,8 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.floor_table import site_keys
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
-from tb_gpudiag.facts.memory.sites import site_keys
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
 from tb_gpudiag.report.slices.prepared import Prepared, TextTable, joined, pack_meta, read_meta

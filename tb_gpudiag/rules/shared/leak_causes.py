@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.rules.shared.leak_sites import (
+    NOTED_SHARE,
+    SCALAR_BYTES,
+    has_no_graph,
+    is_in_module,
+    is_in_trace,
+    is_noted_leaf,
+    is_own_copy,
+    is_statistic,
+    may_be_metric,
+    may_have_graph,
+)
 from tb_gpudiag.rules.shared.usual_causes import (
     CACHE,
     GRADIENTS,
@@ -18,29 +30,22 @@ from tb_gpudiag.rules.shared.usual_causes import (
     OTHER,
     LeakCause,
 )
-from tb_gpudiag.vocabulary.frames import LineKind
-from tb_gpudiag.vocabulary.operators import JOINS, LOSS, MAKES_STATE, OWN_COPY, SAMPLES, SUMS_UP
-from tb_gpudiag.vocabulary.torch_frames import FUNCTIONAL, MODULE_FRAME, RECURRENT, WEIGHS, innermost_frame
+from tb_gpudiag.vocabulary.operators import JOINS, LOSS, MAKES_STATE
+from tb_gpudiag.vocabulary.torch_frames import (
+    FUNCTION_APPLY,
+    FUNCTIONAL,
+    MODULE_FRAME,
+    RECURRENT,
+    WEIGHS,
+    inner_part,
+    innermost_frame,
+)
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5
-
-# Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes in 64 bits,
-# are no larger than this. Batches, predictions and states are.
-METRIC_BYTES = 32 * 2**10
-
-# Above this size, which a number for each of 512 classes has, only what sums up or counts makes a metric:
-# others make masks, samples, maps of attention, or states.
-SUMMED_UP_BYTES = 4 * 2**10
-
-# A loss is one number. The GPU's allocator takes a block of 512 bytes for it, the CPU's a few bytes.
-SCALAR_BYTES = 512
-
-# One line that copies so many tensors in each step copies weights, not a metric.
-WEIGHTS_COPIED = 2
 
 # A second leak is worth its own fix from this share of the growth on. Below it are the batches that a graph
 # keeps and the like.
@@ -62,9 +67,6 @@ FUNCTIONAL_OPERATORS = 4
 
 # Of the tensors that a job keeps, its last step's may be in a graph that is freed later.
 GRAPH_SHARE = 0.3
-
-# Tensors of a site have a graph, or are leaves, or are not Python's, if so much of what it keeps is noted so.
-NOTED_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +103,10 @@ class GrowingSites:
 
     def is_mostly(self, sites: Iterable[GrowingSite]) -> bool:
         """Whether these sites make up more than CAUSE_SHARE of the growth."""
-        return self._share(sites) > CAUSE_SHARE
+        return self.share(sites) > CAUSE_SHARE
 
-    def _share(self, sites: Iterable[GrowingSite]) -> float:
+    def share(self, sites: Iterable[GrowingSite]) -> float:
+        """Return how much of the growth is theirs, 0 to 1."""
         whole = sum(site.per_unit for site in self.sites)
         return sum(site.per_unit for site in sites) / whole if whole else 0.0
 
@@ -128,7 +131,7 @@ class GrowingSites:
     @property
     def gradients(self) -> list[GrowingSite]:
         """Sites of the backward pass, if half of the growth is theirs: the outputs have the other half."""
-        return self.in_backward if self._share(self.in_backward) >= CAUSE_SHARE else []
+        return self.in_backward if self.share(self.in_backward) >= CAUSE_SHARE else []
 
     @property
     def outside_backward(self) -> list[GrowingSite]:
@@ -137,16 +140,22 @@ class GrowingSites:
     @property
     def in_modules(self) -> list[GrowingSite]:
         """Sites in the forward pass of a module."""
-        return [s for s in self.outside_backward if _is_in_module(s) and not _is_noted_leaf(s)]
+        return [s for s in self.outside_backward if is_in_module(s) and not is_noted_leaf(s)]
 
     @property
     def in_graph(self) -> list[GrowingSite]:
-        """Sites that a graph may hold: no copies that the job makes, no module outputs without a graph."""
-        return [s for s in self.sites if not (s.replaced or _is_own_copy(s) or _has_no_graph(s))]
+        """Sites that a graph may hold: no copies that the job makes, no module outputs without a graph, no
+        optimizer's state."""
+        return [
+            site
+            for site in self.sites
+            if not (site.replaced or is_own_copy(site) or has_no_graph(site))
+            and site.phase is not Phase.OPTIMIZER
+        ]
 
     @property
     def metrics(self) -> list[GrowingSite]:
-        return [site for site in self.outside_backward if _may_be_metric(site)]
+        return [site for site in self.outside_backward if may_be_metric(site)]
 
     @property
     def keeps_inputs(self) -> bool:
@@ -156,7 +165,7 @@ class GrowingSites:
         given = [
             s.count_per_unit
             for s in self.outside_backward
-            if s.size_bytes > SCALAR_BYTES and not (_is_in_module(s) or s.replaced or _is_own_copy(s))
+            if s.size_bytes > SCALAR_BYTES and not (is_in_module(s) or s.replaced or is_own_copy(s))
         ]
         return any(rate > 0 and results >= GRAPH_OPERATORS * rate for rate in given)
 
@@ -182,42 +191,43 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
 
 def _may_be_loss(site: GrowingSite) -> bool:
     """Whether it may be one without an operator. A trace has that of a loss: others are Python's numbers."""
-    return not _is_in_trace(site) and not _is_in_module(site)
-
-
-def _is_in_trace(site: GrowingSite) -> bool:
-    """Whether operators were recorded, as a trace's frames show, which have the line of their definition."""
-    return site.frame is not None and site.frame.line_kind is LineKind.DEFINITION
+    return not is_in_trace(site) and not is_in_module(site)
 
 
 def makes_loss(site: GrowingSite) -> bool:
     """Whether a function of torch.nn.functional allocates outside of modules. With Python frames only, a loss
     has the same stack as what it is computed from."""
-    outside = not site.operator and not _is_in_module(site)
+    outside = not site.operator and not is_in_module(site)
     return outside and site.phase is not Phase.BACKWARD and FUNCTIONAL.search(site.stack) is not None
 
 
 def _double_backward(growth: GrowingSites) -> list[GrowingSite]:
     """What the backward pass allocated stays, and with it results of the forward pass. A hook keeps those of
-    one operator, and their gradient."""
+    one operator, and their gradient. Parameters that are made anew have an optimizer's state as well."""
+    state = [site for site in growth.sites if site.phase is Phase.OPTIMIZER]
     results = [s for s in growth.in_graph if s.phase is not Phase.BACKWARD]
-    forward = sum(site.per_unit for site in results if _may_have_graph(site))
+    forward = sum(site.per_unit for site in results if may_have_graph(site))
     backward = sum(site.per_unit for site in growth.in_backward)
     whole = sum(site.per_unit for site in growth.sites)
     both = min(forward, backward) >= BOTH_SHARE * whole and forward + backward > CAUSE_SHARE * whole
     both &= growth.keeps_loss or _has_several_operators(results)
+    both &= growth.share(state) < BOTH_SHARE
     return growth.in_graph if both else []
 
 
 def _retained_graph(growth: GrowingSites) -> list[GrowingSite]:
-    """Modules allocated what stays: outputs of several operators, or outputs with a loss."""
+    """Modules allocated what stays: outputs of several operators, or outputs with a loss. Where both stay,
+    what the modules were given may be larger than these."""
     in_modules = [site for site in growth.in_modules if site in growth.in_graph]
-    if not growth.has_modules or not growth.is_mostly(in_modules):
+    if not growth.has_modules:
         return []
     if _are_watched(growth.in_graph, growth.memory):
         return []
-    graph = growth.keeps_loss or growth.keeps_inputs or _has_several_operators(in_modules)
-    return growth.in_graph if graph else []
+    several = _has_several_operators(in_modules)
+    if several and growth.keeps_loss and growth.share(in_modules) >= BOTH_SHARE:
+        return growth.main(growth.in_graph)
+    graph = growth.keeps_loss or growth.keeps_inputs or several
+    return growth.in_graph if graph and growth.is_mostly(in_modules) else []
 
 
 def _functional_graph(growth: GrowingSites) -> list[GrowingSite]:
@@ -233,9 +243,11 @@ def _functional_graph(growth: GrowingSites) -> list[GrowingSite]:
 
 def _graph_beside_modules(growth: GrowingSites) -> list[GrowingSite]:
     """A loss stays with results of modules and of operators outside of them, which autograd records: a
-    function of the job's own saved them."""
+    function of the job's own saved them. In a snapshot, which does not show what autograd records, that is
+    one with a backward() of its own."""
     results = [s for s in growth.in_graph if s.grad_mode and s.size_bytes > SCALAR_BYTES]
-    mixed = any(map(_is_in_module, results)) and not all(map(_is_in_module, results))
+    results += [s for s in growth.in_graph if FUNCTION_APPLY.search(s.stack) or is_in_module(s)]
+    mixed = any(map(is_in_module, results)) and not all(map(is_in_module, results))
     found = growth.keeps_loss and mixed and growth.is_mostly(growth.in_graph)
     return growth.in_graph if found else []
 
@@ -253,7 +265,7 @@ def _graph_that_never_ran(growth: GrowingSites) -> list[GrowingSite]:
     waits = [
         site
         for site in growth.in_graph
-        if site.grad_mode and not site.leaf and site.node_ran is False and not _is_in_module(site)
+        if site.grad_mode and not site.leaf and site.node_ran is False and not is_in_module(site)
     ]
     large = [site for site in waits if site.size_bytes > SCALAR_BYTES]
     alike = len({(site.frame, site.count) for site in waits}) == 1 and len(large) < len(waits)
@@ -263,7 +275,11 @@ def _graph_that_never_ran(growth: GrowingSites) -> list[GrowingSite]:
 
 def _retained_outputs(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
-    outputs = [s for s in growth.in_modules if not (MAKES_STATE.fullmatch(s.within) or s.intermediate)]
+    outputs = [
+        site
+        for site in growth.in_modules
+        if not (MAKES_STATE.fullmatch(site.within) or site.intermediate or is_statistic(site))
+    ]
     return growth.main(outputs) if growth.has_modules else []
 
 
@@ -291,15 +307,13 @@ def _is_noted_in_graph(site: GrowingSite) -> bool:
     return only or noted.attached >= NOTED_SHARE or noted.held < NOTED_SHARE
 
 
-def _is_noted_leaf(site: GrowingSite) -> bool:
-    """Whether it is noted to need gradients without a graph: it was made to be trained, not computed."""
-    return site.noted is not None and site.noted.leaf >= NOTED_SHARE
-
-
 def _has_several_operators(sites: list[GrowingSite]) -> bool:
-    # A snapshot has one stack for all operators of a recurrent layer.
-    many = any(RECURRENT.fullmatch(s.stack) and s.count_per_unit > RECURRENT_RESULTS for s in sites)
-    return many or len({site.operator or site.stack for site in sites}) >= GRAPH_OPERATORS
+    """A snapshot shows an operator by what the outermost module calls, or by the user's innermost line: a
+    model that several functions call, or a function with several callers, is the same. It has one stack for
+    all operators of a recurrent layer."""
+    called = {site.operator or inner_part(site.stack) for site in sites}
+    many = any(RECURRENT.fullmatch(s.stack) and s.order.results > RECURRENT_RESULTS for s in sites)
+    return many or len(called) >= GRAPH_OPERATORS
 
 
 def _are_watched(sites: list[GrowingSite], memory: DeviceMemory) -> bool:
@@ -309,42 +323,6 @@ def _are_watched(sites: list[GrowingSite], memory: DeviceMemory) -> bool:
     stacks = memory.allocations.memory.stacks
     others = {innermost_frame(stack) for stack in stacks if MODULE_FRAME.search(stack)} - kinds
     return len(kinds) == 1 and bool(others) and all(WEIGHS.search(kind) for kind in kinds)
-
-
-def _may_be_metric(site: GrowingSite) -> bool:
-    has_purpose = site.phase in {Phase.INPUT, Phase.PARAMETER, Phase.OPTIMIZER}
-    copies = _is_own_copy(site) and site.count_per_unit >= WEIGHTS_COPIED
-    if site.size_bytes > SCALAR_BYTES and (copies or SAMPLES.fullmatch(site.operator)):
-        return False
-    copied = not site.operator and _is_in_trace(site)  # deepcopy() calls no operator
-    if site.size_bytes > SUMMED_UP_BYTES and not copied and not SUMS_UP.fullmatch(site.within):
-        return False
-    has_purpose |= _is_in_module(site) or _is_noted_leaf(site)
-    return site.size_bytes <= METRIC_BYTES and not has_purpose
-
-
-def _is_own_copy(site: GrowingSite) -> bool:
-    """Whether the job's own code copies tensors here. A graph holds what modules and losses compute. In a
-    trace, what deepcopy() copies has no operator: it is a storage."""
-    copies = OWN_COPY.fullmatch(site.operator) if site.operator else _is_in_trace(site)
-    return bool(copies) and not _is_in_module(site)
-
-
-def _has_no_graph(site: GrowingSite) -> bool:
-    """Whether a module computed it while autograd was off. Outside of modules, operators such as `aten::rand`
-    are never recorded, and a graph keeps their results anyway."""
-    return site.grad_mode is False and _is_in_module(site)
-
-
-def _may_have_graph(site: GrowingSite) -> bool:
-    """Whether autograd gives it a node. A snapshot has no operators, and does not say."""
-    recorded = bool(site.grad_mode) and not site.leaf
-    return recorded or _is_in_module(site) or (site.grad_mode is None and not site.operator)
-
-
-def _is_in_module(site: GrowingSite) -> bool:
-    """Whether a module allocated it. In a snapshot's stacks modules have no frames of their own."""
-    return bool(site.module) or MODULE_FRAME.search(site.stack) is not None
 
 
 _Detectors = tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause], ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from tb_gpudiag.facts.memory.containers import Holder
 from tb_gpudiag.facts.memory.noted_tensors import NotedHolder
@@ -10,8 +11,8 @@ from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Place, place_at
 from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of, makes_loss
 from tb_gpudiag.rules.shared.usual_causes import GRAPH
-from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
-from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
+from tb_gpudiag.vocabulary.frames import Frame, LineKind, parse_frame, place_frame
+from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL, inner_part, outermost_caller
 from tb_gpudiag.wording.format import count
 
 
@@ -22,7 +23,10 @@ def holders_of(sites: Iterable[GrowingSite]) -> list[Holder]:
 
 def keeping_frame(part: Explained) -> Frame | None:
     """Return what keeps a leak, if the recording shows that: the function that fills a container or reaches
-    what was noted to be held, the line of the loss that holds a graph, or what calls all that allocates."""
+    what was noted to be held, the line of the loss that holds a graph, or what calls all that allocates.
+
+    A function that returns the loss to the one that calls backward() only makes it. Without a loss, a graph
+    is held by what was computed last; a module that goes on after it holds that itself."""
     held, loss = holders_of(part.sites)[:1], retained_loss(part)
     if held and held[0].direct:
         return held[0].frame
@@ -31,7 +35,10 @@ def keeping_frame(part: Explained) -> Frame | None:
     if held:
         return held[0].frame
     if loss is not None and loss.frame is not None:
-        return loss.frame
+        return loss.order.taker or loss.frame
+    last = max((s for s in part.sites if s.frame is not None), key=lambda s: s.moment, default=None)
+    if part.cause is GRAPH and last is not None and last.order.goes_on:
+        return last.frame
     return _shared_place(part.sites)
 
 
@@ -67,27 +74,54 @@ _LEAST_BESIDE = 0.1
 
 def _shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
     """Return the innermost function of the user's that calls what different functions allocated and what
-    stays equally often: it keeps it, or hands it on. It is outside of modules, which keep no results of each
-    other. None for a single function."""
-    alike = [site for site in sites[:1] if site.frame is not None]
-    alike += [
-        s
-        for s in sites[1:]
-        if alike
-        and s.frame is not None
-        and s.count == alike[0].count
-        and s.bytes >= _LEAST_BESIDE * alike[0].bytes
-    ]
-    if len({site.frame for site in alike}) < 2:
+    stays equally often, or what one model allocated: it keeps it, or hands it on. It is outside of modules,
+    which keep no results of each other. None for a single function."""
+    known = [site for site in sites if site.frame is not None]
+    alike = [site for site in known if _is_kept_with(site, known[0])]
+    if len({_function(site.frame) for site in alike}) < 2:
         return None
-    stacks = [site.stack.split("\n") for site in alike]
-    shared = [lines[0] for lines in zip(*stacks, strict=False)]
-    while shared and not all(lines[: len(shared)] == shared for lines in stacks):
-        shared.pop()
-    shared = shared[: next((i for i, line in enumerate(shared) if MODULE_CALL.fullmatch(line)), len(shared))]
     kind = alike[0].frame.line_kind if alike[0].frame is not None else LineKind.UNKNOWN
-    frames = (place_frame(line, kind) for line in reversed(shared))
+    stacks = [_outside_modules(site.stack) for site in sorted(alike, key=lambda site: -site.moment)]
+    frames = (place_frame(line, kind) for line in reversed(_shared_lines(stacks, kind)))
     return next((frame for frame in frames if frame is not None), None)
+
+
+def _shared_lines(stacks: list[list[str]], kind: LineKind) -> list[str]:
+    """Return the functions that stacks share, outermost first. The last one may run different lines: it has
+    the first stack's."""
+    shared = list[str]()
+    for lines in zip(*stacks, strict=False):
+        if len({_function(parse_frame(line, kind)) or line for line in lines}) > 1:
+            break
+        shared.append(lines[0])
+        if len(set(lines)) > 1:
+            break
+    return shared
+
+
+def _is_kept_with(site: GrowingSite, first: GrowingSite) -> bool:
+    """Whether what stays of a site is about as much as of the first one, and as often, or from its model.
+    The last step's may be in use still."""
+    if site is first:
+        return True
+    often = site.count == first.count or (not site.operator and site.count_per_unit == first.count_per_unit)
+    one_model = (
+        not site.operator
+        and outermost_caller(site.stack)
+        and inner_part(site.stack) == inner_part(first.stack)
+    )
+    return (often or bool(one_model)) and site.bytes >= _LEAST_BESIDE * first.bytes
+
+
+def _function(frame: Frame | None) -> tuple[str, str, int] | None:
+    """Return what identifies a function: where only the line that ran is known, all its lines."""
+    if frame is None:
+        return None
+    return frame.file, frame.function, frame.line if frame.line_kind is LineKind.DEFINITION else 0
+
+
+def _outside_modules(stack: str) -> list[str]:
+    return list(takewhile(lambda line: not MODULE_CALL.fullmatch(line), stack.split("\n")))
 
 
 def call_of_holder(holder: Holder) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.facts.memory.sites import floor_table
+from tb_gpudiag.facts.memory.floor_table import floor_table
 from tb_gpudiag.rules.shared.leak_state import until_full
 from tests.builder import TraceBuilder
 from tests.facts.memory.training import STEP_US, leak, only, training, without_the_first_memory_event

@@ -1,0 +1,149 @@
+"""What the order of a snapshot's events says about a site, whose operators no snapshot has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.memory.allocations import Allocations, in_module
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary.frames import Frame, places_outwards
+from tb_gpudiag.vocabulary.torch_frames import (
+    MODULE_FRAME,
+    around_innermost_module,
+    is_in_layer,
+    outermost_caller,
+)
+
+
+@dataclass(frozen=True)
+class SiteOrder:
+    """shrinks: how many times larger than the site's own tensors the largest is that its line makes just
+        before and lets go, or, where a hook or a module's own forward() makes them, the largest that this
+        module makes.
+    results: how many tensors one call of a layer of torch's leaves, of which one is the largest.
+    goes_on: the outermost module that makes them goes on to make others.
+    taker: the function that hands to backward() what the site's function returned to it; None if it does not.
+    """
+
+    shrinks: float = 0.0
+    results: int = 0
+    goes_on: bool = False
+    taker: Frame | None = None
+
+
+class StackOrder:
+    """The order in which stacks allocate. Nothing is known of a trace."""
+
+    def __init__(self, allocations: Allocations) -> None:
+        self._allocations = allocations
+
+    def of(self, held: Int64, text: str) -> SiteOrder:
+        """Return what is known of these allocations, which have one stack: `text`."""
+        known = len(held) and (self._allocations.stack[held] != NONE).all()
+        if not known:
+            return SiteOrder()
+        inside = MODULE_FRAME.search(text) is not None
+        of_layer = is_in_layer(text)
+        return SiteOrder(
+            shrinks=self._in_module(held, text) * (not of_layer) if inside else self._on_line(held),
+            results=self._results(held) if of_layer else 1,
+            goes_on=inside and self._goes_on(held),
+            taker=self._taker(held, text),
+        )
+
+    def _on_line(self, held: Int64) -> float:
+        """The largest that the same lines made in a row, outside of modules, and let go."""
+        size, run = self._allocations.bytes, _runs(self._places)
+        let_go = np.where((self._allocations.freed != NONE) & ~self._inside, size, 0)
+        largest = np.zeros(int(run[-1]) + 1, np.int64)
+        np.maximum.at(largest, run, let_go)
+        return float(np.median(largest[run[held]] / np.maximum(size[held], 1)))
+
+    def _in_module(self, held: Int64, text: str) -> float:
+        """The largest that the innermost module around makes, or one that is called by the same line."""
+        around = around_innermost_module(text) + "\n"
+        stacks, own = self._allocations.memory.stacks, self._allocations.stack
+        beside = np.array([*(stack.startswith(around) for stack in stacks), False], np.bool_)[own]
+        size = self._allocations.bytes
+        return float(size[beside].max(initial=0) / max(1.0, float(np.median(size[held]))))
+
+    def _results(self, held: Int64) -> int:
+        """Of what one stack makes in a row, and is kept: how many there usually are for each largest one."""
+        size = self._allocations.bytes[held]
+        _, run = np.unique(_runs(self._allocations.stack.astype(np.int64))[held], return_inverse=True)
+        largest = np.zeros(int(run.max()) + 1, np.int64)
+        np.maximum.at(largest, run, size)
+        as_large = np.bincount(run, weights=size == largest[run])
+        return int(np.median(np.bincount(run) / as_large))
+
+    def _goes_on(self, held: Int64) -> bool:
+        """Whether most of these are followed by others of the same call of the outermost module."""
+        outer, stack = self._outer, self._allocations.stack
+        run = _runs(outer)
+        first = np.r_[True, run[1:] != run[:-1]]
+        begins = stack[np.flatnonzero(first)][run]  # another call begins as the first one in a row does
+        after = np.minimum(held + 1, len(outer) - 1)
+        follows = (outer[after] == outer[held]) & (after > held) & (stack[after] != begins[after])
+        return bool(2 * follows.sum() > len(held))
+
+    def _taker(self, held: Int64, text: str) -> Frame | None:
+        calls = self._calls
+        if not len(calls):
+            return None
+        next_call = np.searchsorted(calls, self._allocations.event[held])
+        next_call = next_call[next_call < len(calls)]
+        if 2 * len(next_call) < len(held):
+            return None
+        stacks, count = np.unique(self._allocations.memory.stack[calls[next_call]], return_counts=True)
+        own = places_outwards(text)[::-1]
+        call = places_outwards(self._allocations.memory.stacks[int(stacks[count.argmax()])])[::-1]
+        shared = _shared(own, call)
+        return own[shared - 1] if 0 < shared == len(call) < len(own) else None
+
+    @cached_property
+    def _calls(self) -> Int64:
+        """The events that calls of backward() made themselves, which have their stack."""
+        context = self._allocations.context
+        return np.flatnonzero((context.phase == Phase.BACKWARD) & (context.memory.stack != NONE))
+
+    @cached_property
+    def _inside(self) -> Bool:
+        return in_module(self._allocations)
+
+    @cached_property
+    def _places(self) -> Int64:
+        return self._numbered([tuple(places_outwards(stack)) for stack in self._allocations.memory.stacks])
+
+    @cached_property
+    def _outer(self) -> Int64:
+        """Number of the part of the stack that ends where the outermost module is called."""
+        outer = [outermost_caller(stack) for stack in self._allocations.memory.stacks]
+        number = self._numbered(outer)
+        return np.where(np.array([*map(bool, outer), False])[self._allocations.stack], number, NONE)
+
+    def _numbered(self, of_stack: Sequence[object]) -> Int64:
+        code: dict[object, int] = {}
+        number = [code.setdefault(one, len(code)) for one in of_stack]
+        return np.array([*number, NONE], np.int64)[self._allocations.stack]
+
+
+def _runs(number: Int64) -> Int64:
+    """Number the stretches in which this does not change."""
+    return np.cumsum(np.r_[False, number[1:] != number[:-1]])
+
+
+def _shared(own: list[Frame], other: list[Frame]) -> int:
+    """Return how many functions two stacks share, outermost first: of the last one, the line may differ."""
+    same = 0
+    for a, b in zip(own, other, strict=False):
+        if (a.file, a.function) != (b.file, b.function):
+            break
+        same += 1
+        if a != b:
+            break
+    return same
