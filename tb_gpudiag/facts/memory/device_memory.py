@@ -85,6 +85,11 @@ class DeviceMemory:
         return self.device == NONE
 
     @property
+    def is_of_snapshot(self) -> bool:
+        """Whether it is the history of a GPU's allocator, not a trace."""
+        return self._trace.kind == "snapshot"
+
+    @property
     def has_modules(self) -> bool:
         """Whether the recording shows which modules allocated."""
         events = self._trace.events
@@ -183,7 +188,7 @@ class DeviceMemory:
         if len(steps):
             return floors(self.curve, steps)
         # A snapshot without times (torch 2.0) counts its entries instead: they are not seconds.
-        timed = self._trace.kind != "snapshot" or self._trace.start_ns > 0
+        timed = not self.is_of_snapshot or self._trace.start_ns > 0
         return floors(self.curve, windows(self.curve, begin_ns) if timed else NO_PERIODS)
 
     @property
@@ -218,7 +223,7 @@ class DeviceMemory:
         are freed for the next step."""
         events, phase = self.allocations.host.events, self.allocations.context.phase[self.curve.event]
         marked = events.start_ns[match(events, OPTIMIZER_STEP)]
-        seen = (Phase.OPTIMIZER, Phase.ZERO_GRAD) if self._trace.kind == "snapshot" else (Phase.OPTIMIZER,)
+        seen = (Phase.OPTIMIZER, Phase.ZERO_GRAD) if self.is_of_snapshot else (Phase.OPTIMIZER,)
         return np.sort(np.r_[marked, self.curve.time_ns[np.isin(phase, seen)]])
 
     @cached_property
@@ -238,7 +243,7 @@ class DeviceMemory:
         """Whether `updates_ns` has every optimizer's step. A snapshot without frames of what frees misses
         those that allocate nothing."""
         free = self.curve.event[self.allocations.free]
-        return self._trace.kind != "snapshot" or bool((self.allocations.memory.stack[free] != NONE).any())
+        return not self.is_of_snapshot or bool((self.allocations.memory.stack[free] != NONE).any())
 
     @cached_property
     def misses_old_frees(self) -> bool:
@@ -248,7 +253,7 @@ class DeviceMemory:
         any frees was recorded without them. Where the recording shows the job's beginning, there is no older
         memory.
         """
-        recorded_by_allocator = not self.is_cpu and self._trace.kind != "snapshot"
+        recorded_by_allocator = not self.is_cpu and not self.is_of_snapshot
         if recorded_by_allocator or not self.allocations.paired:
             return False
         if not self.is_cpu and len(self.allocations.free):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
+from tb_gpudiag.facts.memory.repeats import MOST_MICRO_BATCHES
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import CannotTell, Clear
 from tb_gpudiag.rules.shared.kept_sites import NOTED_KEPT, is_filling, is_replaced
@@ -31,7 +32,7 @@ from tb_gpudiag.rules.shared.leak_state import (
     replacers,
     risen_bytes,
 )
-from tb_gpudiag.rules.shared.outer_step import RECORD_UPDATES, may_end_with_update, outer_step_reason
+from tb_gpudiag.rules.shared.outer_step import how_to_see_updates, may_end_with_update, outer_step_reason
 from tb_gpudiag.rules.shared.unseen_leak import unseen_growth
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import count, in_quotes, share
@@ -45,6 +46,13 @@ _FIVE_STEPS = (
     "Record five steps or more, marked by prof.step(): schedule(wait=5, warmup=2, active=6). The history of "
     "a memory snapshot must be as long (max_entries)."
 )
+
+_LONGER_HISTORY = (
+    "Record the history of ten of the optimizer's steps or more, with a larger max_entries. Where nothing "
+    f"trains, record more than {MOST_MICRO_BATCHES} batches: fewer may wait for a backward pass."
+)
+
+_TWICE = "Record twice as many steps: a leak goes on, and what is full, or dropped now and then, does not."
 
 _HOW_TO_BE_SURE = (
     "Note which tensors come and go: profile(schedule=tb_gpudiag.NotingTensors(schedule(wait=20, warmup=2, "
@@ -90,7 +98,7 @@ def _of_what_stays(known: list[tuple[DeviceMemory, FloorState]]) -> CannotTell |
         return _not_explained(unexplained)
     if kept := [_keeps_but(memory, state) for memory, state in known if _keeps_anyway(memory)]:
         return CannotTell(
-            "; ".join(kept), "Record more steps: a list that is cleared now and then looks the same."
+            "; ".join(kept), "Record twice as many steps: a list that is cleared now and then is cleared."
         )
     if unseen := unseen_growth([memory for memory, _ in known]) or _now_and_then(known):
         return unseen
@@ -115,7 +123,7 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell | Clear:
     if not all(map(repeats, memories)):
         return CannotTell(
             f"{rising}, but the recording does not show three repetitions: one long step looks the same",
-            _FIVE_STEPS,
+            _how_long(memories),
         )
     if any(site.in_optimizer for memory in memories for site in memory.sites):
         return CannotTell(
@@ -145,9 +153,10 @@ def _no_line_keeps(memories: list[DeviceMemory], rising: str) -> CannotTell:
             "profiler does not see threads that the job starts itself",
             "Compare the process's resident memory (RSS) some hundred steps apart: a leak raises it.",
         )
+    histories = all(memory.is_of_snapshot and memory.has_modules for memory in memories)
     return CannotTell(
         f"{rising}, and no line keeps more and more: batches of changing sizes would look the same",
-        "Record more steps, with with_stack=True and profile_memory=True.",
+        _TWICE if histories else "Record more steps, with with_stack=True and profile_memory=True.",
     )
 
 
@@ -192,12 +201,18 @@ def _keeps_but(memory: DeviceMemory, state: FloorState) -> str:
 
 def _too_few_steps(memories: list[DeviceMemory]) -> CannotTell:
     steps = max(memory.trend.steps if memory.trend else 0 for memory in memories)
+    has = f"the recording has {count(steps)}"
+    if all(memory.is_of_snapshot for memory in memories) and not steps:
+        has = "this history neither marks steps nor shows any that repeat"
     return CannotTell(
         "".join(map(_what_survives, memories))
-        + f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and the recording "
-        f"has {count(steps)}",
-        _FIVE_STEPS,
+        + f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and {has}",
+        _how_long(memories),
     )
+
+
+def _how_long(memories: Sequence[DeviceMemory]) -> str:
+    return _LONGER_HISTORY if all(memory.is_of_snapshot for memory in memories) else _FIVE_STEPS
 
 
 def _what_survives(memory: DeviceMemory) -> str:
@@ -287,13 +302,13 @@ def _into_what(memory: DeviceMemory) -> str:
 
 def _how_to_be_sure(memories: Sequence[DeviceMemory]) -> str:
     if any(map(may_end_with_update, memories)):
-        return RECORD_UPDATES
+        return how_to_see_updates(memories)
     if any(map(fills, memories)):
         return "Record again when it is full."
     if any(map(may_fill, memories)):
         return "Record more steps than the deque's maxlen, or note its limit with tb_gpudiag.NotingTensors."
     if any(map(_is_noted, memories)) or any(map(ending, memories)):
-        return "Record more steps: a leak goes on, and what is dropped now and then is dropped."
+        return _TWICE
     if all(memory.is_cpu for memory in memories):
         return _HOW_TO_BE_SURE
     return "Record the history from the job's beginning, or of more steps than a buffer has entries."

@@ -6,6 +6,8 @@ their graphs until then.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
@@ -22,7 +24,9 @@ RARE_SHARE = 0.5
 # A leak outlives the optimizer's step, again and again: as many repetitions as a trend takes.
 FEWEST_OUTLIVED = 3
 
-RECORD_UPDATES = "Record three of the optimizer's steps, or mark each with prof.step(): a leak outlives them."
+_RECORD = "Record three of the optimizer's steps, or mark each with prof.step(): a leak outlives them."
+_RECORD_HISTORY = "Record the history of three of the optimizer's steps: a leak outlives them."
+_NONE = " If the job has no optimizer, it is a leak."
 
 
 def may_end_with_update(memory: DeviceMemory) -> bool:
@@ -70,6 +74,12 @@ def _updated(memory: DeviceMemory, updates_ns: Int64) -> Int64:
     """Return the numbers of the steps with such updates."""
     step = np.searchsorted(memory.floors.periods.start_ns, updates_ns, side="right") - 1
     return np.unique(step[step >= 0])
+
+
+def how_to_see_updates(memories: Sequence[DeviceMemory]) -> str:
+    """Say what to record, and what else decides."""
+    how = _RECORD_HISTORY if all(memory.is_of_snapshot for memory in memories) else _RECORD
+    return how if any(map(updated_steps, memories)) else how + _NONE
 
 
 def outer_step_reason(memory: DeviceMemory) -> str:

@@ -238,3 +238,27 @@ def test_state_of_a_parameter_more_in_each_step_is_none(each: int, tmp_path: Pat
         assert only(answer).cost_bytes_per_step == MIB
     else:
         assert "gradients later" in unsure(answer).reason
+
+
+def test_a_history_without_steps_says_how_long_a_longer_one_is(tmp_path: Path) -> None:
+    snapshot = Snapshot()
+    for _ in range(20):
+        snapshot.take(MIB, "train.py(5): predict", MODULE)
+    answer = unsure(RULE.check(snapshot.facts(tmp_path)))
+    assert "neither marks steps nor shows any" in answer.reason
+    assert "more than 64 batches" in answer.how_to_record
+    assert "prof.step()" not in answer.how_to_record
+
+
+def test_a_job_without_an_optimizer_keeps_no_graph_for_it(tmp_path: Path) -> None:
+    snapshot = Snapshot()
+    for _ in range(20):
+        for line in (20, 21):
+            snapshot.take(MIB, "train.py(9): adapt", MODULE, f"model.py({line}): forward")
+        snapshot.take(MIB, "train.py(10): adapt", GRAD)
+        batch = snapshot.take(MIB, "train.py(8): load")
+        snapshot.free(batch, at=snapshot.at + 1, stack=["train.py(3): main"])
+    assert (
+        "If the job has no optimizer, it is a leak"
+        in unsure(RULE.check(snapshot.facts(tmp_path))).how_to_record
+    )
