@@ -50,32 +50,30 @@ class StackOrder:
         inside = MODULE_FRAME.search(text) is not None
         of_layer = is_in_layer(text)
         return SiteOrder(
-            shrinks=self._in_module(held, text) * (not of_layer) if inside else self._on_line(held),
+            shrinks=0.0 if inside and of_layer else self._shrinks(held, text, inside=inside),
             results=self._results(held) if of_layer else 1,
             goes_on=inside and self._goes_on(held),
             taker=self._taker(held, text),
         )
 
+    def _shrinks(self, held: Int64, text: str, *, inside: bool) -> float:
+        return self._in_module(held, text) if inside else self._on_line(held)
+
     def _on_line(self, held: Int64) -> float:
         """The largest that the same lines made in a row, outside of modules, and let go."""
-        size, run = self._allocations.bytes, _runs(self._places)
-        let_go = np.where((self._allocations.freed != NONE) & ~self._inside, size, 0)
-        largest = np.zeros(int(run[-1]) + 1, np.int64)
-        np.maximum.at(largest, run, let_go)
-        return float(np.median(largest[run[held]] / np.maximum(size[held], 1)))
+        return float(np.median(self._let_go[held] / np.maximum(self._allocations.bytes[held], 1)))
 
     def _in_module(self, held: Int64, text: str) -> float:
         """The largest that the innermost module around makes, or one that is called by the same line."""
-        around = around_innermost_module(text) + "\n"
-        stacks, own = self._allocations.memory.stacks, self._allocations.stack
-        beside = np.array([*(stack.startswith(around) for stack in stacks), False], np.bool_)[own]
-        size = self._allocations.bytes
-        return float(size[beside].max(initial=0) / max(1.0, float(np.median(size[held]))))
+        around, stacks = around_innermost_module(text) + "\n", self._allocations.memory.stacks
+        beside = np.array([stack.startswith(around) for stack in stacks], np.bool_)
+        largest = self._largest[beside].max(initial=0)
+        return float(largest / max(1.0, float(np.median(self._allocations.bytes[held]))))
 
     def _results(self, held: Int64) -> int:
         """Of what one stack makes in a row, and is kept: how many there usually are for each largest one."""
         size = self._allocations.bytes[held]
-        _, run = np.unique(_runs(self._allocations.stack.astype(np.int64))[held], return_inverse=True)
+        _, run = np.unique(self._stack_run[held], return_inverse=True)
         largest = np.zeros(int(run.max()) + 1, np.int64)
         np.maximum.at(largest, run, size)
         as_large = np.bincount(run, weights=size == largest[run])
@@ -83,12 +81,9 @@ class StackOrder:
 
     def _goes_on(self, held: Int64) -> bool:
         """Whether most of these are followed by others of the same call of the outermost module."""
-        outer, stack = self._outer, self._allocations.stack
-        run = _runs(outer)
-        first = np.r_[True, run[1:] != run[:-1]]
-        begins = stack[np.flatnonzero(first)][run]  # another call begins as the first one in a row does
+        outer, begins = self._outer, self._begins
         after = np.minimum(held + 1, len(outer) - 1)
-        follows = (outer[after] == outer[held]) & (after > held) & (stack[after] != begins[after])
+        follows = (outer[after] == outer[held]) & (after > held) & ~begins[after]
         return bool(2 * follows.sum() > len(held))
 
     def _taker(self, held: Int64, text: str) -> Frame | None:
@@ -112,12 +107,26 @@ class StackOrder:
         return np.flatnonzero((context.phase == Phase.BACKWARD) & (context.memory.stack != NONE))
 
     @cached_property
-    def _inside(self) -> Bool:
-        return in_module(self._allocations)
+    def _largest(self) -> Int64:
+        """Bytes of the largest that each stack allocates."""
+        allocations = self._allocations
+        known, largest = allocations.stack != NONE, np.zeros(len(allocations.memory.stacks), np.int64)
+        np.maximum.at(largest, allocations.stack[known], allocations.bytes[known])
+        return largest
 
     @cached_property
-    def _places(self) -> Int64:
-        return self._numbered([tuple(places_outwards(stack)) for stack in self._allocations.memory.stacks])
+    def _let_go(self) -> Int64:
+        """Of each allocation, the largest that its line makes in a row with it and lets go."""
+        allocations = self._allocations
+        run = _runs(self._numbered([tuple(places_outwards(stack)) for stack in allocations.memory.stacks]))
+        largest = np.zeros(int(run[-1]) + 1, np.int64)
+        let_go = (allocations.freed != NONE) & ~in_module(allocations)
+        np.maximum.at(largest, run, np.where(let_go, allocations.bytes, 0))
+        return largest[run]
+
+    @cached_property
+    def _stack_run(self) -> Int64:
+        return _runs(self._allocations.stack.astype(np.int64))
 
     @cached_property
     def _outer(self) -> Int64:
@@ -125,6 +134,14 @@ class StackOrder:
         outer = [outermost_caller(stack) for stack in self._allocations.memory.stacks]
         number = self._numbered(outer)
         return np.where(np.array([*map(bool, outer), False])[self._allocations.stack], number, NONE)
+
+    @cached_property
+    def _begins(self) -> Bool:
+        """Mask of the allocations that are like the first one of several calls in a row of the outermost
+        module: another call begins there."""
+        run, stack = _runs(self._outer), self._allocations.stack
+        first = np.flatnonzero(np.r_[True, run[1:] != run[:-1]])
+        return np.asarray(stack == stack[first][run])
 
     def _numbered(self, of_stack: Sequence[object]) -> Int64:
         code: dict[object, int] = {}
