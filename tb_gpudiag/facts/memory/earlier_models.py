@@ -9,6 +9,10 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
+from tb_gpudiag.facts.memory.phase import Phase
+
+OWN_GRADIENTS = 0.25
+"""Of the weights of the newest model: some of them may be frozen."""
 
 
 def find_earlier_models(allocations: Allocations) -> Int64:
@@ -26,15 +30,41 @@ def find_earlier_models(allocations: Allocations) -> Int64:
     # Between two models, an optimizer has made state.
     steps, first, model = np.unique(np.searchsorted(state, weights), return_index=True, return_inverse=True)
     if len(steps) < 2:
-        return np.zeros(0, np.int64)
+        return _left_behind(allocations)
     owner = np.searchsorted(weights[first], state) - 1
     models = [_made(allocations, weights[model == i]) for i in range(len(steps))]
     states = [_made(allocations, state[owner == i]) for i in range(len(steps))]
     newest, trained = models[-1], [made for made in states if made]
     if len(trained) < 2 or not trained[-1] <= trained[-2]:
-        return np.zeros(0, np.int64)
+        return _left_behind(allocations)
     alike = [i for i, made in enumerate(models[:-1]) if newest <= made and states[i]]
+    if not alike:
+        return _left_behind(allocations)
     return np.sort(np.r_[weights[np.isin(model, alike)], state[np.isin(owner, alike)]])
+
+
+def _left_behind(allocations: Allocations) -> Int64:
+    """Return the gradients of a model that training has left behind, and its weights and state: they are
+    older than weights that were made after an optimizer had run, and these have gradients of their own. A
+    training that goes on makes all of its gradients again."""
+    alive = allocations.alive(int(allocations.failures[-1]))
+    alive = np.sort(alive[~allocations.found[alive]])
+    kind = kind_numbers(allocations, alive)
+    weights, state, gradients = (
+        alive[kind == KINDS.index(one)]
+        for one in (MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE, MemoryKind.GRADIENT)
+    )
+    updates = np.flatnonzero(allocations.phase == Phase.OPTIMIZER)
+    begins = np.flatnonzero(np.diff(np.searchsorted(updates, weights)) > 0)
+    if not len(begins):
+        return begins
+    newest, size = weights[begins[-1] + 1], allocations.bytes
+    old, own = gradients[gradients < newest], gradients[gradients > newest]
+    if not len(old) or size[own].sum() < OWN_GRADIENTS * size[weights[weights >= newest]].sum():
+        return np.zeros(0, np.int64)
+    earlier = weights[weights < newest][::-1]
+    its_own = earlier[np.cumsum(size[earlier]) <= size[old].sum()]
+    return np.sort(np.r_[old, its_own, state[state < newest]])
 
 
 def _made(allocations: Allocations, chosen: Int64) -> Counter[tuple[int, int]]:

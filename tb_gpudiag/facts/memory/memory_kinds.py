@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from enum import Enum
 
 import numpy as np
@@ -70,6 +70,9 @@ def kind_numbers(allocations: Allocations, chosen: Int64) -> UInt8:
     kinds.copies()
     return kinds.found
 
+
+MOST_AT_ONCE = 5
+"""Results of one line, layer after layer, that only a graph keeps all: an LSTM has four gates at once."""
 
 MOST_LEFT = 2
 FEWEST_RESULTS = 4
@@ -139,7 +142,7 @@ class _Kinds:
             waits &= self.failed
         else:
             waits &= in_model
-            passes = self._is_mostly_freed() & self._keeps_last()
+            passes = self._is_mostly_freed() & self._keeps_last() & ~self._keeps_many()
             passes = waits & (passes | self._leaves_results() | self._only_infers())
             self._put(passes, MemoryKind.TEMPORARY)
             waits &= ~passes
@@ -226,8 +229,9 @@ class _Kinds:
         return leaves[self.chosen]
 
     def _only_infers(self) -> bool:
-        """Whether lines have called a model several times, and nothing they made then is kept for a backward
-        pass. A loop over equal layers is one pass of a model that has other ones, too."""
+        """Whether lines have called a model several times, nothing they made then is kept for a backward
+        pass, and no line has made much else that is. A loop over equal layers is one pass of a model that has
+        other ones, too."""
         allocations, memory = self.allocations, self.allocations.memory
         own = np.flatnonzero((allocations.phase == Phase.FORWARD) & (allocations.stack != NONE))
         calls = defaultdict[str, list[Int64]](list)
@@ -235,7 +239,9 @@ class _Kinds:
             if caller := outermost_caller(memory.stacks[code]):
                 calls[caller].append(own[allocations.stack[own] == code])
         often = [np.concatenate(made) for made in calls.values() if min(map(len, made)) >= FEWEST_PASSES]
-        return bool(often) and all((allocations.freed[rows] != NONE).all() for rows in often)
+        idle = all((allocations.freed[rows] != NONE).all() for rows in often)
+        kept = Counter(allocations.stack[own[allocations.freed[own] == NONE]].tolist())
+        return bool(often) and idle and max(kept.values(), default=0) < MOST_AT_ONCE
 
     def _goes_on(self) -> Bool:
         """Whether the same place still allocates after the last backward pass but one."""
@@ -260,6 +266,13 @@ class _Kinds:
         number = self._places()
         freed = np.bincount(number, weights=self.allocations.freed != NONE)
         return (2 * freed > np.bincount(number))[number[self.chosen]]
+
+    def _keeps_many(self) -> Bool:
+        """Whether more than a pass without a graph needs at once is alive of what the same place made."""
+        number = self._places()
+        return (np.bincount(number, weights=self.allocations.freed == NONE) >= MOST_AT_ONCE)[
+            number[self.chosen]
+        ]
 
     def _keeps_last(self) -> Bool:
         """Whether what is alive is what the same place made last. Of a line that makes several results, a

@@ -26,6 +26,7 @@ AS_LARGE = 1.02
 class Since:
     """growth: what was requested, times what the same line got at the same point of an earlier step; more
     than AS_LARGE in all of them. Infinite where no earlier step got this far, but some began like this one.
+    steps: earlier steps that got this far.
     skips_zero_grad: gradients of an earlier step are there, and were not at the same point of earlier steps:
     this pass does not begin as a step of the training does.
     kept: indices of the allocations that were alive at the failure, beyond as many bytes of their stack as at
@@ -34,6 +35,7 @@ class Since:
 
     growth: float
     kept: Int64
+    steps: int = 0
     skips_zero_grad: bool = False
 
     @property
@@ -71,8 +73,8 @@ def _compared(allocations: Allocations, position: int, alike: Int64) -> Since:
     fits, growth = alike[size * AS_LARGE >= requested], requested / int(size.max())
     skips = _skips_zero_grad(allocations, position, allocations.position[alike])
     if not len(fits):
-        return Since(growth, fits, skips)
-    return Since(growth, _more(allocations, int(allocations.position[fits[0]]), position), skips)
+        return Since(growth, fits, len(alike), skips)
+    return Since(growth, _more(allocations, int(allocations.position[fits[0]]), position), len(alike), skips)
 
 
 def _skips_zero_grad(allocations: Allocations, now: int, earlier: Int64) -> bool:

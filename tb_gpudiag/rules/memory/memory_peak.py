@@ -36,7 +36,7 @@ from tb_gpudiag.rules.shared.out_of_memory import (
 )
 from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, advice_on, is_in_pieces
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
-from tb_gpudiag.rules.shared.usual_causes import OTHER
+from tb_gpudiag.rules.shared.usual_causes import HOOKS, OTHER
 from tb_gpudiag.rules.shared.waste_advice import MODELS, Advice, kept_of, waste_of
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, PHASES
@@ -191,9 +191,11 @@ def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
     # more than a line outside of them.
     if any(one.kind is WasteKind.MODELS and 2 * one.bytes >= held for one in waste):
         return []
-    backward = any(one.kind is WasteKind.BACKWARD and one.bytes > held for one in waste)
-    if backward and all(leak.cause is OTHER for leak in leaks):
-        return []
+    for kind, less_exact in ((WasteKind.BACKWARD, OTHER), (WasteKind.RESULTS, HOOKS)):
+        if all(leak.cause is less_exact for leak in leaks) and any(
+            one.kind is kind and one.bytes > held for one in waste
+        ):
+            return []
     return leaks if held >= LEAK_SHARE * whole or kept_of(memory) else []
 
 

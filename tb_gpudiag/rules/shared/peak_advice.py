@@ -31,6 +31,9 @@ GRADIENT_SHARE = 0.1
 # With a fifth of the memory left in expandable segments, pieces are why a request fails, whatever is kept.
 MUCH_ROOM_SHARE = 0.2
 
+# A model may be called once or twice before its training begins, to see shapes.
+FEWEST_CALLS = 2
+
 MOST_WASTES = 2
 """The two largest are enough to begin with."""
 
@@ -103,8 +106,9 @@ _INFERENCE = Advice(
     CODE["inference"],
 )
 _EVALUATION = Advice(
-    "This pass seems to be an evaluation: the gradients of the last step are still there, which steps of the "
-    "training free first. Run it under torch.inference_mode(), in parts as large as the training's batches.",
+    "This pass seems to need no gradients: it does not begin as a training step does, or comes after others "
+    "without a backward pass. Run it under torch.inference_mode(), in parts that are no larger than those "
+    "that fitted.",
     CODE["inference"],
 )
 _DATA = Advice(
@@ -142,9 +146,11 @@ class _Composition:
     @property
     def evaluates(self) -> bool:
         """Whether a forward pass that asks for more than any before does not begin as a step of the training
-        does."""
+        does, or comes after others that no backward pass followed."""
         since = self.memory.since
-        return self.has_grown and since is not None and since.skips_zero_grad
+        if since is None or not self.has_grown:
+            return False
+        return since.skips_zero_grad or (not self.trains and since.steps >= FEWEST_CALLS)
 
     @property
     def has_no_model(self) -> bool:

@@ -57,7 +57,7 @@ def test_a_step_that_has_grown_is_why_whatever_the_weights_take(tmp_path: Path) 
 def test_a_larger_pass_that_does_not_begin_as_a_step_is_an_evaluation(tmp_path: Path) -> None:
     """Gradients of the last step are there, which steps of the training free first."""
     found = found_in(fail(steps(3, gradients_mib=10), 90, LAYER), tmp_path)
-    assert "seems to be an evaluation" in found.fix.text
+    assert "seems to need no gradients" in found.fix.text
 
 
 def test_results_that_calls_without_a_graph_left_are_moved_to_the_host(tmp_path: Path) -> None:
@@ -86,4 +86,19 @@ def test_data_older_than_the_model_comes_before_its_state(tmp_path: Path) -> Non
     snapshot.allocate(20 * MIB, at=5, stack=["train.py(5): fit", CALL, "model.py(8): forward"])
     found = found_in(fail(snapshot, 60, ["train.py(7): fit", STEP]), tmp_path)
     assert "Data that was put on the GPU before the first step holds 200" in found.fix.text
+    assert "Shard" not in found.fix.text
+
+
+def test_a_model_that_training_has_left_behind_comes_before_sharding(tmp_path: Path) -> None:
+    """The second model is another one, and has gradients of its own. Those of the first are still there."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(200 * MIB, at=0)
+    for i, mib in enumerate((40, 20)):
+        at = 10 + 100 * i
+        snapshot.allocate(mib * MIB, at=at, stack=[f"train.py({3 + i}): main", INIT])
+        snapshot.allocate(mib * MIB, at=at + 2, stack=["train.py(6): main", BACKWARD])
+        if not i:
+            snapshot.allocate(2 * mib * MIB, at=at + 4, stack=["train.py(7): main", STEP])
+    found = found_in(fail(snapshot, 20, ["train.py(8): main", STEP]), tmp_path)
+    assert "Models that were trained before are still there" in found.fix.text
     assert "Shard" not in found.fix.text
