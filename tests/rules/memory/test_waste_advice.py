@@ -8,6 +8,7 @@ from tests.builder import SnapshotBuilder
 from tests.rules.memory.test_failure_advice import FORWARD, INIT, STEP, fail
 from tests.rules.memory.test_failure_causes import BACKWARD, CALL, TORCH, found_in, small_model
 from tests.rules.memory_stage import MIB
+from tests.wording.plain import plain
 
 LAYER = [*FORWARD, f"{TORCH}/nn/modules/linear.py(5): forward"]
 OTHER_LAYER = [*FORWARD, f"{TORCH}/nn/modules/activation.py(5): forward"]
@@ -39,7 +40,9 @@ def test_what_was_kept_since_a_step_of_the_same_size_fitted_is_why(tmp_path: Pat
     snapshot = steps(3, kept_mib=40)
     snapshot.allocate(30 * MIB, at=801, stack=LAYER)
     snapshot.allocate(20 * MIB, at=802, stack=["train.py(9): fit", "log.py(3): note"])
-    text = found_in(fail(snapshot, 30, LAYER), tmp_path).fix.text
+    found = found_in(fail(snapshot, 30, LAYER), tmp_path)
+    text = found.fix.text
+    assert "An earlier step got as much at this point. Since then, 140 MiB have come" in plain(found.summary)
     assert "What earlier steps made still holds 140" in text
     assert "Shard" not in text
     assert "smaller batches" not in text
@@ -50,6 +53,7 @@ def test_a_step_that_has_grown_is_why_whatever_the_weights_take(tmp_path: Path) 
     snapshot.segment(300 * MIB, at=3)
     snapshot.allocate(300 * MIB, at=4, stack=["train.py(2): main", INIT])
     found = found_in(fail(snapshot, 90, LAYER), tmp_path)
+    assert "The request is 3× what earlier steps got at this point." in plain(found.summary)
     assert "Use smaller batches" in found.fix.text
     assert "Shard" not in found.fix.text
 
