@@ -78,6 +78,10 @@ MOST_LEFT = 2
 FEWEST_RESULTS = 4
 """A call of a model that makes so many results, and leaves at most the last two, keeps no graph."""
 
+MOST_NOT_SAVED = 12
+"""Of the first results of a small model, a graph may need none: so many are of several calls, or of a larger
+model."""
+
 
 class _Kinds:
     """Kinds of some allocations, as far as they are known.
@@ -194,13 +198,18 @@ class _Kinds:
     def _of_last_caller(self) -> Bool:
         """Mask of what the line allocates that calls the model in the request that failed; all where that is
         outside of modules, or not known, shape (a,)."""
-        allocations, stacks = self.allocations, self.allocations.memory.stacks
-        code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
-        caller = outermost_caller(stacks[code]) if stacks and code != NONE else ""
+        allocations, caller = self.allocations, self._last_caller()
         if not caller:
             return np.ones(len(allocations), np.bool_)
-        same = np.array([*(outermost_caller(stack) == caller for stack in stacks), False], np.bool_)
-        return same[allocations.stack]
+        same = [outermost_caller(stack) == caller for stack in allocations.memory.stacks]
+        return np.array([*same, False], np.bool_)[allocations.stack]
+
+    def _last_caller(self) -> str:
+        """Return the line that calls the model in the request that failed; "" where that is outside of
+        modules, or not known."""
+        allocations, stacks = self.allocations, self.allocations.memory.stacks
+        code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
+        return outermost_caller(stacks[code]) if stacks and code != NONE else ""
 
     def _in_model(self) -> Int64:
         """Number of what each allocation's stack has from where a model is called, shape (a,): training and
@@ -220,12 +229,13 @@ class _Kinds:
         for caller in sorted(set(callers[forward].tolist()) - {""}):
             own = np.flatnonzero(forward & (callers == caller))
             begins = np.searchsorted(allocations.position[own], call_begins(allocations, caller))
+            if own[-1] + 1 < len(allocations) or (self.failed and caller != self._last_caller()):
+                begins = np.r_[begins, len(own)]  # the last call has returned
             length, alive = np.diff(begins), allocations.freed[own] == NONE
             before = np.r_[0, np.cumsum(alive)]
-            early = before[begins[1:] - MOST_LEFT] - before[begins[:-1]] if len(length) else length
-            # Of the first results of a small model, a graph may need none.
-            enough = len(length) >= FEWEST_PASSES and length.min() >= FEWEST_RESULTS
-            leaves[own] = enough and not early.any()
+            early = before[np.maximum(0, begins[1:] - MOST_LEFT)] - before[begins[:-1]]
+            enough = len(length) and length.min() >= FEWEST_RESULTS and length.sum() >= MOST_NOT_SAVED
+            leaves[own] = enough and not (early > 0).any()
         return leaves[self.chosen]
 
     def _only_infers(self) -> bool:

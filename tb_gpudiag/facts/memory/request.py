@@ -25,8 +25,11 @@ LEAST_ROWS = 256
 """Of a matrix that a guess may be about: any small number of bytes is some square."""
 
 
-MOST_BESIDE = 2
+MOST_BESIDE = 3
 """A formula has a few steps of one size. More are the layers of a model."""
+
+AS_MANY_NUMBERS = 4
+"""A mask of a matrix takes a quarter of the bytes of its numbers."""
 
 
 MUCH_SMALLER = 4
@@ -41,7 +44,7 @@ class Request:
     result: the shape that these broadcast to, if a tensor of it takes as many bytes.
     rows, element_bytes: without shapes, a square matrix with so many rows of such numbers is as large; 0 if
         none is. alike: allocations alive then that have one number for each row.
-    beside_bytes: alive then, from the same function outside of modules, in one or two tensors like it: a
+    beside_bytes: alive then, from the same function outside of modules, in few tensors like it: a
         broadcast difference, and then its square. In a backward pass, what is as large as what a function
         outside of modules made, if no module made anything of that size.
     formula: in a backward pass, the line that made the first of these.
@@ -67,16 +70,19 @@ def find_request(allocations: Allocations, position: int) -> Request:
         return _in_backward(allocations, position, found)
     stack = memory.stacks[code]
     formula = allocations.context.phase[event] == Phase.FORWARD and not MODULE_FRAME.search(stack)
-    beside = _beside(allocations, position, innermost_place(stack)) if formula else 0
+    beside = _beside(allocations, position, code, innermost_place(stack)) if formula else 0
     return replace(found, beside_bytes=beside, of_layer=is_of_layer(stack))
 
 
-def _beside(allocations: Allocations, position: int, place: Frame | None) -> int:
-    """Return the bytes of the few allocations that this function made, at least half as large each."""
+def _beside(allocations: Allocations, position: int, code: int, place: Frame | None) -> int:
+    """Return the bytes of the few allocations that this function made, a quarter as large or more. A line
+    that has often got as much has no mistaken shape: it extends a cache, for instance."""
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
     requested = int(allocations.memory.bytes[allocations.curve.event[position]])
-    large = alive[2 * allocations.bytes[alive] >= requested]
-    if place is None or not 0 < len(large) <= MOST_BESIDE or not _is_computed(allocations, int(large[0])):
+    large = alive[AS_MANY_NUMBERS * allocations.bytes[alive] >= requested]
+    often = (allocations.stack == code) & (AS_MANY_NUMBERS * allocations.bytes >= requested)
+    few = 0 < len(large) <= MOST_BESIDE and often.sum() <= MOST_BESIDE
+    if place is None or not few or not _is_computed(allocations, int(large[0])):
         return 0
     frames = [allocations.frame(row) for row in large.tolist()]
     same = np.array([f is not None and (f.file, f.function) == (place.file, place.function) for f in frames])
@@ -98,7 +104,7 @@ def _in_backward(allocations: Allocations, position: int, found: Request) -> Req
     inside = in_module(allocations)
     if requested <= MUCH_SMALLER * int(allocations.bytes[inside].max(initial=0)) or not inside.any():
         return found
-    large = alive[2 * allocations.bytes[alive] >= requested]
+    large = alive[AS_MANY_NUMBERS * allocations.bytes[alive] >= requested]
     large = large[np.isin(allocations.phase[large], (Phase.FORWARD, Phase.BACKWARD))]
     made = large[(allocations.phase[large] == Phase.FORWARD) & (allocations.stack[large] != NONE)]
     if not len(made) or not _is_computed(allocations, int(made[0])):

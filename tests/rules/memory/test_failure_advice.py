@@ -51,14 +51,30 @@ def test_gradients_of_activations_are_no_model_to_shard(tmp_path: Path) -> None:
     assert "Shard" not in found.fix.text
 
 
-def test_the_steps_of_a_formula_are_one_giant(tmp_path: Path) -> None:
-    """A difference of all pairs is there, and its square does not fit."""
+@pytest.mark.parametrize("sizes", [(300,), (300, 300, 300), (75,)])
+def test_the_steps_of_a_formula_are_one_giant(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """A difference of all pairs is there, and its square does not fit. A mask of all pairs is smaller."""
     snapshot = small_model()
-    snapshot.segment(300 * MIB, at=2)
     snapshot.allocate(MIB, at=9, stack=FORWARD)
-    snapshot.allocate(300 * MIB, at=10, stack=["train.py(5): fit", "loss.py(12): pairwise"])
+    for i, size in enumerate(sizes):
+        snapshot.segment(size * MIB, at=10 + i)
+        snapshot.allocate(size * MIB, at=20 + i, stack=["train.py(5): fit", "loss.py(12): pairwise"])
     found = found_in(fail(snapshot, 300, ["train.py(5): fit", "loss.py(13): pairwise"]), tmp_path)
     assert "The request itself is the problem: 300 MiB at loss.py:13 in pairwise" in plain(found.summary)
+
+
+def test_a_line_that_has_often_got_as_much_makes_no_giant(tmp_path: Path) -> None:
+    """A cache of keys is copied at every token, with one row more."""
+    snapshot, line, old = small_model(), ["serve.py(5): extend"], 0
+    snapshot.segment(310 * MIB, at=2)
+    snapshot.allocate(MIB, at=9, stack=FORWARD)
+    for i in range(6):
+        keys = snapshot.allocate(150 * MIB, at=10 + 2 * i, stack=line)
+        if old:
+            snapshot.free(old, at=11 + 2 * i)
+        old = keys
+    found = found_in(fail(snapshot, 160, line), tmp_path)
+    assert "The request itself" not in found.summary
 
 
 @pytest.mark.parametrize("layer", ["upsampling.py(175): forward", "loss.py(600): forward"])
