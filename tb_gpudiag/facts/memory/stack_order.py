@@ -11,10 +11,11 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations, in_module
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.frames import Frame, places_outwards
+from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame, places_outwards
 from tb_gpudiag.vocabulary.torch_frames import (
     MODULE_FRAME,
     around_innermost_module,
+    innermost_frame,
     is_in_layer,
     outermost_caller,
 )
@@ -25,12 +26,15 @@ class SiteOrder:
     """shrinks: how many times larger than the site's own tensors the largest is that its line makes just
         before and lets go, or, where a hook or a module's own forward() makes them, the largest that this
         module makes.
+    reduced: how many times smaller is what their line makes last, outside of modules: of an expression that
+        sums up, what it made on the way is so much larger.
     results: how many tensors one call of a layer of torch's leaves, of which one is the largest.
     goes_on: the outermost module that makes them goes on to make others.
     taker: the function that hands to backward() what the site's function returned to it; None if it does not.
     """
 
     shrinks: float = 0.0
+    reduced: float = 0.0
     results: int = 0
     goes_on: bool = False
     taker: Frame | None = None
@@ -51,6 +55,7 @@ class StackOrder:
         of_layer = is_in_layer(text)
         return SiteOrder(
             shrinks=0.0 if inside and of_layer else self._shrinks(held, text, inside=inside),
+            reduced=0.0 if inside else self._reduced(held, text),
             results=self._results(held) if of_layer else 1,
             goes_on=inside and self._goes_on(held),
             taker=self._taker(held, text),
@@ -62,6 +67,16 @@ class StackOrder:
     def _on_line(self, held: Int64) -> float:
         """The largest that the same lines made in a row, outside of modules, and let go."""
         return float(np.median(self._let_go[held] / np.maximum(self._allocations.bytes[held], 1)))
+
+    def _reduced(self, held: Int64, text: str) -> float:
+        """Compared with what their line makes last in the same stretch of its function's allocations. What a
+        library makes may be kept by it."""
+        if place_frame(innermost_frame(text), LineKind.RUNNING) is None:
+            return 0.0
+        size, run = self._allocations.bytes, self._function_run
+        line = np.flatnonzero(self._line == self._line[held[0]])
+        last = line[np.searchsorted(run[line], run[held], side="right") - 1]
+        return float(np.median(size[held] / np.maximum(size[last], 1)))
 
     def _in_module(self, held: Int64, text: str) -> float:
         """The largest that the innermost module around makes, or one that is called by the same line."""
@@ -115,10 +130,21 @@ class StackOrder:
         return largest
 
     @cached_property
+    def _line(self) -> Int64:
+        """Number of the user's lines that call each other and allocate."""
+        return self._numbered([tuple(places_outwards(stack)) for stack in self._allocations.memory.stacks])
+
+    @cached_property
+    def _function_run(self) -> Int64:
+        """Number of the stretch that the same functions allocate in a row."""
+        places = map(places_outwards, self._allocations.memory.stacks)
+        return _runs(self._numbered([tuple((one.file, one.function) for one in stack) for stack in places]))
+
+    @cached_property
     def _let_go(self) -> Int64:
         """Of each allocation, the largest that its line makes in a row with it and lets go."""
         allocations = self._allocations
-        run = _runs(self._numbered([tuple(places_outwards(stack)) for stack in allocations.memory.stacks]))
+        run = _runs(self._line)
         largest = np.zeros(int(run[-1]) + 1, np.int64)
         let_go = (allocations.freed != NONE) & ~in_module(allocations)
         np.maximum.at(largest, run, np.where(let_go, allocations.bytes, 0))

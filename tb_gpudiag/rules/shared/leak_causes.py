@@ -11,6 +11,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.shared.leak_sites import (
     NOTED_SHARE,
     SCALAR_BYTES,
+    SUMMED_UP,
     has_no_graph,
     is_in_module,
     is_in_trace,
@@ -273,6 +274,17 @@ def _graph_that_never_ran(growth: GrowingSites) -> list[GrowingSite]:
     return growth.in_graph if found else []
 
 
+def _graph_of_expressions(growth: GrowingSites) -> list[GrowingSite]:
+    """In a snapshot, outside of modules: a single number stays, and with it large results of several lines,
+    equally many. One of these lines has gone on and made something far smaller: what it made on the way, only
+    a graph holds."""
+    large = [s for s in growth.outside_backward if s.size_bytes > SCALAR_BYTES and s in growth.in_graph]
+    if any(site.operator or is_in_module(site) for site in large) or len({s.count for s in large}) != 1:
+        return []
+    found = growth.keeps_loss and any(site.order.reduced >= SUMMED_UP for site in large)
+    return growth.in_graph if found and _has_several_operators(large) and growth.is_mostly(large) else []
+
+
 def _retained_outputs(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
     outputs = [
@@ -341,6 +353,7 @@ _INFERRED: _Detectors = (
     (_graph_beside_modules, GRAPH),
     (_retained_graph_without_modules, GRAPH),
     (_graph_that_never_ran, GRAPH),
+    (_graph_of_expressions, GRAPH),
     (_retained_outputs, HOOKS),
     (_retained_metrics, METRICS),
 )

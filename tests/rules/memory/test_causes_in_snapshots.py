@@ -129,6 +129,22 @@ def test_a_line_that_keeps_several_small_tensors_may_keep_states(
     assert _cause(snapshot, tmp_path) == cause
 
 
+@pytest.mark.parametrize(("goes_on", "cause"), [(True, "retained autograd graph"), (False, "")])
+def test_what_a_line_makes_on_the_way_to_a_number_is_in_a_graph(
+    goes_on: bool, cause: str, tmp_path: Path
+) -> None:
+    """Results that a job keeps itself, and a number, look alike but for that."""
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(MIB, "train.py(8): watch")
+        snapshot.take(MIB, "train.py(9): watch")
+        if goes_on:
+            snapshot.drop(snapshot.take(512, "train.py(9): watch"))
+        snapshot.take(512, "train.py(20): update")
+    assert _cause(snapshot, tmp_path) == cause
+
+
 @pytest.mark.parametrize("returned", [True, False])
 def test_a_loss_is_kept_where_backward_is_called(returned: bool, tmp_path: Path) -> None:
     """The function that makes it returns it."""
