@@ -75,13 +75,13 @@ def find_request(allocations: Allocations, position: int) -> Request:
 
 
 def _beside(allocations: Allocations, position: int, code: int, place: Frame | None) -> int:
-    """Return the bytes of the few allocations that this function made, a quarter as large or more. A line
-    that has often got as much has no mistaken shape: it extends a cache, for instance."""
+    """Return the bytes of the few allocations that this function made, a quarter as large or more. Three,
+    where the line has often got as much, are those of several layers, such as their caches."""
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
     requested = int(allocations.memory.bytes[allocations.curve.event[position]])
     large = alive[AS_MANY_NUMBERS * allocations.bytes[alive] >= requested]
     often = (allocations.stack == code) & (AS_MANY_NUMBERS * allocations.bytes >= requested)
-    few = 0 < len(large) <= MOST_BESIDE and often.sum() <= MOST_BESIDE
+    few = 0 < len(large) < MOST_BESIDE or (len(large) == MOST_BESIDE and often.sum() <= MOST_BESIDE)
     if place is None or not few or not _is_computed(allocations, int(large[0])):
         return 0
     frames = [allocations.frame(row) for row in large.tolist()]

@@ -64,10 +64,12 @@ def test_the_steps_of_a_formula_are_one_giant(sizes: tuple[int, ...], tmp_path: 
 
 
 def test_a_line_that_has_often_got_as_much_makes_no_giant(tmp_path: Path) -> None:
-    """A cache of keys is copied at every token, with one row more."""
+    """The keys of three layers are copied at every token, with one row more."""
     snapshot, line, old = small_model(), ["serve.py(5): extend"], 0
-    snapshot.segment(310 * MIB, at=2)
+    snapshot.segment(610 * MIB, at=2)
     snapshot.allocate(MIB, at=9, stack=FORWARD)
+    for line_number in (7, 8):
+        snapshot.allocate(150 * MIB, at=line_number, stack=[f"serve.py({line_number}): extend"])
     for i in range(6):
         keys = snapshot.allocate(150 * MIB, at=10 + 2 * i, stack=line)
         if old:
