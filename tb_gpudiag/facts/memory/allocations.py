@@ -24,6 +24,7 @@ from tb_gpudiag.vocabulary.torch_frames import (
     PARAMETER_COPY_FRAMES,
     STATE_COPY_FRAMES,
     WEIGHTS_COPY,
+    inside_model,
     outermost_caller,
 )
 
@@ -170,6 +171,15 @@ class Allocations:
         code: dict[str, int] = {}
         once = ("\n".join(sorted(set(stack.split("\n")))) for stack in self.memory.stacks)
         number = np.array([*(code.setdefault(stack, len(code)) for stack in once), NONE], np.int64)
+        return number[self.stack]
+
+    @cached_property
+    def inner_stack(self) -> Int64:
+        """Number of what its stack has from where a model is called, or NONE: training and evaluation call it
+        at different lines."""
+        code: dict[str, int] = {}
+        inside = map(inside_model, self.memory.stacks)
+        number = np.array([*(code.setdefault(stack, len(code)) for stack in inside), NONE], np.int64)
         return number[self.stack]
 
     @cached_property

@@ -18,7 +18,6 @@ from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.containers import Containers
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
-from tb_gpudiag.facts.memory.earlier_models import find_earlier_models
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
@@ -140,8 +139,7 @@ class DeviceMemory:
             return []
         lost = find_lost_passes(self.allocations, int(self.allocations.failures[-1]))
         kept = self.since.kept if self.since is not None else np.zeros(0, np.int64)
-        models = find_earlier_models(self.allocations)
-        return find_waste(self.allocations, models, lost, kept, self.fits_without)
+        return find_waste(self.allocations, lost, kept, self.fits_without)
 
     @cached_property
     def to_come_bytes(self) -> int:

@@ -1,4 +1,5 @@
-"""Models that were trained before the newest one, and are still there: those of other folds or trials."""
+"""Models that were trained or called before the newest one, and are still there: those of other folds or
+trials, or of an earlier part of the job."""
 
 from __future__ import annotations
 
@@ -7,12 +8,16 @@ from collections import Counter
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.allocations import Allocations, call_begins, copies_weights, in_module
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.vocabulary.torch_frames import inside_model, outermost_caller
 
 OWN_GRADIENTS = 0.25
 """Of the weights of the newest model: some of them may be frozen."""
+
+FEWEST_CALLS = 3
+"""A model that is called less often before another one is made may only be tried out."""
 
 
 def find_earlier_models(allocations: Allocations) -> Int64:
@@ -41,6 +46,36 @@ def find_earlier_models(allocations: Allocations) -> Int64:
     if not alike:
         return _left_behind(allocations)
     return np.sort(np.r_[weights[np.isin(model, alike)], state[np.isin(owner, alike)]])
+
+
+def find_idle_models(allocations: Allocations) -> Int64:
+    """Return the weights that are older than the newest model, as indices, if models were called, without any
+    training, before that one was made, and since then nothing has run as they did.
+
+    Only a snapshot's stacks show what runs: no stack ends as one of theirs. What is made between calls at one
+    line is a part of what they call.
+    """
+    alive = np.sort(allocations.alive(int(allocations.failures[-1])))
+    own = (allocations.phase[alive] == Phase.PARAMETER) & (allocations.stack[alive] != NONE)
+    weights = alive[own & ~(allocations.found | copies_weights(allocations))[alive]]
+    called = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE) & in_module(allocations)
+    calls, none = np.flatnonzero(called), np.zeros(0, np.int64)
+    part = np.searchsorted(calls, weights)
+    if not len(part) or not part[-1]:
+        return none
+    newest = weights[part == part[-1]][0]
+    if (allocations.phase[:newest] == Phase.BACKWARD).any():
+        return none
+    begins, stacks = np.unique(part), allocations.memory.stacks
+    number = np.searchsorted(begins, np.arange(len(calls)), side="right")
+    ran = [np.unique(allocations.stack[calls[number == i]]).tolist() for i in range(len(begins) + 1)]
+    for i in range(1, len(begins)):
+        ended = tuple({inside_model(stacks[code]) for code in ran[i]})
+        if any(stacks[code].endswith(ended) for later in ran[i + 1 :] for code in later):
+            return none
+    callers = {outermost_caller(stacks[code]) for code in ran[len(begins) - 1]}
+    often = any(len(call_begins(allocations, caller)) >= FEWEST_CALLS for caller in sorted(callers))
+    return weights[weights < newest] if often else none
 
 
 def _left_behind(allocations: Allocations) -> Int64:

@@ -18,7 +18,7 @@ from tb_gpudiag.facts.memory.allocations import (
     in_stack,
 )
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.vocabulary.torch_frames import STATE_MADE, UPDATE, inside_model, outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import STATE_MADE, UPDATE, outermost_caller
 
 
 class MemoryKind(Enum):
@@ -185,7 +185,7 @@ class _Kinds:
         if not len(failed) or not len(trained):
             return False
         _, number, size = np.unique(backward[: len(trained)], return_inverse=True, return_counts=True)
-        largest, failed = _paired(self._in_model(), trained[number == int(size.argmax())], failed)
+        largest, failed = _paired(allocations.inner_stack, trained[number == int(size.argmax())], failed)
         if not len(failed):
             return False
         freed = allocations.freed[largest]
@@ -210,14 +210,6 @@ class _Kinds:
         allocations, stacks = self.allocations, self.allocations.memory.stacks
         code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
         return outermost_caller(stacks[code]) if stacks and code != NONE else ""
-
-    def _in_model(self) -> Int64:
-        """Number of what each allocation's stack has from where a model is called, shape (a,): training and
-        evaluation call it at different lines."""
-        code: dict[str, int] = {}
-        inside = map(inside_model, self.allocations.memory.stacks)
-        number = np.array([*(code.setdefault(stack, len(code)) for stack in inside), NONE], np.int64)
-        return number[self.allocations.stack]
 
     def _leaves_results(self) -> Bool:
         """Whether a line calls the model that has left no more of each call than what this made last: results

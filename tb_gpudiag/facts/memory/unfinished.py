@@ -1,17 +1,12 @@
-"""What a job that ran out of memory would have needed in addition, and what it could have let go of."""
+"""What a job that ran out of memory would have needed in addition."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations, in_functional, in_module, in_stack
+from tb_gpudiag.facts.memory.allocations import Allocations, in_functional, in_module
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.vocabulary.torch_frames import LOAD
-
-LEAST_WEIGHTS = 0.25
-"""Of a checkpoint with Adam's state and another copy of the weights, the model's own are so much."""
-
 
 LEAST_GROWTH = 1.25
 """Between passes, of results that are as long as the text is."""
@@ -70,13 +65,3 @@ def quadratic_bytes(allocations: Allocations) -> int:
 def _passes_begun(allocations: Allocations) -> Int64:
     """Return after each event a number that is the same between two backward passes."""
     return np.cumsum(allocations.context.phase[allocations.curve.event] == Phase.BACKWARD)
-
-
-def find_loaded(allocations: Allocations) -> Int64:
-    """Return what torch.load() put beside the weights of a model when an allocation failed, as indices.
-    Without other weights, what it loaded is the model."""
-    alive = allocations.alive(int(allocations.failures[-1]))
-    loaded = in_stack(allocations, LOAD)[alive]
-    size = allocations.bytes[alive]
-    weights = int(size[~loaded & (allocations.phase[alive] == Phase.PARAMETER)].sum())
-    return alive[loaded & (weights >= LEAST_WEIGHTS * int(size[loaded].sum()))]

@@ -17,9 +17,11 @@ from tb_gpudiag.facts.memory.allocations import (
     in_functional,
     in_module,
 )
+from tb_gpudiag.facts.memory.earlier_models import find_earlier_models, find_idle_models
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MOST_INPUTS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.unfinished import find_loaded
+from tb_gpudiag.facts.memory.stopped_pass import find_stopped_pass
+from tb_gpudiag.facts.memory.weight_copies import find_copies, find_loaded
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.torch_frames import is_optimizer_history, outermost_caller
@@ -40,7 +42,10 @@ class WasteKind(Enum):
 
     LOST_PASSES = "graphs of forward passes that no backward pass uses"
     MODELS = "models that were made before the newest one, and their optimizers"
-    LOADED = "a checkpoint beside the model that it was loaded into"
+    IDLE = "models that ran only before the newest one was made"
+    LOADED = "checkpoints beside the model that they were made from"
+    COPIES = "copies of weights and optimizer state"
+    STOPPED = "activations of a pass that stopped before its backward pass"
     DATA = "more data than a step uses"
     GRADIENTS = "gradients of the last step, during a forward pass"
     RESULTS = "results of modules, kept since the first step that got this far"
@@ -69,18 +74,19 @@ class Waste:
 
 def find_waste(
     allocations: Allocations,
-    models: Int64,
     lost: LostPasses | None,
     kept: Int64,
     fits_without: Callable[[Int64], bool | None],
 ) -> list[Waste]:
     """Find what the job could do without at its last failure, most bytes first.
 
-    models: indices of earlier ones. kept: indices of what was kept since the job first got this far."""
+    kept: indices of what was kept since the job first got this far."""
     position = int(allocations.failures[-1])
     found = {
-        WasteKind.MODELS: models,
+        WasteKind.MODELS: find_earlier_models(allocations),
+        WasteKind.IDLE: find_idle_models(allocations),
         WasteKind.LOADED: find_loaded(allocations),
+        WasteKind.COPIES: find_copies(allocations),
         WasteKind.DATA: _data(allocations, position),
         WasteKind.GRADIENTS: _old_gradients(allocations, position),
     }
@@ -88,7 +94,8 @@ def find_waste(
     if lost is not None:
         found[WasteKind.LOST_PASSES], frames[WasteKind.LOST_PASSES] = lost.own, lost.frame
     else:
-        found |= _kept(allocations, kept)
+        found[WasteKind.STOPPED] = stopped = find_stopped_pass(allocations)
+        found |= _kept(allocations, np.setdiff1d(kept, np.r_[stopped, found[WasteKind.COPIES]]))
         if not len(found[WasteKind.RESULTS]):
             found[WasteKind.RESULTS] = _results(allocations, position)
         if not _are_last(allocations, found[WasteKind.RESULTS]):

@@ -31,6 +31,9 @@ _SINCE_THEN = (
     WasteKind.KEPT,
 )
 
+# Whether it is in use shows only in part: what does not make the request fit is not named.
+_LEFT = (WasteKind.IDLE, WasteKind.COPIES, WasteKind.STOPPED)
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -58,6 +61,8 @@ def _matters(waste: Waste, memory: DeviceMemory) -> bool:
     held = failure.held.allocated_bytes
     if waste.kind is WasteKind.LOADED:
         return waste.bytes >= failure.requested_bytes
+    if waste.kind in _LEFT:
+        return waste.bytes >= WORTH_SHARE * held and waste.fits is not False
     if waste.kind is WasteKind.GRADIENTS:
         enough = waste.bytes >= max(WORTH_SHARE * held, failure.requested_bytes)
         return enough and waste.fits is not False
@@ -103,10 +108,26 @@ _OF_KIND: dict[WasteKind, Callable[[object, str], Advice]] = {
         "need of them on the host, and let go of the rest before the next one is made.",
         CODE["models"],
     ),
+    WasteKind.IDLE: lambda held, _: Advice(
+        f"Models that ran before the newest one was made, and not since then, are still there ({held}): "
+        "unless you call them again, let go of them, or move them to the host, before the next one is made.",
+        CODE["models"],
+    ),
     WasteKind.LOADED: lambda held, _: Advice(
-        f"A checkpoint that torch.load() put on the GPU is still there beside the model ({held}): load it "
-        "into the host's memory, and let go of it.",
+        f"What torch.load() put on the GPU is still there beside the model ({held}): load checkpoints into "
+        "the host's memory, and let go of them.",
         CODE["load"],
+    ),
+    WasteKind.COPIES: lambda held, where: Advice(
+        f"Copies of weights or optimizer state hold {held}, most of it{where}: make them in the host's "
+        "memory.",
+        CODE["models"],
+    ),
+    WasteKind.STOPPED: lambda held, where: Advice(
+        f"The activations of a step that stopped before its backward pass still hold {held}{where}: an "
+        "exception keeps them, with its traceback. Let go of it; a notebook keeps the last one in "
+        "sys.last_value and sys.last_traceback.",
+        CODE["before"],
     ),
     WasteKind.DATA: lambda held, where: Advice(
         f"Data that was put on the GPU before the first step holds {held}, most of it{where}: leave the data "
