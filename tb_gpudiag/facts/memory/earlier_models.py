@@ -8,16 +8,16 @@ from collections import Counter
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations, call_begins, copies_weights, in_module
+from tb_gpudiag.facts.memory.allocations import Allocations, copies_weights, in_module
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.vocabulary.torch_frames import inside_model, outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import inside_model
 
 OWN_GRADIENTS = 0.25
 """Of the weights of the newest model: some of them may be frozen."""
 
-FEWEST_CALLS = 3
-"""A model that is called less often before another one is made may only be tried out."""
+FEWEST_RESULTS = 3
+"""That are still there when the next model is made: those of a model that is only tried out are not."""
 
 
 def find_earlier_models(allocations: Allocations) -> Int64:
@@ -50,7 +50,8 @@ def find_earlier_models(allocations: Allocations) -> Int64:
 
 def find_idle_models(allocations: Allocations) -> Int64:
     """Return the weights that are older than the newest model, as indices, if models were called, without any
-    training, before that one was made, and since then nothing has run as they did.
+    training, before that one was made, results of theirs were kept for it, and nothing has run as they did
+    since then.
 
     Only a snapshot's stacks show what runs: no stack ends as one of theirs. What is made between calls at one
     line is a part of what they call.
@@ -73,9 +74,8 @@ def find_idle_models(allocations: Allocations) -> Int64:
         ended = tuple({inside_model(stacks[code]) for code in ran[i]})
         if any(stacks[code].endswith(ended) for later in ran[i + 1 :] for code in later):
             return none
-    callers = {outermost_caller(stacks[code]) for code in ran[len(begins) - 1]}
-    often = any(len(call_begins(allocations, caller)) >= FEWEST_CALLS for caller in sorted(callers))
-    return weights[weights < newest] if often else none
+    results = np.intersect1d(calls, allocations.alive(int(allocations.position[newest])))
+    return weights[weights < newest] if len(results) >= FEWEST_RESULTS else none
 
 
 def _left_behind(allocations: Allocations) -> Int64:

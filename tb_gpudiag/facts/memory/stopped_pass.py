@@ -14,10 +14,11 @@ FEWEST_RESULTS = 4
 """Of a pass: fewer may be its result and what a hook keeps."""
 
 FEWEST_STEPS = 2
-"""With one pass each, before two passes without a backward pass in between are not how the job computes."""
+"""With one pass each, before two passes without a backward pass in between are not how the job computes. And
+a generator's graph waits for a second backward pass."""
 
 SAME_SHARE = 0.8
-"""What was kept of the pass is what another one kept for its backward pass; parts may be missing."""
+"""Of the bytes of another pass: the last batch may be smaller."""
 
 
 def find_stopped_pass(allocations: Allocations) -> Int64:
@@ -25,7 +26,8 @@ def find_stopped_pass(allocations: Allocations) -> Int64:
     of each line as much as another one kept until its backward pass.
 
     That is the next one, which came before the same backward pass. If it is the next one that failed, the
-    last two steps had only one pass each. What a job keeps on purpose is from several steps, or a few lines.
+    last steps had only one pass each, at the same line. What a job keeps on purpose is from several steps, or
+    a few lines.
     """
     position = int(allocations.failures[-1])
     forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE) & in_module(allocations)
@@ -36,28 +38,31 @@ def find_stopped_pass(allocations: Allocations) -> Int64:
     step = np.searchsorted(begins, allocations.position[own])
     ended = np.where(allocations.freed[own] == NONE, position + 1, allocations.freed[own])
     alive, waited = ended > position, ended > np.r_[begins, position][step]
-    left = alive & (step < len(begins))
-    others = list[Bool]()
+    ends = len(begins) - (allocations.context.phase[allocations.curve.event[position]] == Phase.BACKWARD)
+    left, others = alive & (step <= ends - FEWEST_STEPS), list[Bool]()
     if left.any():
         others = [waited & ~alive & (step == step[left][0])]
     elif len(begins) >= FEWEST_STEPS:
-        left = alive & (allocations.position[own] < _last_call(allocations))
-        others = [waited & (step == len(begins) - 1 - i) for i in range(FEWEST_STEPS)]
+        called, last = _last_call(allocations)
+        same = called[own]
+        left = same & alive & (step == len(begins)) & (allocations.position[own] < last)
+        others = [same & waited & (step == len(begins) - 1 - i) for i in range(FEWEST_STEPS)]
     if left.sum() < FEWEST_RESULTS or len(np.unique(step[left])) > 1:
         return np.zeros(0, np.int64)
-    line = allocations.inner_stack[own]
-    return own[left & all(_is_alike(line[left], line[other]) for other in others)]
+    line, size = allocations.inner_stack[own], allocations.bytes[own]
+    held = [np.bincount(line[one], weights=size[one], minlength=line.max() + 1) for one in (left, *others)]
+    most = [max(held[0].sum(), other.sum()) for other in held[1:]]
+    both = [np.minimum(held[0], other).sum() for other in held[1:]]
+    return own[left & bool((np.array(both) >= SAME_SHARE * np.array(most)).all())]
 
 
-def _last_call(allocations: Allocations) -> int:
-    """Return the position at which the call of a model begins that failed; 0 outside of a call."""
+def _last_call(allocations: Allocations) -> tuple[Bool, int]:
+    """Return a mask of what the line allocates that calls the model in the request that failed, shape (a,),
+    and the position at which its last call begins; none outside of a call."""
+    stacks = allocations.memory.stacks
     code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
-    caller = outermost_caller(allocations.memory.stacks[code]) if code != NONE else ""
-    begins = call_begins(allocations, caller) if caller else np.zeros(0, np.int64)
-    return int(begins.max(initial=0))
-
-
-def _is_alike(first: Int64, second: Int64) -> Bool:
-    most = max(first.max(initial=0), second.max(initial=0)) + 1
-    one, other = np.bincount(first, minlength=most), np.bincount(second, minlength=most)
-    return np.minimum(one, other).sum() >= SAME_SHARE * max(one.sum(), other.sum())
+    caller = outermost_caller(stacks[code]) if code != NONE else ""
+    if not caller:
+        return np.zeros(len(allocations), np.bool_), 0
+    same = np.array([*(outermost_caller(stack) == caller for stack in stacks), False], np.bool_)
+    return same[allocations.stack], int(call_begins(allocations, caller).max(initial=0))

@@ -54,7 +54,7 @@ def _has_sets(own: Int64, loaded: Int64) -> bool:
 
 def find_copies(allocations: Allocations) -> Int64:
     """Return copies of the weights and of the optimizer's state that a training has made after its first
-    update, as indices: those of one line, if they are several, if its request failed, or if state is copied.
+    update, as indices: those of one line, if they are several, or if state is copied.
 
     What a line made is a copy if its tensors have the sizes of the model's, in their order. One copy of the
     weights alone may be in use.
@@ -81,7 +81,7 @@ def find_copies(allocations: Allocations) -> Int64:
             of_state = True
             needless.append(rows)
         elif _repeats(allocations, rows, weights, ends=code != failed):
-            several = len(rows) >= FEWEST_SETS * len(weights) or code == failed
+            several = len(rows) >= FEWEST_SETS * len(weights)
             (needless if several else once).append(rows)
     return np.sort(np.concatenate(needless + once if of_state else needless))
 

@@ -124,9 +124,9 @@ _OF_KIND: dict[WasteKind, Callable[[object, str], Advice]] = {
         CODE["models"],
     ),
     WasteKind.STOPPED: lambda held, where: Advice(
-        f"The activations of a step that stopped before its backward pass still hold {held}{where}: an "
-        "exception keeps them, with its traceback. Let go of it; a notebook keeps the last one in "
-        "sys.last_value and sys.last_traceback.",
+        f"The activations of a forward pass without a backward pass still hold {held}, most of it{where}. If "
+        "an error stopped that step, its traceback keeps them: let go of it. A notebook keeps the last one "
+        "in sys.last_value and sys.last_traceback.",
         CODE["before"],
     ),
     WasteKind.DATA: lambda held, where: Advice(
