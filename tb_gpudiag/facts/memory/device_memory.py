@@ -18,6 +18,7 @@ from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.containers import Containers
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
+from tb_gpudiag.facts.memory.earlier_models import find_earlier_models, find_idle_models
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
@@ -46,9 +47,11 @@ from tb_gpudiag.facts.memory.sites import (
     sites_of_sizes,
 )
 from tb_gpudiag.facts.memory.steps_before import steps_before
+from tb_gpudiag.facts.memory.stopped_pass import find_stopped_pass
 from tb_gpudiag.facts.memory.unfinished import bytes_to_come, quadratic_bytes
-from tb_gpudiag.facts.memory.waste import Waste, find_waste
+from tb_gpudiag.facts.memory.waste import Waste, WasteKind, find_waste
 from tb_gpudiag.facts.memory.ways import Way, find_ways, fits_without
+from tb_gpudiag.facts.memory.weight_copies import find_copies, find_loaded
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
@@ -139,7 +142,14 @@ class DeviceMemory:
             return []
         lost = find_lost_passes(self.allocations, int(self.allocations.failures[-1]))
         kept = self.since.kept if self.since is not None else np.zeros(0, np.int64)
-        return find_waste(self.allocations, lost, kept, self.fits_without)
+        left = {
+            WasteKind.MODELS: find_earlier_models(self.allocations),
+            WasteKind.IDLE: find_idle_models(self.allocations),
+            WasteKind.LOADED: find_loaded(self.allocations),
+            WasteKind.COPIES: find_copies(self.allocations),
+            WasteKind.STOPPED: find_stopped_pass(self.allocations),
+        }
+        return find_waste(self.allocations, left, lost, kept, self.fits_without)
 
     @cached_property
     def to_come_bytes(self) -> int:

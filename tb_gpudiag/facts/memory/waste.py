@@ -17,11 +17,8 @@ from tb_gpudiag.facts.memory.allocations import (
     in_functional,
     in_module,
 )
-from tb_gpudiag.facts.memory.earlier_models import find_earlier_models, find_idle_models
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MOST_INPUTS, MemoryKind, kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.stopped_pass import find_stopped_pass
-from tb_gpudiag.facts.memory.weight_copies import find_copies, find_loaded
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.torch_frames import is_optimizer_history, outermost_caller
@@ -74,28 +71,27 @@ class Waste:
 
 def find_waste(
     allocations: Allocations,
+    left: dict[WasteKind, Int64],
     lost: LostPasses | None,
     kept: Int64,
     fits_without: Callable[[Int64], bool | None],
 ) -> list[Waste]:
     """Find what the job could do without at its last failure, most bytes first.
 
-    kept: indices of what was kept since the job first got this far."""
+    left: indices of whole models, copies and passes. kept: of what was kept since the job first got this
+    far."""
     position = int(allocations.failures[-1])
-    found = {
-        WasteKind.MODELS: find_earlier_models(allocations),
-        WasteKind.IDLE: find_idle_models(allocations),
-        WasteKind.LOADED: find_loaded(allocations),
-        WasteKind.COPIES: find_copies(allocations),
+    found = left | {
         WasteKind.DATA: _data(allocations, position),
         WasteKind.GRADIENTS: _old_gradients(allocations, position),
     }
     frames: dict[WasteKind, Frame | None] = {}
     if lost is not None:
+        del found[WasteKind.STOPPED]
         found[WasteKind.LOST_PASSES], frames[WasteKind.LOST_PASSES] = lost.own, lost.frame
     else:
-        found[WasteKind.STOPPED] = stopped = find_stopped_pass(allocations)
-        found |= _kept(allocations, np.setdiff1d(kept, np.r_[stopped, found[WasteKind.COPIES]]))
+        whole = np.r_[left[WasteKind.STOPPED], left[WasteKind.COPIES]]
+        found |= _kept(allocations, np.setdiff1d(kept, whole))
         if not len(found[WasteKind.RESULTS]):
             found[WasteKind.RESULTS] = _results(allocations, position)
         if not _are_last(allocations, found[WasteKind.RESULTS]):
