@@ -21,6 +21,7 @@ from tests.truth import (  # noqa: F401
     failing_again,
     failing_as_posted,
     failing_at_last,
+    failing_at_last_sight,
     failing_at_work,
     failing_blind,
     failing_blind_too,
