@@ -107,10 +107,19 @@ def _in_backward(allocations: Allocations, position: int, found: Request) -> Req
     large = alive[AS_MANY_NUMBERS * allocations.bytes[alive] >= requested]
     large = large[np.isin(allocations.phase[large], (Phase.FORWARD, Phase.BACKWARD))]
     made = large[(allocations.phase[large] == Phase.FORWARD) & (allocations.stack[large] != NONE)]
+    if not len(made):
+        made = _made_before(allocations, position, requested)  # a mean lets go of what it is a mean of
     if not len(made) or not _is_computed(allocations, int(made[0])):
         return found
     held = int(allocations.bytes[large].sum())
     return replace(found, beside_bytes=held, formula=allocations.frame(int(made[0])))
+
+
+def _made_before(allocations: Allocations, position: int, requested: int) -> Int64:
+    """Return the last of the forward pass that is as large as this request, and made outside of modules."""
+    outside = (allocations.phase == Phase.FORWARD) & ~in_module(allocations) & (allocations.stack != NONE)
+    outside &= (allocations.bytes >= requested) & (allocations.position < position)
+    return np.flatnonzero(outside)[-1:]
 
 
 def _size_of(allocations: Allocations, position: int) -> Request:

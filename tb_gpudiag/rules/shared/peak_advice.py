@@ -286,7 +286,8 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     if enough:
         return [*map(advice_on_waste, enough[:MOST_WASTES])]
     fits = [*map(advice_on_waste, wastes[:MOST_WASTES]), *_of_peak(memory, peak, facts)]
-    if arranges and not wastes and may_fit_expandable(memory, room=LEAST_ROOM_SHARE):
+    # A data set that is still being made needs more than this request.
+    if arranges and not wastes and _DATA not in fits and may_fit_expandable(memory, room=LEAST_ROOM_SHARE):
         return of_cause if may_fit_expandable(memory, room=ROOM_SHARE) else of_cause + fits
     return fits or of_cause or [_ACCUMULATE]
 

@@ -224,6 +224,18 @@ def test_before_any_model_a_data_set_stays_on_the_host(tmp_path: Path) -> None:
     assert "inference_mode" not in found.fix.code
 
 
+def test_a_data_set_that_is_being_made_needs_more_than_expandable_segments(tmp_path: Path) -> None:
+    """Episodes of many lengths leave holes: the request would fit into them, and those to come would not."""
+    snapshot, stack = SnapshotBuilder(), ["data.py(3): main", "data.py(7): load"]
+    for i in range(20):
+        snapshot.segment(20 * MIB, at=2 * i)
+        snapshot.allocate(17 * MIB, at=2 * i + 1, stack=stack)
+    found = found_in(fail(snapshot, 19, stack, free_mib=2), tmp_path)
+    assert "fragmented" in found.summary
+    assert "Leave the data set in the host's memory" in found.fix.text
+    assert "expandable" not in found.fix.code
+
+
 def test_all_batches_that_are_there_when_the_model_is_first_called_are_inputs(tmp_path: Path) -> None:
     snapshot = small_model()
     snapshot.segment(400 * MIB, at=2)
@@ -251,3 +263,16 @@ def test_a_large_request_of_a_backward_pass_is_no_mistaken_shape(tmp_path: Path)
     snapshot = small_model()
     snapshot.allocate(512, at=20, stack=["train.py(6): fit", BACKWARD])
     assert "The request itself" not in found_in(fail(snapshot, 4000), tmp_path).summary
+
+
+@pytest.mark.parametrize("size", [300, 30])
+def test_a_backward_pass_needs_what_a_mean_has_let_go_of(size: int, tmp_path: Path) -> None:
+    """The mean of a product of all pairs keeps the factors alone; the gradient of the product is as large."""
+    snapshot = small_model()
+    snapshot.allocate(MIB, at=9, stack=FORWARD)
+    snapshot.segment(300 * MIB, at=10)
+    pairs = snapshot.allocate(size * MIB, at=11, stack=["train.py(5): fit", "loss.py(12): weighted"])
+    snapshot.free(pairs, at=12)
+    snapshot.allocate(300 * MIB, at=20, stack=["train.py(6): fit", BACKWARD])
+    found = found_in(fail(snapshot, 300, ["train.py(6): fit", BACKWARD]), tmp_path)
+    assert ("at loss.py:12 in weighted" in plain(found.summary)) is (size == 300)
