@@ -63,7 +63,11 @@ def main(out: str, *names: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     scores = []
     for job in [FAILING[name] for name in names] if names else FAILING.values():
-        scores.append(score_of(job, recorded(job, folder)))
+        snapshot = recorded(job, folder)
+        if snapshot is None:
+            print(f"{job.name} does not run out of memory on this processor", flush=True)
+            continue
+        scores.append(score_of(job, snapshot))
         outcome = "right" if scores[-1].right else "WRONG"
         print(f"{outcome} {job.name}: {', '.join(scores[-1].advice)}", flush=True)
     print(share([score.right for score in scores]))
@@ -71,15 +75,14 @@ def main(out: str, *names: str) -> None:
         put("make failures", _written(scores))
 
 
-def recorded(job: FailingJob, folder: Path) -> Path:
-    """Return the snapshot of a job that failed."""
+def recorded(job: FailingJob, folder: Path) -> Path | None:
+    """Return the snapshot of a job that failed; None if it did not, as some processors need fewer buffers for
+    a convolution than others."""
     trace, snapshot = folder / f"{job.name}.pt.trace.json", folder / f"{job.name}.pickle"
     if not trace.exists():
         torch.manual_seed(0)
         profiled(job.job).export_chrome_trace(str(trace))
-    if not write_snapshot(trace, job.gpu, snapshot):
-        raise RuntimeError(f"{job.name} does not run out of memory")
-    return snapshot
+    return snapshot if write_snapshot(trace, job.gpu, snapshot) else None
 
 
 def score_of(job: FailingJob, snapshot: Path) -> FailureScore:
