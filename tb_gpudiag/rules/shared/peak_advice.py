@@ -281,13 +281,15 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     arranges = of_cause in ([_EXPANDABLE], [_PAD])
     if of_cause and not arranges:
         return of_cause
-    wastes = [] if is_in_pieces(memory) else waste_of(memory)
+    in_pieces = is_in_pieces(memory)
+    wastes = [] if in_pieces else waste_of(memory)
     enough = [waste for waste in wastes if waste.fits is not False]
     if enough:
         return [*map(advice_on_waste, enough[:MOST_WASTES])]
     fits = [*map(advice_on_waste, wastes[:MOST_WASTES]), *_of_peak(memory, peak, facts)]
-    # A data set that is still being made needs more than this request.
-    if arranges and not wastes and _DATA not in fits and may_fit_expandable(memory, room=LEAST_ROOM_SHARE):
+    if _DATA in fits and memory.fit is not None and not in_pieces:
+        return fits  # more of it is to come than this request
+    if arranges and not wastes and may_fit_expandable(memory, room=LEAST_ROOM_SHARE):
         return of_cause if may_fit_expandable(memory, room=ROOM_SHARE) else of_cause + fits
     return fits or of_cause or [_ACCUMULATE]
 
