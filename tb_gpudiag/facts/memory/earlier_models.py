@@ -19,6 +19,9 @@ OWN_GRADIENTS = 0.25
 FEWEST_RESULTS = 3
 """That are still there when the next model is made: those of a model that is only tried out are not."""
 
+MOST_PARTS = 16
+"""Of a job that makes a model, calls it and makes the next one: more are weights made in each step."""
+
 
 def find_earlier_models(allocations: Allocations) -> Int64:
     """Return what earlier models and their optimizers held when an allocation failed, as indices; none where
@@ -68,6 +71,8 @@ def find_idle_models(allocations: Allocations) -> Int64:
     if (allocations.phase[:newest] == Phase.BACKWARD).any():
         return none
     begins, stacks = np.unique(part), allocations.memory.stacks
+    if len(begins) > MOST_PARTS:
+        return none
     number = np.searchsorted(begins, np.arange(len(calls)), side="right")
     ran = [np.unique(allocations.stack[calls[number == i]]).tolist() for i in range(len(begins) + 1)]
     for i in range(1, len(begins)):

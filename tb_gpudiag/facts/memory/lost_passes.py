@@ -3,7 +3,7 @@ that runs as training does."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import numpy as np
 
@@ -87,13 +87,10 @@ def _passed_over(allocations: Allocations, caller_of: list[str]) -> set[str]:
     count = np.cumsum(allocations.context.phase[allocations.curve.event] == Phase.BACKWARD)
     ended = np.flatnonzero(_is_forward(allocations) & (allocations.freed != NONE))
     ended = ended[count[allocations.freed[ended]] > count[allocations.position[ended]]]
-    kept = Counter(
-        (caller_of[code], int(at))
-        for code, at in zip(
-            allocations.stack[ended].tolist(), count[allocations.position[ended]], strict=True
-        )
-    )
-    return {caller for (caller, _), many in kept.items() if many >= GRAPH_RESULTS}
+    caller, number = np.unique(np.array(caller_of, object), return_inverse=True)
+    called, base = number.reshape(-1)[allocations.stack[ended]], len(count) + 1
+    passes, many = np.unique(called * base + count[allocations.position[ended]], return_counts=True)
+    return set(caller[passes[many >= GRAPH_RESULTS] // base].tolist())
 
 
 def _stacks_of_backward(allocations: Allocations) -> list[int]:
