@@ -125,7 +125,7 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     if memory.reserve.emptied > memory.reserve.retries and emptying_takes(memory, window_ns):
         advice = [KEEP_CACHE, *advice]
     places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
-    requesting = requesting_place(failure) if failure is not None else None
+    requesting = requesting_place(memory, failure) if failure is not None else None
     if leaks:
         # What a leak keeps, such as a cache that is made outside of the model, looks like old inputs.
         rest = [one for one in advice if one != INPUTS] if _is_short_without(memory, leaks) else []

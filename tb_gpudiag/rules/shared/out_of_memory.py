@@ -283,8 +283,12 @@ def out_of_memory_evidence(failure: Failure) -> Iterator[Evidence]:
             yield Evidence(label, size(number_of_bytes))
 
 
-def requesting_place(failure: Failure) -> Place | None:
-    """Return where the allocation failed; None if the recording does not say."""
+def requesting_place(memory: DeviceMemory, failure: Failure) -> Place | None:
+    """Return where the allocation failed, or the formula whose backward pass asks for too much; None if the
+    recording does not say."""
+    formula = failure.request.formula
+    if formula is not None and cause_of(memory, failure) is FailureCause.GIANT:
+        return place_at(formula, bytes=failure.requested_bytes)
     if failure.frame is None and not failure.operator:
         return None
     return place_at(failure.frame, operator=failure.operator, bytes=failure.requested_bytes)

@@ -277,3 +277,4 @@ def test_a_backward_pass_needs_what_a_mean_has_let_go_of(size: int, tmp_path: Pa
     snapshot.allocate(300 * MIB, at=20, stack=["train.py(6): fit", BACKWARD])
     found = found_in(fail(snapshot, 300, ["train.py(6): fit", BACKWARD]), tmp_path)
     assert ("at loss.py:12 in weighted" in plain(found.summary)) is (size == 300)
+    assert found.places[0].line == (12 if size == 300 else 6)
