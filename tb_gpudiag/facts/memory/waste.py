@@ -138,22 +138,24 @@ def _old_gradients(allocations: Allocations, position: int) -> Int64:
     return alive[kind == KINDS.index(MemoryKind.GRADIENT)]
 
 
-_INHERENT = (MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE, MemoryKind.BEFORE)
+_INHERENT = [
+    KINDS.index(kind) for kind in (MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE, MemoryKind.BEFORE)
+]
 
 
 def _kept(allocations: Allocations, own: Int64) -> dict[WasteKind, Int64]:
     """What was kept since the job first got this far (indices), by what it is. Weights are inherent, and so
     is the state of an optimizer that grows once, and what waits for the first backward pass."""
-    kind = np.array([KINDS[i] for i in kind_numbers(allocations, own).tolist()], object)
+    kind = kind_numbers(allocations, own)
     history = np.array([is_optimizer_history(stack) for stack in allocations.memory.stacks], np.bool_)
     of_history = history[allocations.stack[own]] & (allocations.stack[own] != NONE)
-    inherent = np.array([one in _INHERENT for one in kind], np.bool_) | copies_weights(allocations)[own]
+    inherent = np.isin(kind, _INHERENT) | copies_weights(allocations)[own]
     trains = (allocations.phase == Phase.BACKWARD).any()
-    waits: Bool = (kind == MemoryKind.ACTIVATION) & (not trains)
+    waits: Bool = (kind == KINDS.index(MemoryKind.ACTIVATION)) & (not trains)
     # Gradients of weights that came since then are as large as these.
-    gradient: Bool = kind == MemoryKind.GRADIENT
+    gradient: Bool = kind == KINDS.index(MemoryKind.GRADIENT)
     size = allocations.bytes[own]
-    if size[gradient].sum() <= size[kind == MemoryKind.PARAMETER].sum():
+    if size[gradient].sum() <= size[kind == KINDS.index(MemoryKind.PARAMETER)].sum():
         inherent |= gradient
     kept = ~(inherent | waits | of_history)
     backward = allocations.phase[own] == Phase.BACKWARD

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.waste import Waste, WasteKind
 from tb_gpudiag.frozen import dataclass
@@ -74,26 +72,11 @@ def _matters(waste: Waste, memory: DeviceMemory) -> bool:
 
 def advice_on_waste(waste: Waste) -> Advice:
     """Say what holds the memory, where it is from, and how to do without."""
+    text, code = _ON[waste.kind]
     where = f" {waste.frame.preposition} {waste.frame}" if waste.frame is not None else ""
-    held, many = size(waste.bytes), number(waste.count, "allocation")
-    if waste.kind is WasteKind.LOST_PASSES:
-        return Advice(
-            f"The forward passes called{where} keep {held} for backward passes that never come: run them "
-            "without gradients, and keep results on the host.",
-            CODE["inference"],
-        )
-    if waste.kind in {WasteKind.RESULTS, WasteKind.INTERMEDIATE}:
-        return Advice(
-            f"Results of modules from earlier steps still hold {held} ({many}, most of it{where}): keep "
-            "numbers instead of outputs, or move the outputs to the host.",
-            OTHER.code if waste.kind is WasteKind.RESULTS else HOOKS.code,
-        )
-    if waste.kind is WasteKind.BACKWARD:
-        return Advice(
-            f"What earlier backward passes made still holds {held}. {GRADIENTS.fix}",
-            GRADIENTS.code,
-        )
-    return _OF_KIND[waste.kind](held, where)
+    return Advice(
+        text.format(held=size(waste.bytes), many=number(waste.count, "allocation"), where=where), code
+    )
 
 
 MODELS = Advice(
@@ -102,50 +85,66 @@ MODELS = Advice(
     CODE["models"],
 )
 
-_OF_KIND: dict[WasteKind, Callable[[object, str], Advice]] = {
-    WasteKind.MODELS: lambda held, _: Advice(
-        f"Models that were trained before are still there, with their optimizers ({held}): keep what you "
-        "need of them on the host, and let go of the rest before the next one is made.",
+_RESULTS = (
+    "Results of modules from earlier steps still hold {held} ({many}, most of it{where}): keep numbers "
+    "instead of outputs, or move the outputs to the host."
+)
+
+_ON: dict[WasteKind, tuple[str, str]] = {
+    WasteKind.LOST_PASSES: (
+        "The forward passes called{where} keep {held} for backward passes that never come: run them without "
+        "gradients, and keep results on the host.",
+        CODE["inference"],
+    ),
+    WasteKind.MODELS: (
+        "Models that were trained before are still there, with their optimizers ({held}): keep what you need "
+        "of them on the host, and let go of the rest before the next one is made.",
         CODE["models"],
     ),
-    WasteKind.IDLE: lambda held, _: Advice(
-        f"Models that ran before the newest one was made, and not since then, are still there ({held}): "
+    WasteKind.IDLE: (
+        "Models that ran before the newest one was made, and not since then, are still there ({held}): "
         "unless you call them again, let go of them, or move them to the host, before the next one is made.",
         CODE["models"],
     ),
-    WasteKind.LOADED: lambda held, _: Advice(
-        f"What torch.load() put on the GPU is still there beside the model ({held}): load checkpoints into "
+    WasteKind.LOADED: (
+        "What torch.load() put on the GPU is still there beside the model ({held}): load checkpoints into "
         "the host's memory, and let go of them.",
         CODE["load"],
     ),
-    WasteKind.COPIES: lambda held, where: Advice(
-        f"Copies of weights or optimizer state hold {held}, most of it{where}: make them in the host's "
+    WasteKind.COPIES: (
+        "Copies of weights or optimizer state hold {held}, most of it{where}: make them in the host's "
         "memory.",
         CODE["models"],
     ),
-    WasteKind.STOPPED: lambda held, where: Advice(
-        f"The activations of a forward pass without a backward pass still hold {held}, most of it{where}. If "
+    WasteKind.STOPPED: (
+        "The activations of a forward pass without a backward pass still hold {held}, most of it{where}. If "
         "an error stopped that step, its traceback keeps them: let go of it. A notebook keeps the last one "
         "in sys.last_value and sys.last_traceback.",
         CODE["before"],
     ),
-    WasteKind.DATA: lambda held, where: Advice(
-        f"Data that was put on the GPU before the first step holds {held}, most of it{where}: leave the data "
+    WasteKind.DATA: (
+        "Data that was put on the GPU before the first step holds {held}, most of it{where}: leave the data "
         "set in the host's memory, and copy one batch at a time.",
         CODE["inputs"],
     ),
-    WasteKind.GRADIENTS: lambda held, _: Advice(
-        f"Gradients of the last step hold {held} during the forward pass. Unless you accumulate them over "
+    WasteKind.GRADIENTS: (
+        "Gradients of the last step hold {held} during the forward pass. Unless you accumulate them over "
         "several batches, free them before it.",
         CODE["set_to_none"],
     ),
-    WasteKind.HISTORY: lambda held, where: Advice(
-        f"The optimizer's history of earlier steps holds {held}{where}: L-BFGS keeps two vectors as large as "
+    WasteKind.RESULTS: (_RESULTS, OTHER.code),
+    WasteKind.INTERMEDIATE: (_RESULTS, HOOKS.code),
+    WasteKind.HISTORY: (
+        "The optimizer's history of earlier steps holds {held}{where}: L-BFGS keeps two vectors as large as "
         "all weights for each step. Lower history_size.",
         OTHER.code,
     ),
-    WasteKind.KEPT: lambda held, where: Advice(
-        f"What earlier steps made still holds {held}, most of it{where}. {OTHER.fix}",
+    WasteKind.BACKWARD: (
+        f"What earlier backward passes made still holds {{held}}. {GRADIENTS.fix}",
+        GRADIENTS.code,
+    ),
+    WasteKind.KEPT: (
+        f"What earlier steps made still holds {{held}}, most of it{{where}}. {OTHER.fix}",
         OTHER.code,
     ),
 }
