@@ -18,12 +18,10 @@ from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
 from tb_gpudiag.facts.memory.containers import Containers
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
-from tb_gpudiag.facts.memory.earlier_models import find_earlier_models, find_idle_models
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.kept import kept_at_floors
-from tb_gpudiag.facts.memory.lost_passes import find_lost_passes
 from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate, steps_compared
 from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
 from tb_gpudiag.facts.memory.noted_tensors import (
@@ -38,7 +36,7 @@ from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
-from tb_gpudiag.facts.memory.since import Since, find_since
+from tb_gpudiag.facts.memory.shortage import Shortage
 from tb_gpudiag.facts.memory.sites import (
     GrowingSite,
     Survivors,
@@ -47,11 +45,6 @@ from tb_gpudiag.facts.memory.sites import (
     sites_of_sizes,
 )
 from tb_gpudiag.facts.memory.steps_before import steps_before
-from tb_gpudiag.facts.memory.stopped_pass import find_stopped_pass
-from tb_gpudiag.facts.memory.unfinished import bytes_to_come, quadratic_bytes
-from tb_gpudiag.facts.memory.waste import Waste, WasteKind, find_waste
-from tb_gpudiag.facts.memory.ways import Way, find_ways, fits_without
-from tb_gpudiag.facts.memory.weight_copies import find_copies, find_loaded
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
@@ -129,39 +122,9 @@ class DeviceMemory:
         return find_failure(self.allocations, self._trace.segments)
 
     @cached_property
-    def since(self) -> Since | None:
-        """How the last failure differs from the first time that the job got this far and it fit; None without
-        a failure, or where nothing like it came before."""
-        known = len(self.allocations.failures) and self.allocations.paired
-        return find_since(self.allocations) if known else None
-
-    @cached_property
-    def waste(self) -> list[Waste]:
-        """What was held when an allocation failed, and the job could do without, most bytes first."""
-        if not len(self.allocations.failures) or not self.allocations.paired:
-            return []
-        lost = find_lost_passes(self.allocations, int(self.allocations.failures[-1]))
-        kept = self.since.kept if self.since is not None else np.zeros(0, np.int64)
-        left = {
-            WasteKind.MODELS: find_earlier_models(self.allocations),
-            WasteKind.IDLE: find_idle_models(self.allocations),
-            WasteKind.LOADED: find_loaded(self.allocations),
-            WasteKind.COPIES: find_copies(self.allocations),
-            WasteKind.STOPPED: find_stopped_pass(self.allocations),
-        }
-        return find_waste(self.allocations, left, lost, kept, self.fits_without)
-
-    @cached_property
-    def to_come_bytes(self) -> int:
-        """What the forward pass that failed would have kept in addition, as far as that is known."""
-        known = len(self.allocations.failures) and self.allocations.paired
-        return bytes_to_come(self.allocations) if known else 0
-
-    @cached_property
-    def quadratic_bytes(self) -> int:
-        """What was held, when an allocation failed, where results grow with the square of a length."""
-        known = len(self.allocations.failures) and self.allocations.paired
-        return quadratic_bytes(self.allocations) if known else 0
+    def shortage(self) -> Shortage:
+        """What the job had, and lacked, when an allocation failed."""
+        return Shortage(self.allocations, self.fit, self.capacity_bytes)
 
     @cached_property
     def fit(self) -> Fit | None:
@@ -170,20 +133,6 @@ class DeviceMemory:
         if segments is None or self.is_cpu or not self.allocations.paired:
             return None
         return find_fit(self.allocations, segments, self.device)
-
-    @cached_property
-    def ways(self) -> list[Way]:
-        """How the request that failed might have fit, replayed; empty where that cannot be told."""
-        if self.fit is None or self.failure is None or not self.capacity_bytes:
-            return []
-        return find_ways(self.allocations, self.fit.start, self.fit.changes, self.capacity_bytes)
-
-    def fits_without(self, gone: Int64) -> bool | None:
-        """Whether the request that failed would fit, replayed without these allocations (indices); None where
-        that cannot be told."""
-        if self.fit is None or not self.capacity_bytes:
-            return None
-        return fits_without(self.fit.start, self.fit.changes, self.capacity_bytes, gone)
 
     @cached_property
     def floors(self) -> Floors:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.shared.kept_sites import (
@@ -20,6 +19,9 @@ from tb_gpudiag.rules.shared.kept_sites import (
 )
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, Explained, causes_of
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
 LEAST_BYTES_PER_STEP = 4 * 2**10

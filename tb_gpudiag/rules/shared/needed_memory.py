@@ -50,7 +50,7 @@ def would_fit_sentence(memory: DeviceMemory) -> str:
         return f" Replayed with expandable segments it needs {needs}, more than {size(capacity)}."
     least = "" if fit.whole else "at least "
     room = f"{least}{needs} of {size(capacity)}"
-    more = memory.to_come_bytes
+    more = memory.shortage.to_come_bytes
     rest = f" The rest of the forward pass would keep about {size(more)} more." if more else ""
     return f" Replayed with expandable segments, all up to this request fits in {room}.{rest}"
 
@@ -69,13 +69,13 @@ _SMALLER = (WayKind.HALF_BATCH, WayKind.CHECKPOINT)
 def ways_sentence(memory: DeviceMemory) -> str:
     """Say whether a smaller batch or checkpointing would make the request that failed fit; "" where that
     cannot be replayed."""
-    parts = [f"with {_named(way)} {_outcome(way)}" for way in memory.ways if way.kind in _SMALLER]
+    parts = [f"with {_named(way)} {_outcome(way)}" for way in memory.shortage.ways if way.kind in _SMALLER]
     return f"Replayed up to this request: {', and '.join(parts)}." if parts else ""
 
 
 def ways_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
     """Yield for each way whether the request that failed would fit, and the most that is allocated then."""
-    for way in memory.ways:
+    for way in memory.shortage.ways:
         yield Evidence(f"{_WORDS[way.kind]}, replayed", _outcome(way), (_allocated(way),))
 
 
@@ -102,5 +102,5 @@ def may_fit_expandable(memory: DeviceMemory, *, room: float = 0.0) -> bool:
     """Whether the request that failed, and what the rest of its forward pass keeps, fit with expandable
     segments and leave this share of the memory, or that cannot be told."""
     fit, capacity = memory.fit, memory.capacity_bytes
-    needs = 0 if fit is None else fit.expandable_needs_bytes + memory.to_come_bytes
+    needs = 0 if fit is None else fit.expandable_needs_bytes + memory.shortage.to_come_bytes
     return not capacity or needs <= (1 - room) * capacity

@@ -247,7 +247,7 @@ def _joined(memory: DeviceMemory, failure: Failure) -> str:
 
 def _since(memory: DeviceMemory) -> Iterator[str]:
     """Compare the request with earlier steps."""
-    since = memory.since
+    since = memory.shortage.since
     if since is None or since.growth == inf:
         return
     if since.growth >= LEAST_GROWTH:

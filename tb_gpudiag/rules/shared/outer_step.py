@@ -7,16 +7,19 @@ their graphs until then.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, causes_of
 from tb_gpudiag.rules.shared.usual_causes import GRAPH
 from tb_gpudiag.wording.quantity import number
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 
 # An optimizer that runs in less than half of the steps ends longer ones.
 RARE_SHARE = 0.5

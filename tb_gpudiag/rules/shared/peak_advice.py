@@ -139,7 +139,7 @@ class _Composition:
     @property
     def has_grown(self) -> bool:
         """Whether a pass asks for more than any step before got at this point, or more often."""
-        since, phase = self.memory.since, self.peak.phase
+        since, phase = self.memory.shortage.since, self.peak.phase
         passes = phase in {Phase.FORWARD, Phase.BACKWARD}
         return self.memory.failure is not None and passes and since is not None and since.has_grown
 
@@ -147,7 +147,7 @@ class _Composition:
     def evaluates(self) -> bool:
         """Whether a forward pass that asks for more than any before does not begin as a step of the training
         does, or comes after others that no backward pass followed."""
-        since = self.memory.since
+        since = self.memory.shortage.since
         if since is None or not self.has_grown:
             return False
         return since.skips_zero_grad or (not self.trains and since.steps >= FEWEST_CALLS)
@@ -181,7 +181,7 @@ class _Composition:
 def _has_unfused_attention(found: _Composition) -> bool:
     device = found.facts.device
     attends = device is not None and len(device.unfused_attention.softmax) > 0
-    attends |= found.memory.quadratic_bytes >= MAIN_SHARE * found.peak.allocated_bytes
+    attends |= found.memory.shortage.quadratic_bytes >= MAIN_SHARE * found.peak.allocated_bytes
     return attends and found.is_mostly(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
 
 
@@ -319,6 +319,6 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
 def _cannot_recompute(memory: DeviceMemory) -> bool:
     """Whether checkpointing does not make the request fit, replayed: there are no blocks, or few, or most is
     elsewhere, such as the scores of a large vocabulary."""
-    ways = {way.kind: way for way in memory.ways}
+    ways = {way.kind: way for way in memory.shortage.ways}
     recomputed = ways.get(WayKind.CHECKPOINT)
     return bool(ways) and (recomputed is None or not recomputed.may_fit)

@@ -42,7 +42,7 @@ class Advice:
 def waste_of(memory: DeviceMemory) -> list[Waste]:
     """Return the waste that matters, most bytes first. A graph of gradients keeps what they were computed
     from as well."""
-    found = [waste for waste in memory.waste if _matters(waste, memory)]
+    found = [waste for waste in memory.shortage.waste if _matters(waste, memory)]
     backward = [waste for waste in found if waste.kind is WasteKind.BACKWARD]
     return [one for one in found if one.kind not in _SINCE_THEN or one in backward] if backward else found
 

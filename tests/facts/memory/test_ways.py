@@ -102,7 +102,7 @@ def test_a_pass_that_fails_fits_with_half_of_the_batch_or_checkpointing(tmp_path
     job = Job()
     job.forward(9 + 1 / 3)
     memory = job.fail(22, tmp_path)
-    ways = {way.kind: way for way in memory.ways}
+    ways = {way.kind: way for way in memory.shortage.ways}
     assert not any(ways[kind].may_fit for kind in (WayKind.EXPANDABLE, WayKind.COLLECT, WayKind.MAX_SPLIT))
     assert ways[WayKind.HALF_BATCH].fits
     assert ways[WayKind.HALF_BATCH].high_bytes == (360 + (9 * 46 + 6 + 22) // 2) * MIB
@@ -122,7 +122,7 @@ def test_checkpointed_blocks_are_computed_again_in_the_backward_pass(tmp_path: P
     job = Job()
     job.backward(job.forward(12))
     memory = job.fail(20, tmp_path)
-    way = next(way for way in memory.ways if way.kind is WayKind.CHECKPOINT)
+    way = next(way for way in memory.shortage.ways if way.kind is WayKind.CHECKPOINT)
     assert way.low_bytes == (360 + 11 * 18 + 46) * MIB  # the last block's forward pass
     assert way.high_bytes == (360 + 11 * 40 + 46) * MIB
     assert way.fits
@@ -164,7 +164,7 @@ def test_checkpointing_that_does_not_fit_is_no_advice(tmp_path: Path) -> None:
     job = Job()
     job.forward(9 + 1 / 3)
     memory = job.fail(360, tmp_path)
-    ways = {way.kind: way for way in memory.ways}
+    ways = {way.kind: way for way in memory.shortage.ways}
     assert ways[WayKind.HALF_BATCH].fits
     assert not ways[WayKind.CHECKPOINT].may_fit
     found = only(RULE.check(Facts(read_trace(str(tmp_path / "dump_snapshot.pickle")))))
@@ -177,7 +177,7 @@ def test_a_data_set_on_the_gpu_is_no_batch(tmp_path: Path) -> None:
     job = Job(data=900)
     job.forward(2)
     memory = job.fail(400, tmp_path)
-    half = next(way for way in memory.ways if way.kind is WayKind.HALF_BATCH)
+    half = next(way for way in memory.shortage.ways if way.kind is WayKind.HALF_BATCH)
     assert half.may_fit
     assert not half.fits
     found = only(RULE.check(Facts(read_trace(str(next(tmp_path.iterdir()))))))

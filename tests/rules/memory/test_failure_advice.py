@@ -105,7 +105,7 @@ def test_what_the_rest_of_a_pass_keeps_does_not_fit_either(made: int, more: int,
             for address in kept:
                 snapshot.free(address, at=95)
     facts = facts_at(fail(snapshot, 20, FORWARD), tmp_path)
-    assert facts.memory[0].to_come_bytes == more * MIB
+    assert facts.memory[0].shortage.to_come_bytes == more * MIB
 
 
 def test_a_checkpoint_beside_the_model_is_let_go_of(tmp_path: Path) -> None:
