@@ -167,7 +167,6 @@ WEIGHTS_COPY = any_of(
 FUNCTION_APPLY = any_of(r"torch/autograd/function\.py\(\d+\): apply")
 
 _MODULE_LINE = any_of(r"torch/nn/(modules/\w+|functional)\.py\(\d+\): \w+")
-_MODULE_CALL = any_of(r"torch/nn/modules/\w+\.py\(\d+\): (_\w*call_impl|inner)")
 
 # torch's own layers of which each row of a result is one of the input's. Attention compares all of them.
 _LAYER_FRAME = any_of(
@@ -255,7 +254,7 @@ def around_innermost_module(stack: str) -> str:
 def is_in_layer(stack: str) -> bool:
     """Return whether a layer or a function of torch.nn allocates, which the user's innermost line calls."""
     inner = list(itertools.takewhile(lambda line: place_frame(line) is None, reversed(stack.split("\n"))))
-    return any(_MODULE_LINE.search(line) and not _MODULE_CALL.search(line) for line in inner)
+    return any(_MODULE_LINE.search(line) and not MODULE_CALL.fullmatch(line) for line in inner)
 
 
 def in_function_of_forward(stack: str) -> bool:

@@ -51,18 +51,15 @@ class StackOrder:
         known = len(held) and (self._allocations.stack[held] != NONE).all()
         if not known:
             return SiteOrder()
-        inside = MODULE_FRAME.search(text) is not None
-        of_layer = is_in_layer(text)
+        inside, of_layer = MODULE_FRAME.search(text) is not None, is_in_layer(text)
+        shrinks = self._in_module(held, text) if inside else self._on_line(held)
         return SiteOrder(
-            shrinks=0.0 if inside and of_layer else self._shrinks(held, text, inside=inside),
+            shrinks=0.0 if inside and of_layer else shrinks,
             reduced=0.0 if inside else self._reduced(held, text),
             results=self._results(held) if of_layer else 1,
             goes_on=inside and self._goes_on(held),
             taker=self._taker(held, text),
         )
-
-    def _shrinks(self, held: Int64, text: str, *, inside: bool) -> float:
-        return self._in_module(held, text) if inside else self._on_line(held)
 
     def _on_line(self, held: Int64) -> float:
         """The largest that the same lines made in a row, outside of modules, and let go."""
