@@ -30,7 +30,7 @@ async function open(view: ViewName): Promise<Frame> {
   const { id } = await session.entryOf(run);
   const base = view === "compare" ? { base: (await session.entryOf("input_pipeline")).id } : {};
   const frame = await openAlone(session.page, session.tensorboard.url, { view, trace: id, ...base });
-  await frame.locator(`main[data-view="${view}"]`).locator(shown).first().waitFor({ timeout: 55_000 });
+  await frame.locator(`main[data-view="${view}"]`).locator(shown).first().waitFor();
   return frame;
 }
 
@@ -67,11 +67,11 @@ it("Compare without a base offers likely ones, on a phone, too", async () => {
   const frame = await openAlone(session.page, session.tensorboard.url, { view: "compare", trace: id });
   const likely = frame.getByRole("region", { name: "Compare with" });
   const again = likely.getByRole("listitem").filter({ hasText: "again" });
-  await again.waitFor({ timeout: 55_000 });
+  await again.waitFor();
   expect(await violations(frame)).toEqual([]);
   await expect.poll(() => tooWide(frame)).toEqual([]);
   await again.getByRole("button").click();
-  await frame.getByRole("region", { name: "Verdict" }).waitFor({ timeout: 55_000 });
+  await frame.getByRole("region", { name: "Verdict" }).waitFor();
 });
 
 it("Host on a phone names what takes the time, and how long", async () => {

@@ -24,7 +24,7 @@ it("pins a base and shows differences from it, which a link restores, until it i
   await openAlone(session.page, session.tensorboard.url, link);
   await bar(frame)
     .getByText(/faster/i)
-    .waitFor({ timeout: 55_000 });
+    .waitFor();
   await frame.getByText("Gone since the base: 1 finding").waitFor();
   const input = frame.locator('.gd-legend tr[data-part="input"] .gd-delta');
   await expect.poll(() => input.innerText()).toMatch(/^-.*\sms/);

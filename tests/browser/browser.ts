@@ -44,6 +44,9 @@ export function sharedContext(): Promise<BrowserContext> {
   return (shared ??= openContext());
 }
 
+/** Most waits are for an analysis, on a machine that is busy with other tests. */
+const PATIENCE_MS = 60_000;
+
 /** TensorBoard's own failures: its fonts under a path prefix, and the icon of a standalone plugin page. */
 const NOT_OURS = /\/font-roboto\/|\/favicon\.ico$/;
 
@@ -55,6 +58,7 @@ export interface Watched {
 
 export async function openPage(context: BrowserContext): Promise<Watched> {
   const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
   const problems: string[] = [];
   page.on("console", (message) => {
     const { url } = message.location();

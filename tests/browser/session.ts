@@ -119,7 +119,7 @@ export class Session {
 
   /** Wait until the URL's hash matches, and return it. */
   async untilHash(matches: (hash: string) => boolean): Promise<string> {
-    await this.page.waitForURL(({ hash }) => matches(hash), { waitUntil: "commit", timeout: 60_000 });
+    await this.page.waitForURL(({ hash }) => matches(hash), { waitUntil: "commit" });
     return new URL(this.page.url()).hash;
   }
 }

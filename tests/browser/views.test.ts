@@ -63,16 +63,14 @@ it("analyzes the runs that are new by itself", async () => {
   settle(join(inject("severalLogdir"), "new"));
   const frame = await openAlone(session.page, session.tensorboard.url, { view: "runs" });
   const run = rows(frame, "Runs").filter({ has: frame.getByRole("button", { name: "new", exact: true }) });
-  await run.locator('.gd-dot[data-state="ready"]').waitFor({ timeout: 55_000 });
-  await frame
-    .getByRole("button", { name: /^Stop analyzing/ })
-    .waitFor({ state: "detached", timeout: 55_000 });
+  await run.locator('.gd-dot[data-state="ready"]').waitFor();
+  await frame.getByRole("button", { name: /^Stop analyzing/ }).waitFor({ state: "detached" });
 });
 
 it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
   const { id } = await session.entryOf("job");
   const frame = await openAlone(session.page, session.tensorboard.url, { view: "job", trace: id });
-  await frame.getByRole("region", { name: "Verdict" }).waitFor({ timeout: 55_000 });
+  await frame.getByRole("region", { name: "Verdict" }).waitFor();
   await expect.poll(() => rows(frame, "Ranks").count()).toBe(RANKS);
   await expect.poll(() => widens(frame)).toBe(false);
   const map = frame.getByRole("img", { name: /by rank and cause/ });
@@ -107,7 +105,7 @@ it("shows the history of a run, and opens the recording that is clicked", async 
   const { id } = await session.entryOf("again");
   const frame = await openAlone(session.page, session.tensorboard.url, { view: "history", trace: id });
   const chart = frame.getByRole("group", { name: /^Step time by recording/ });
-  await chart.locator("canvas").waitFor({ timeout: 55_000 });
+  await chart.locator("canvas").waitFor();
   await expect.poll(() => rows(frame, "Recordings").count()).toBe(3);
   await frame.getByText("No lasting change.").waitFor();
   const box = await chart.boundingBox();
@@ -156,11 +154,11 @@ it("compares a recording with a pinned base, and swaps them", async () => {
     base: base.id,
   });
   const verdict = frame.getByRole("region", { name: "Verdict" });
-  await verdict.locator("h1", { hasText: "Faster" }).waitFor({ timeout: 55_000 });
+  await verdict.locator("h1", { hasText: "Faster" }).waitFor();
   await expect.poll(() => frame.getByRole("heading", { name: "Gone" }).count()).toBe(1);
   await expect.poll(() => widens(frame)).toBe(false);
   await frame.getByRole("button", { name: "Swap" }).click();
-  await verdict.locator("h1", { hasText: "Slower" }).waitFor({ timeout: 55_000 });
+  await verdict.locator("h1", { hasText: "Slower" }).waitFor();
   await session.untilHash(
     (hash) => hash.includes(`trace=${base.id}`) && hash.includes(`base=${candidate.id}`),
   );

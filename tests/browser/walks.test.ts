@@ -89,9 +89,7 @@ it("a slow rank: which one, and what it does there", async ({ annotate }) => {
   const walk = await Walk.begin();
   await walk.click(walk.run("job"));
   const verdict = walk.frame.getByRole("region", { name: "Verdict" });
-  await verdict
-    .getByText(new RegExp(`^Rank ${SLOW_RANK} takes .* longer than its peers`))
-    .waitFor({ timeout: 55_000 });
+  await verdict.getByText(new RegExp(`^Rank ${SLOW_RANK} takes .* longer than its peers`)).waitFor();
   const finding = walk.frame.getByRole("region", { name: "Findings about the job" }).locator(".gd-finding");
   await walk.click(finding.locator(".gd-finding-head"));
   await finding
@@ -104,7 +102,7 @@ it("a slow rank: which one, and what it does there", async ({ annotate }) => {
 it("before and after: is it faster, and where", async ({ annotate }) => {
   const walk = await Walk.begin();
   await walk.drag(walk.run("launch_bound_fixed"), walk.run("launch_bound"));
-  await walk.frame.locator("h1", { hasText: /^Faster by/ }).waitFor({ timeout: 55_000 });
+  await walk.frame.locator("h1", { hasText: /^Faster by/ }).waitFor();
   await walk.frame.getByRole("region", { name: "Where the difference is" }).waitFor();
   await annotate(walk.end(1));
 });

@@ -1,12 +1,12 @@
-"""Train and record again and again until stdin ends: `python -m tests.training.recording_loop FOLDER`.
+"""Train and record on demand: `python -m tests.training.recording_loop FOLDER`.
 
-Two workers' worth of recordings: torch's handler writes in place and deletes nothing, ours keeps two.
+Each line of stdin names a handler, which records once: torch's writes in place and deletes nothing, ours
+keeps two.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 
 import torch
@@ -15,30 +15,21 @@ from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trac
 from tb_gpudiag import DiagnosisHandler
 
 STEPS, WIDTH, ROWS, LAYERS = 4, 512, 64, 12
-EVERY_S = 4.0
 KEPT = 2
 
 
 def main(folder: Path) -> None:
-    """Train until stdin ends. Print the number of recordings."""
-    ended = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.read()
-        ended.set()
-
-    threading.Thread(target=wait, daemon=True).start()
+    """Train and record until stdin ends."""
     torch.set_num_threads(1)
     model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     ours = DiagnosisHandler(folder / "kept", keep=KEPT)
-    handlers = [tensorboard_trace_handler(str(folder / "plain")), ours]
-    count = 0
-    while not ended.is_set():
+    handlers = {"plain": tensorboard_trace_handler(str(folder / "plain")), "kept": ours}
+    for line in sys.stdin:
         with profile(
             activities=[ProfilerActivity.CPU],
             schedule=schedule(wait=0, warmup=1, active=STEPS, repeat=1),
-            on_trace_ready=handlers[count % len(handlers)],
+            on_trace_ready=handlers[line.strip()],
             record_shapes=True,
             with_stack=True,
         ) as profiler:
@@ -47,10 +38,7 @@ def main(folder: Path) -> None:
                 model(torch.rand(ROWS, WIDTH)).square().mean().backward()
                 optimizer.step()
                 profiler.step()
-        count += 1
-        ended.wait(EVERY_S)
     ours.close(60)
-    print(count)
 
 
 if __name__ == "__main__":
