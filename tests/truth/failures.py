@@ -27,6 +27,8 @@ from tests.truth import (  # noqa: F401
     failing_blind_too,
     failing_everywhere,
     failing_everywhere_too,
+    failing_in_practice,
+    failing_in_practice_2,
     failing_in_training,
     failing_in_training_too,
     failing_later,
