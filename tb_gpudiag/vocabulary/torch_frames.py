@@ -5,6 +5,7 @@ The paths are those of the torch package, from 1.8 to 2.13. Snapshots spell fram
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 
@@ -214,10 +215,20 @@ def is_optimizer_history(stack: str) -> bool:
     return False
 
 
+# Many stacks have the same lines.
+_LINES_REMEMBERED = 10_000
+
+
+@functools.lru_cache(_LINES_REMEMBERED)
+def calls_module(line: str) -> bool:
+    """Return whether a line of a stack calls a module."""
+    return MODULE_CALL.fullmatch(line) is not None
+
+
 def outermost_caller(stack: str) -> str:
     """Return the part of a stack that ends where the outermost module is called; "" outside of modules."""
     lines = stack.split("\n")
-    at = next((i for i, line in enumerate(lines) if MODULE_CALL.fullmatch(line)), 0)
+    at = next((i for i, line in enumerate(lines) if calls_module(line)), 0)
     return "\n".join(lines[:at])
 
 
@@ -245,8 +256,8 @@ def around_innermost_module(stack: str) -> str:
     """Return the part of a stack that ends where the innermost module is called; all of it outside of
     modules."""
     lines = stack.split("\n")
-    last = max((i for i, line in enumerate(lines) if MODULE_CALL.fullmatch(line)), default=len(lines))
-    while last and MODULE_CALL.fullmatch(lines[last - 1]):
+    last = max((i for i, line in enumerate(lines) if calls_module(line)), default=len(lines))
+    while last and calls_module(lines[last - 1]):
         last -= 1
     return "\n".join(lines[:last])
 
@@ -254,13 +265,13 @@ def around_innermost_module(stack: str) -> str:
 def is_in_layer(stack: str) -> bool:
     """Return whether a layer or a function of torch.nn allocates, which the user's innermost line calls."""
     inner = list(itertools.takewhile(lambda line: place_frame(line) is None, reversed(stack.split("\n"))))
-    return any(_MODULE_LINE.search(line) and not MODULE_CALL.fullmatch(line) for line in inner)
+    return any(_MODULE_LINE.search(line) and not calls_module(line) for line in inner)
 
 
 def in_function_of_forward(stack: str) -> bool:
     """Return whether a stack ends in a user's function that a module's forward() calls."""
     lines = stack.split("\n")
-    inside = list(itertools.takewhile(lambda line: not MODULE_CALL.fullmatch(line), reversed(lines)))
+    inside = list(itertools.takewhile(lambda line: not calls_module(line), reversed(lines)))
     own = [line for line in inside if place_frame(line) is not None]
     in_module = len(inside) < len(lines)
     return in_module and len(own) > 1 and own[0] == inside[0] and own[-1].endswith("): forward")

@@ -104,6 +104,7 @@ class Allocations:
     failures: positions of requests that failed.
     early_free: positions of the frees of memory that was allocated before the recording, shape (f,).
     unseen_free: indices of allocations whose address was allocated again without a recorded free, shape (u,).
+    stacks_with: by frame, masks of the stacks that have it, as far as they were asked for: see in_stack.
     paired: False without addresses (old traces), which do not say what a free freed. Then `freed` is NONE and
     `early_free` and `unseen_free` are empty.
     """
@@ -123,6 +124,7 @@ class Allocations:
             if self.paired
             else (np.full(len(action), NONE, np.int64), np.zeros(0, np.int64))
         )
+        self.stacks_with: dict[re.Pattern[str], Bool] = {}
         self.time_ns: Int64 = memory.time_ns[self.event]
         self.bytes: Int64 = memory.bytes[self.event]
         self.stack: Int32 = memory.stack[self.event]
@@ -238,9 +240,11 @@ def _in_function(allocations: Allocations, frame: re.Pattern[str], *callers: re.
 
 def in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:
     """Mask of a snapshot's allocations with such a frame, shape (a,)."""
-    of_stack = np.array([frame.search(stack) is not None for stack in allocations.memory.stacks], np.bool_)
-    if not len(of_stack):
+    if not allocations.memory.stacks:
         return np.zeros(len(allocations), np.bool_)
+    if (of_stack := allocations.stacks_with.get(frame)) is None:
+        found = [frame.search(stack) is not None for stack in allocations.memory.stacks]
+        of_stack = allocations.stacks_with[frame] = np.array(found, np.bool_)
     return (allocations.stack != NONE) & of_stack[allocations.stack]
 
 

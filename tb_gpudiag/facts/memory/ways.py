@@ -23,7 +23,7 @@ from tb_gpudiag.facts.memory.memory_kinds import MemoryKind, kinds_of
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, parse_frame
-from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
+from tb_gpudiag.vocabulary.torch_frames import calls_module
 
 
 class WayKind(Enum):
@@ -241,7 +241,7 @@ class _Call(NamedTuple):
 
 def _call_sites(stack: str) -> list[_Call]:
     lines = stack.split("\n")
-    calls = [MODULE_CALL.fullmatch(line) is not None for line in lines]
+    calls = [*map(calls_module, lines)]
     found = []
     for i in range(len(lines) - 1):
         if calls[i + 1] and not calls[i]:

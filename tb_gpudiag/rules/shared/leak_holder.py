@@ -12,7 +12,7 @@ from tb_gpudiag.rules.answer import Place, place_at
 from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of, makes_loss
 from tb_gpudiag.rules.shared.usual_causes import GRAPH
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, parse_frame, place_frame
-from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL, inner_part, outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import calls_module, inner_part, outermost_caller
 from tb_gpudiag.wording.format import count
 
 
@@ -121,7 +121,7 @@ def _function(frame: Frame | None) -> tuple[str, str, int] | None:
 
 
 def _outside_modules(stack: str) -> list[str]:
-    return list(takewhile(lambda line: not MODULE_CALL.fullmatch(line), stack.split("\n")))
+    return list(takewhile(lambda line: not calls_module(line), stack.split("\n")))
 
 
 def call_of_holder(holder: Holder) -> str:
