@@ -12,6 +12,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
+from tb_gpudiag.facts.memory.memory_kinds import kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
@@ -104,7 +105,6 @@ class Allocations:
     failures: positions of requests that failed.
     early_free: positions of the frees of memory that was allocated before the recording, shape (f,).
     unseen_free: indices of allocations whose address was allocated again without a recorded free, shape (u,).
-    stacks_with: by frame, masks of the stacks that have it, as far as they were asked for: see in_stack.
     paired: False without addresses (old traces), which do not say what a free freed. Then `freed` is NONE and
     `early_free` and `unseen_free` are empty.
     """
@@ -124,7 +124,7 @@ class Allocations:
             if self.paired
             else (np.full(len(action), NONE, np.int64), np.zeros(0, np.int64))
         )
-        self.stacks_with: dict[re.Pattern[str], Bool] = {}
+        self._stacks_with: dict[re.Pattern[str], Bool] = {}
         self.time_ns: Int64 = memory.time_ns[self.event]
         self.bytes: Int64 = memory.bytes[self.event]
         self.stack: Int32 = memory.stack[self.event]
@@ -204,56 +204,60 @@ class Allocations:
         kept = (self.freed[:made] == NONE) | (self.freed[:made] > position)
         return np.flatnonzero(kept)
 
+    def in_stack(self, frame: re.Pattern[str]) -> Bool:
+        """Mask of a snapshot's allocations with such a frame, shape (a,)."""
+        if not self.memory.stacks:
+            return np.zeros(len(self), np.bool_)
+        if (of_stack := self._stacks_with.get(frame)) is None:
+            found = [frame.search(stack) is not None for stack in self.memory.stacks]
+            of_stack = self._stacks_with[frame] = np.array(found, np.bool_)
+        return (self.stack != NONE) & of_stack[self.stack]
 
-def in_module(allocations: Allocations) -> Bool:
-    """Mask of allocations inside a module's forward pass, shape (a,)."""
-    return in_stack(allocations, MODULE_FRAME) | (allocations.module != NONE)
+    @cached_property
+    def in_module(self) -> Bool:
+        """Mask of allocations inside a module's forward pass, shape (a,)."""
+        return self.in_stack(MODULE_FRAME) | (self.module != NONE)
 
+    @cached_property
+    def in_functional(self) -> Bool:
+        """Mask of allocations in torch.nn.functional, such as a loss outside of modules, shape (a,)."""
+        return self.in_stack(FUNCTIONAL) | self._in_function(FUNCTIONAL_FRAME)
 
-def in_functional(allocations: Allocations) -> Bool:
-    """Mask of allocations in torch.nn.functional, such as a loss outside of modules, shape (a,)."""
-    return in_stack(allocations, FUNCTIONAL) | _in_function(allocations, FUNCTIONAL_FRAME)
+    @cached_property
+    def copies_weights(self) -> Bool:
+        """Mask of allocations in a deep copy of a module or of its state_dict(), shape (a,)."""
+        found = self.in_stack(WEIGHTS_COPY)
+        for frames in (PARAMETER_COPY_FRAMES, STATE_COPY_FRAMES):
+            found |= self._in_function(*frames)
+        return found
 
+    def _in_function(self, frame: re.Pattern[str], *callers: re.Pattern[str]) -> Bool:
+        """Mask of a trace's allocations inside such a Python function that these call, shape (a,)."""
+        events, tree = self.host.events, self.host.tree
+        python = events.category == Category.PYTHON_FUNCTION
+        function = match(events, frame) & python
+        if not function.any():
+            return np.zeros(len(self), np.bool_)
+        around = self.context.around[self.event]
+        inner = np.where(around == NONE, NONE, tree.nearest_of(function)[around])
+        for caller in callers:
+            outer = np.where(inner == NONE, NONE, tree.parent[inner])
+            inner = np.where((outer != NONE) & (match(events, caller) & python)[outer], outer, NONE)
+        return inner != NONE
 
-def copies_weights(allocations: Allocations) -> Bool:
-    """Mask of allocations in a deep copy of a module or of its state_dict(), shape (a,)."""
-    found = in_stack(allocations, WEIGHTS_COPY)
-    for frames in (PARAMETER_COPY_FRAMES, STATE_COPY_FRAMES):
-        found |= _in_function(allocations, *frames)
-    return found
+    @cached_property
+    def kind(self) -> UInt8:
+        """What each allocation is for: an index into KINDS. Shape (a,), read-only."""
+        kind = kind_numbers(self)
+        kind.setflags(write=False)
+        return kind
 
-
-def _in_function(allocations: Allocations, frame: re.Pattern[str], *callers: re.Pattern[str]) -> Bool:
-    """Mask of a trace's allocations inside such a Python function that these call, shape (a,)."""
-    events, tree = allocations.host.events, allocations.host.tree
-    python = events.category == Category.PYTHON_FUNCTION
-    function = match(events, frame) & python
-    if not function.any():
-        return np.zeros(len(allocations), np.bool_)
-    around = allocations.context.around[allocations.event]
-    inner = np.where(around == NONE, NONE, tree.nearest_of(function)[around])
-    for caller in callers:
-        outer = np.where(inner == NONE, NONE, tree.parent[inner])
-        inner = np.where((outer != NONE) & (match(events, caller) & python)[outer], outer, NONE)
-    return inner != NONE
-
-
-def in_stack(allocations: Allocations, frame: re.Pattern[str]) -> Bool:
-    """Mask of a snapshot's allocations with such a frame, shape (a,)."""
-    if not allocations.memory.stacks:
-        return np.zeros(len(allocations), np.bool_)
-    if (of_stack := allocations.stacks_with.get(frame)) is None:
-        found = [frame.search(stack) is not None for stack in allocations.memory.stacks]
-        of_stack = allocations.stacks_with[frame] = np.array(found, np.bool_)
-    return (allocations.stack != NONE) & of_stack[allocations.stack]
-
-
-def call_begins(allocations: Allocations, caller: str) -> Int64:
-    """Return the positions at which this line calls a model: its allocations begin, or others were in
-    between. caller: see outermost_caller."""
-    codes = [i for i, stack in enumerate(allocations.memory.stacks) if outermost_caller(stack) == caller]
-    own = np.flatnonzero(np.isin(allocations.stack, codes))
-    return allocations.position[own[np.diff(own, prepend=NONE - 1) > 1]]
+    def call_begins(self, caller: str) -> Int64:
+        """Return the positions at which this line calls a model: its allocations begin, or others were in
+        between. caller: see outermost_caller."""
+        codes = [i for i, stack in enumerate(self.memory.stacks) if outermost_caller(stack) == caller]
+        own = np.flatnonzero(np.isin(self.stack, codes))
+        return self.position[own[np.diff(own, prepend=NONE - 1) > 1]]
 
 
 def pair(action: npt.NDArray[np.uint8], address: npt.NDArray[np.uint64], size: Int64) -> tuple[Int64, Int64]:

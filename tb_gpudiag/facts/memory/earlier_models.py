@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations, copies_weights, in_module
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.torch_frames import inside_model
 
@@ -32,7 +32,7 @@ def find_earlier_models(allocations: Allocations) -> Int64:
     """
     alive = allocations.alive(int(allocations.failures[-1]))
     alive = np.sort(alive[(allocations.stack[alive] != NONE) & ~allocations.found[alive]])
-    kind = kind_numbers(allocations, alive)
+    kind = allocations.kind[alive]
     weights = alive[kind == KINDS.index(MemoryKind.PARAMETER)]
     state = alive[kind == KINDS.index(MemoryKind.OPTIMIZER_STATE)]
     # Between two models, an optimizer has made state.
@@ -61,8 +61,8 @@ def find_idle_models(allocations: Allocations) -> Int64:
     """
     alive = np.sort(allocations.alive(int(allocations.failures[-1])))
     own = (allocations.phase[alive] == Phase.PARAMETER) & (allocations.stack[alive] != NONE)
-    weights = alive[own & ~(allocations.found | copies_weights(allocations))[alive]]
-    called = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE) & in_module(allocations)
+    weights = alive[own & ~(allocations.found | allocations.copies_weights)[alive]]
+    called = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE) & allocations.in_module
     calls, none = np.flatnonzero(called), np.zeros(0, np.int64)
     part = np.searchsorted(calls, weights)
     if not len(part) or not part[-1]:
@@ -89,7 +89,7 @@ def _left_behind(allocations: Allocations) -> Int64:
     training that goes on makes all of its gradients again."""
     alive = allocations.alive(int(allocations.failures[-1]))
     alive = np.sort(alive[~allocations.found[alive]])
-    kind = kind_numbers(allocations, alive)
+    kind = allocations.kind[alive]
     weights, state, gradients = (
         alive[kind == KINDS.index(one)]
         for one in (MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE, MemoryKind.GRADIENT)

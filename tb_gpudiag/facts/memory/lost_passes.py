@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
@@ -41,7 +41,7 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     caller_of = [outermost_caller(stack) for stack in memory.stacks]
     alive = allocations.alive(position)
     alive = alive[(allocations.stack[alive] != NONE) & ~allocations.found[alive]]
-    kind = kind_numbers(allocations, alive)
+    kind = allocations.kind[alive]
     waits = alive[(kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed[alive] == NONE)]
     trained = {caller_of[code] for code in _stacks_of_backward(allocations)}
     if phase[position] == Phase.BACKWARD:

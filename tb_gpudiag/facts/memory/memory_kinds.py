@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.memory.allocations import (
-    Allocations,
-    call_begins,
-    copies_weights,
-    in_functional,
-    in_module,
-    in_stack,
-)
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.torch_frames import STATE_MADE, UPDATE, outermost_caller
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.memory.allocations import Allocations
 
 
 class MemoryKind(Enum):
@@ -55,15 +52,9 @@ FEWEST_PASSES = 3
 """A model that is called so often without a backward pass is not in its first training step."""
 
 
-def kinds_of(allocations: Allocations) -> list[MemoryKind]:
-    """Return what each allocation is for."""
-    found = kind_numbers(allocations, np.arange(len(allocations)))
-    return [KINDS[kind] for kind in found.tolist()]
-
-
-def kind_numbers(allocations: Allocations, chosen: Int64) -> UInt8:
-    """Return an index into KINDS for each chosen allocation."""
-    kinds = _Kinds(allocations, chosen)
+def kind_numbers(allocations: Allocations) -> UInt8:
+    """Return an index into KINDS for each allocation: see Allocations.kind."""
+    kinds = _Kinds(allocations)
     kinds.passes()
     kinds.forward()
     kinds.inputs()
@@ -84,21 +75,20 @@ model."""
 
 
 class _Kinds:
-    """Kinds of some allocations, as far as they are known.
+    """Kinds of allocations, as far as they are known.
 
     Lifetimes are compared with the phases that follow: for a forward allocation the next backward pass, for
     one in backward the first event outside of backward.
     """
 
-    def __init__(self, allocations: Allocations, chosen: Int64) -> None:
-        self.allocations, self.chosen = allocations, chosen
+    def __init__(self, allocations: Allocations) -> None:
+        self.allocations, self.own = allocations, allocations.phase
         self.failed = len(allocations.failures) > 0
         self.phase = phase = allocations.context.phase[allocations.curve.event]
-        self.made, freed = allocations.position[chosen], allocations.freed[chosen]
-        self.never = freed == NONE
-        self.end = np.where(self.never, len(phase), freed)
-        self.own = phase[self.made]
-        self.found = np.full(len(chosen), KINDS.index(MemoryKind.UNKNOWN), np.uint8)
+        self.made = allocations.position
+        self.never = allocations.freed == NONE
+        self.end = np.where(self.never, len(phase), allocations.freed)
+        self.found = np.full(len(allocations), KINDS.index(MemoryKind.UNKNOWN), np.uint8)
         self.backward = self._next(phase == Phase.BACKWARD, self.made)
 
     def passes(self) -> None:
@@ -126,7 +116,7 @@ class _Kinds:
     def forward(self) -> None:
         """Activations, and what a forward pass needs only for a while."""
         own = self.own == Phase.FORWARD
-        in_model = (in_module(self.allocations) | in_functional(self.allocations))[self.chosen]
+        in_model = self.allocations.in_module | self.allocations.in_functional
         self._put(own & ~self.never & (self.end < self.backward), MemoryKind.TEMPORARY)
         over = self._next(self.phase == Phase.FORWARD, self.backward)
         ends = ~self.never & (self.end >= self.backward)
@@ -155,11 +145,11 @@ class _Kinds:
     def inputs(self) -> None:
         """What the loop allocates before it calls the model, and replaces in the next step."""
         allocations = self.allocations
-        in_model = in_module(allocations)
+        in_model = allocations.in_module
         called = np.zeros(len(self.phase), np.bool_)
         called[allocations.position[in_model & (allocations.phase == Phase.FORWARD)]] = True
         call = self._next(called, self.made)
-        given = (self.own == Phase.FORWARD) & ~(in_model | in_functional(allocations))[self.chosen]
+        given = (self.own == Phase.FORWARD) & ~(in_model | allocations.in_functional)
         given &= (call < self.backward) & (call < len(self.phase)) & (self.end > call)
         # A graph lets go of what it saved during its backward pass, the loop later.
         passed = (self.phase != Phase.BACKWARD) & (self.phase != Phase.UNKNOWN)
@@ -172,13 +162,13 @@ class _Kinds:
 
     def copies(self) -> None:
         """Copies of weights, whenever a job makes them: for an average, or the best ones."""
-        self._put(copies_weights(self.allocations)[self.chosen], MemoryKind.PARAMETER)
+        self._put(self.allocations.copies_weights, MemoryKind.PARAMETER)
 
     def _records_no_graph(self) -> bool:
         """Whether the modules of the pass that failed keep far fewer of their allocations than those of an
         earlier pass had kept then: it is a validation under torch.no_grad()."""
         allocations = self.allocations
-        own = np.flatnonzero(in_module(allocations) & (allocations.phase == Phase.FORWARD))
+        own = np.flatnonzero(allocations.in_module & (allocations.phase == Phase.FORWARD))
         backward = self._next(self.phase == Phase.BACKWARD, allocations.position[own])
         failed, trained = own[backward > len(self.phase)], own[backward <= len(self.phase)]
         failed = failed[self._of_last_caller()[failed]]
@@ -220,7 +210,7 @@ class _Kinds:
         leaves = np.zeros(len(allocations), np.bool_)
         for caller in sorted(set(callers[forward].tolist()) - {""}):
             own = np.flatnonzero(forward & (callers == caller))
-            begins = np.searchsorted(allocations.position[own], call_begins(allocations, caller))
+            begins = np.searchsorted(allocations.position[own], allocations.call_begins(caller))
             if own[-1] + 1 < len(allocations) or (self.failed and caller != self._last_caller()):
                 begins = np.r_[begins, len(own)]  # the last call has returned
             length, alive = np.diff(begins), allocations.freed[own] == NONE
@@ -228,7 +218,7 @@ class _Kinds:
             early = before[np.maximum(0, begins[1:] - MOST_LEFT)] - before[begins[:-1]]
             enough = len(length) and length.min() >= FEWEST_RESULTS and length.sum() >= MOST_NOT_SAVED
             leaves[own] = enough and not (early > 0).any()
-        return leaves[self.chosen]
+        return leaves
 
     def _only_infers(self) -> bool:
         """Whether lines have called a model several times, nothing they made then is kept for a backward
@@ -251,49 +241,48 @@ class _Kinds:
         known = np.flatnonzero(self.phase != Phase.UNKNOWN)
         begins = known[inside[known] & ~np.r_[False, inside[known[:-1]]]]
         if len(begins) < 2:
-            return np.zeros(len(self.chosen), np.bool_)
-        number = self._places()
+            return np.zeros(len(self.found), np.bool_)
+        number = self._places
         last = np.zeros(int(number.max(initial=0)) + 1, np.int64)
         np.maximum.at(last, number, self.allocations.position)
-        return (last > begins[-2])[number[self.chosen]]
+        return (last > begins[-2])[number]
 
     def _is_kept(self) -> Bool:
         """Whether more than MOST_INPUTS of what the same place allocated are never freed."""
-        number = self._places()
+        number = self._places
         kept = np.bincount(number, weights=self.allocations.freed == NONE)
-        return (kept > MOST_INPUTS)[number[self.chosen]]
+        return (kept > MOST_INPUTS)[number]
 
     def _is_mostly_freed(self) -> Bool:
         """Whether most of what the same place allocated was freed, as in inference."""
-        number = self._places()
+        number = self._places
         freed = np.bincount(number, weights=self.allocations.freed != NONE)
-        return (2 * freed > np.bincount(number))[number[self.chosen]]
+        return (2 * freed > np.bincount(number))[number]
 
     def _keeps_many(self) -> Bool:
         """Whether more than a pass without a graph needs at once is alive of what the same place made."""
-        number = self._places()
-        return (np.bincount(number, weights=self.allocations.freed == NONE) >= MOST_AT_ONCE)[
-            number[self.chosen]
-        ]
+        number = self._places
+        return (np.bincount(number, weights=self.allocations.freed == NONE) >= MOST_AT_ONCE)[number]
 
     def _keeps_last(self) -> Bool:
         """Whether what is alive is what the same place made last. Of a line that makes several results, a
         graph keeps one of each call."""
-        number, alive = self._places(), self.allocations.freed == NONE
+        number, alive = self._places, self.allocations.freed == NONE
         order = np.argsort(number, kind="stable")
         count = np.bincount(number)
         rank = np.empty(len(number), np.int64)
         rank[order] = np.arange(len(number)) - np.repeat(np.cumsum(count) - count, count)
         mean = np.bincount(number, weights=rank * alive) / np.maximum(1, np.bincount(number, weights=alive))
-        return (mean >= LAST_SHARE * (count - 1))[number[self.chosen]]
+        return (mean >= LAST_SHARE * (count - 1))[number]
 
     def _is_of_update(self) -> Bool:
         """Whether torch's optimizer allocates it for this update alone: its state has a function of its own,
         or earlier updates freed what this line made."""
-        makes = in_stack(self.allocations, STATE_MADE)
-        updates = in_stack(self.allocations, UPDATE)[self.chosen] & makes.any()
-        return updates & ~makes[self.chosen] | self._is_mostly_freed()
+        makes = self.allocations.in_stack(STATE_MADE)
+        updates = self.allocations.in_stack(UPDATE) & makes.any()
+        return updates & ~makes | self._is_mostly_freed()
 
+    @cached_property
     def _places(self) -> Int64:
         """Number of the place of each allocation, shape (a,)."""
         allocations = self.allocations

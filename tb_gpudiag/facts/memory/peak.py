@@ -10,7 +10,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.caching_allocator import SMALL_BYTES, SMALL_SEGMENT
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.request import Request, find_request
 from tb_gpudiag.frozen import dataclass
@@ -106,7 +106,7 @@ def _by_owner(
 ) -> tuple[dict[MemoryKind, int], list[Owner]]:
     """Return what was alive after this position by kind, and by owner. total: of all bytes."""
     alive = _alive(allocations, position, total)
-    kind = kind_numbers(allocations, alive)
+    kind = allocations.kind[alive]
     kind[allocations.found[alive]] = KINDS.index(MemoryKind.BEFORE)
     held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(KINDS))
     kinds = {k: int(size) for k, size in zip(KINDS, held, strict=True) if size}

@@ -15,7 +15,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import distinct, groups
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.memory.allocations import Allocations, in_module, in_stack
+from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.marks import MODULE
@@ -88,12 +88,12 @@ def inferred_steps(allocations: Allocations, begin_ns: int, *, has_modules: bool
         engine = np.isin(phase, (Phase.UNKNOWN, Phase.BACKWARD)) & (allocations.stack == NONE)
         phase[engine] = Phase.BACKWARD
     # Weights are made or loaded one after the other, at one place: each would be a step.
-    built = (phase == Phase.PARAMETER) | in_stack(allocations, BUILDING_FRAME)
+    built = (phase == Phase.PARAMETER) | allocations.in_stack(BUILDING_FRAME)
     some = (allocations.time_ns >= begin_ns) & ~allocations.found & ~built
     if some.sum() < 2 * FEWEST_BORDERS:
         return NO_PERIODS
     site, phase, time = _sites(allocations, engine)[some], phase[some], allocations.time_ns[some]
-    outside = ~in_module(allocations)[some] if has_modules else np.zeros(len(site), np.bool_)
+    outside = ~allocations.in_module[some] if has_modules else np.zeros(len(site), np.bool_)
     called = _model_calls(allocations)[some]
     ends = np.where(allocations.freed == NONE, np.iinfo(np.int64).max, allocations.freed_ns)[some]
     size = allocations.bytes[some]

@@ -11,7 +11,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
-from tb_gpudiag.facts.memory.allocations import Allocations, in_module
+from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
@@ -86,7 +86,7 @@ def _beside(allocations: Allocations, position: int, code: int, place: Frame | N
         return 0
     frames = [allocations.frame(row) for row in large.tolist()]
     same = np.array([f is not None and (f.file, f.function) == (place.file, place.function) for f in frames])
-    same &= ((allocations.phase == Phase.FORWARD) & ~in_module(allocations))[large]
+    same &= ((allocations.phase == Phase.FORWARD) & ~allocations.in_module)[large]
     return int(allocations.bytes[large[same]].sum())
 
 
@@ -101,7 +101,7 @@ def _in_backward(allocations: Allocations, position: int, found: Request) -> Req
     module's is."""
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
     requested = int(allocations.memory.bytes[allocations.curve.event[position]])
-    inside = in_module(allocations)
+    inside = allocations.in_module
     if requested <= MUCH_SMALLER * int(allocations.bytes[inside].max(initial=0)) or not inside.any():
         return found
     large = alive[AS_MANY_NUMBERS * allocations.bytes[alive] >= requested]
@@ -117,7 +117,7 @@ def _in_backward(allocations: Allocations, position: int, found: Request) -> Req
 
 def _made_before(allocations: Allocations, position: int, requested: int) -> Int64:
     """Return the last of the forward pass that is as large as this request, and made outside of modules."""
-    outside = (allocations.phase == Phase.FORWARD) & ~in_module(allocations) & (allocations.stack != NONE)
+    outside = (allocations.phase == Phase.FORWARD) & ~allocations.in_module & (allocations.stack != NONE)
     outside &= (allocations.bytes >= requested) & (allocations.position < position)
     return np.flatnonzero(outside)[-1:]
 

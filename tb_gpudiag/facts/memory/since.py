@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations, call_begins
+from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.recorded import allocated_bytes
@@ -103,7 +103,7 @@ def _step_begins(allocations: Allocations, phase: int, code: int, own: Int64) ->
         yield runs
     caller = outermost_caller(allocations.memory.stacks[code]) if code != NONE else ""
     if phase == Phase.FORWARD and caller:
-        yield call_begins(allocations, caller)
+        yield allocations.call_begins(caller)
     elif phase == Phase.FORWARD:
         yield runs
 

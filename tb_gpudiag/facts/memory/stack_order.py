@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations, in_module
+from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame, places_outwards
@@ -143,7 +143,7 @@ class StackOrder:
         allocations = self._allocations
         run = _runs(self._line)
         largest = np.zeros(int(run[-1]) + 1, np.int64)
-        let_go = (allocations.freed != NONE) & ~in_module(allocations)
+        let_go = (allocations.freed != NONE) & ~allocations.in_module
         np.maximum.at(largest, run, np.where(let_go, allocations.bytes, 0))
         return largest[run]
 

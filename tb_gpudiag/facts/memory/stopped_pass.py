@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations, call_begins, in_module
+from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.torch_frames import outermost_caller
 
@@ -30,7 +30,7 @@ def find_stopped_pass(allocations: Allocations) -> Int64:
     a few lines.
     """
     position = int(allocations.failures[-1])
-    forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE) & in_module(allocations)
+    forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE) & allocations.in_module
     own = np.flatnonzero(forward)
     backward = allocations.phase == Phase.BACKWARD
     begins = allocations.position[backward & ~np.r_[False, backward[:-1]]]
@@ -65,4 +65,4 @@ def _last_call(allocations: Allocations) -> tuple[Bool, int]:
     if not caller:
         return np.zeros(len(allocations), np.bool_), 0
     same = np.array([*(outermost_caller(stack) == caller for stack in stacks), False], np.bool_)
-    return same[allocations.stack], int(call_begins(allocations, caller).max(initial=0))
+    return same[allocations.stack], int(allocations.call_begins(caller).max(initial=0))

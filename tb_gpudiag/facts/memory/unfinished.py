@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations, in_functional, in_module
+from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 
 LEAST_GROWTH = 1.25
@@ -29,7 +29,7 @@ def bytes_to_come(allocations: Allocations) -> int:
     if phase[position] != Phase.FORWARD:
         return 0
     forward = allocations.phase == Phase.FORWARD
-    own = np.flatnonzero(forward & (in_module(allocations) | in_functional(allocations)))
+    own = np.flatnonzero(forward & (allocations.in_module | allocations.in_functional))
     begun = _passes_begun(allocations)[allocations.position[own]]
     passes, length = np.unique(begun, return_counts=True)
     if len(passes) < 2 or begun[-1] != begun.max() or not begun[-1]:
@@ -43,7 +43,7 @@ def quadratic_bytes(allocations: Allocations) -> int:
     """Return what the pass that failed held of results of modules that have grown far more than others since
     the pass before, as scores of all pairs of positions do."""
     forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
-    own = np.flatnonzero(forward & in_module(allocations) & (allocations.bytes >= LEAST_BYTES))
+    own = np.flatnonzero(forward & allocations.in_module & (allocations.bytes >= LEAST_BYTES))
     begun = _passes_begun(allocations)[allocations.position[own]]
     passes = np.unique(begun)
     if len(passes) < 2:

@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.memory.allocations import (
-    Allocations,
-    call_begins,
-    copies_weights,
-    in_functional,
-    in_module,
-)
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MOST_INPUTS, MemoryKind, kind_numbers
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MOST_INPUTS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame
@@ -114,10 +108,10 @@ def _data(allocations: Allocations, position: int) -> Int64:
     """What the job's own lines made before they first called a model and is still there, if it is more than
     the first step's batch: older than a part of the model, than a whole step, or one of many alike."""
     forward = np.isin(allocations.phase, (Phase.FORWARD, Phase.INPUT, Phase.UNKNOWN))
-    inside = in_module(allocations)
+    inside = allocations.in_module
     called = np.flatnonzero(inside & (allocations.phase == Phase.FORWARD))
-    own = forward & ~(inside | in_functional(allocations)) & (allocations.stack != NONE) & ~allocations.found
-    own &= (allocations.freed == NONE) & ~copies_weights(allocations)
+    own = forward & ~(inside | allocations.in_functional) & (allocations.stack != NONE) & ~allocations.found
+    own &= (allocations.freed == NONE) & ~allocations.copies_weights
     if not len(called):
         return np.zeros(0, np.int64)
     own[called[0] :] = False
@@ -134,7 +128,7 @@ def _old_gradients(allocations: Allocations, position: int) -> Int64:
     if allocations.context.phase[allocations.curve.event[position]] != Phase.FORWARD:
         return np.zeros(0, np.int64)
     alive = allocations.alive(position)
-    kind = kind_numbers(allocations, alive)
+    kind = allocations.kind[alive]
     return alive[kind == KINDS.index(MemoryKind.GRADIENT)]
 
 
@@ -146,10 +140,10 @@ _INHERENT = [
 def _kept(allocations: Allocations, own: Int64) -> dict[WasteKind, Int64]:
     """What was kept since the job first got this far (indices), by what it is. Weights are inherent, and so
     is the state of an optimizer that grows once, and what waits for the first backward pass."""
-    kind = kind_numbers(allocations, own)
+    kind = allocations.kind[own]
     history = np.array([is_optimizer_history(stack) for stack in allocations.memory.stacks], np.bool_)
     of_history = history[allocations.stack[own]] & (allocations.stack[own] != NONE)
-    inherent = np.isin(kind, _INHERENT) | copies_weights(allocations)[own]
+    inherent = np.isin(kind, _INHERENT) | allocations.copies_weights[own]
     trains = (allocations.phase == Phase.BACKWARD).any()
     waits: Bool = (kind == KINDS.index(MemoryKind.ACTIVATION)) & (not trains)
     # Gradients of weights that came since then are as large as these.
@@ -159,7 +153,7 @@ def _kept(allocations: Allocations, own: Int64) -> dict[WasteKind, Int64]:
         inherent |= gradient
     kept = ~(inherent | waits | of_history)
     backward = allocations.phase[own] == Phase.BACKWARD
-    results = in_module(allocations)[own] & ~backward
+    results = allocations.in_module[own] & ~backward
     return {
         WasteKind.HISTORY: own[of_history],
         WasteKind.RESULTS: own[kept & results],
@@ -172,13 +166,13 @@ def _results(allocations: Allocations, position: int) -> Int64:
     """Results without a graph that at least FEWEST_CALLS earlier calls of a model left, whatever their sizes.
     A cache of keys and values is left by the last call alone."""
     alive = allocations.alive(position)
-    alive = alive[in_module(allocations)[alive] & (allocations.stack[alive] != NONE)]
-    alive = alive[kind_numbers(allocations, alive) == KINDS.index(MemoryKind.TEMPORARY)]
+    alive = alive[allocations.in_module[alive] & (allocations.stack[alive] != NONE)]
+    alive = alive[allocations.kind[alive] == KINDS.index(MemoryKind.TEMPORARY)]
     stacks = allocations.memory.stacks
     found = [np.zeros(0, np.int64)]
     caller = np.array([outermost_caller(stack) for stack in stacks], object)[allocations.stack[alive]]
     for one in sorted(set(caller.tolist())):
-        begins, own = call_begins(allocations, one), alive[caller == one]
+        begins, own = allocations.call_begins(one), alive[caller == one]
         call = np.searchsorted(begins, allocations.position[own], side="right")
         earlier = call < len(begins)
         calls = len(np.unique(call[earlier]))

@@ -19,7 +19,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start, fits, most_allocated
 from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, AllocatorSettings
-from tb_gpudiag.facts.memory.memory_kinds import MemoryKind, kinds_of
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, parse_frame
@@ -103,8 +103,7 @@ def _way(
 
 
 def _of_kinds(allocations: Allocations, *wanted: MemoryKind) -> Bool:
-    kinds = kinds_of(allocations)
-    return np.array([kind in wanted for kind in kinds], np.bool_)
+    return np.isin(allocations.kind, [*map(KINDS.index, wanted)])
 
 
 def _halved(allocations: Allocations, changes: AllocatorChanges, *, sure: bool) -> AllocatorChanges:

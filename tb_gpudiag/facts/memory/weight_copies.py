@@ -8,14 +8,8 @@ from collections import Counter
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import (
-    Allocations,
-    copies_weights,
-    in_functional,
-    in_module,
-    in_stack,
-)
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.torch_frames import LOAD
 
@@ -36,7 +30,7 @@ def find_loaded(allocations: Allocations) -> Int64:
     """Return what torch.load() put beside the weights of a model when an allocation failed, as indices.
     Without other weights, what it loaded is the model, unless it loaded all of these several times."""
     alive = allocations.alive(int(allocations.failures[-1]))
-    loaded = in_stack(allocations, LOAD)[alive]
+    loaded = allocations.in_stack(LOAD)[alive]
     size = allocations.bytes[alive]
     own = size[~loaded & (allocations.phase[alive] == Phase.PARAMETER)]
     beside = own.sum() >= LEAST_WEIGHTS * size[loaded].sum() or _has_sets(own, size[loaded])
@@ -62,15 +56,15 @@ def find_copies(allocations: Allocations) -> Int64:
     position = int(allocations.failures[-1])
     alive = allocations.alive(position)
     alive = alive[~allocations.found[alive]]
-    kind = kind_numbers(allocations, alive)
+    kind = allocations.kind[alive]
     state = alive[kind == KINDS.index(MemoryKind.OPTIMIZER_STATE)]
     if not len(state):
         return state
-    copied = copies_weights(allocations)
+    copied = allocations.copies_weights
     own = (kind == KINDS.index(MemoryKind.PARAMETER)) & (allocations.phase[alive] == Phase.PARAMETER)
     weights = alive[own & ~copied[alive]]
     outside = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
-    outside &= copied | ~(in_module(allocations) | in_functional(allocations))
+    outside &= copied | ~(allocations.in_module | allocations.in_functional)
     made = alive[outside[alive] & (alive > state[0])]
     failed = int(allocations.memory.stack[allocations.curve.event[position]])
     once, needless = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

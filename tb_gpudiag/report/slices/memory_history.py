@@ -16,7 +16,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor_table import site_keys
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind, kind_numbers
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
 from tb_gpudiag.report.slices.prepared import Prepared, TextTable, joined, pack_meta, read_meta
@@ -128,9 +128,7 @@ def _history(device: DeviceMemory, group: Int64) -> History:
 def _kind(device: DeviceMemory) -> UInt8:
     """What each allocation is for, as an index into KINDS."""
     allocations = device.allocations
-    kind = kind_numbers(allocations, np.arange(len(allocations)))
-    kind[allocations.found] = KINDS.index(MemoryKind.BEFORE)
-    return kind
+    return np.where(allocations.found, KINDS.index(MemoryKind.BEFORE), allocations.kind)
 
 
 def _grouped(allocations: Allocations, groups: dict[Group, int]) -> Int64:

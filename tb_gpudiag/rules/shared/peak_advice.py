@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.allocations import in_module
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Peak
@@ -157,7 +156,7 @@ class _Composition:
         """Whether a snapshot's stacks show that no module was called, and no pass of a training came."""
         allocations = self.memory.allocations
         trains = np.isin(allocations.phase, (Phase.BACKWARD, Phase.OPTIMIZER)).any()
-        return bool(allocations.memory.stacks) and not trains and not in_module(allocations).any()
+        return bool(allocations.memory.stacks) and not trains and not allocations.in_module.any()
 
     def share(self, *kinds: MemoryKind) -> float:
         """Share of the peak that these kinds make up, 0 to 1."""

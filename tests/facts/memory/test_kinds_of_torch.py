@@ -14,7 +14,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, kind_numbers
+from tb_gpudiag.facts.memory.memory_kinds import KINDS
 from tb_gpudiag.trace.read import read_trace
 
 torch = pytest.importorskip("torch")
@@ -52,7 +52,7 @@ def test_kinds_are_those_of_torch(name: str, tmp_path: Path) -> None:
     (on_cpu,) = (memory for memory in Facts(read_trace(str(trace))).memory if memory.is_cpu)
     allocations = Facts(read_trace(str(snapshot))).memory[0].allocations
     alive = allocations.alive(int(allocations.failures[-1]))
-    said = kind_numbers(allocations, alive)
+    said = allocations.kind[alive]
     of_torch = _categories(profiler, on_cpu.allocations, alive.tolist())
     sizes = Counter[tuple[str, str]]()
     for i, kind, category in zip(alive.tolist(), said.tolist(), of_torch, strict=True):
