@@ -45,7 +45,7 @@ LAST_SHARE = 0.75
 """The last half of what a place made lies beyond this share of it, on average; every n-th one at a half."""
 
 KEEPS_LESS = 0.7
-"""A pass that records a graph keeps about as many of its allocations as the one before, at the same place."""
+"""A pass that records a graph keeps about as much of its memory as the one before, at the same place."""
 
 
 FEWEST_PASSES = 3
@@ -165,7 +165,7 @@ class _Kinds:
         self._put(self.allocations.copies_weights, MemoryKind.PARAMETER)
 
     def _records_no_graph(self) -> bool:
-        """Whether the modules of the pass that failed keep far fewer of their allocations than those of an
+        """Whether the modules of the pass that failed keep far less of what they allocate than those of an
         earlier pass had kept then: it is a validation under torch.no_grad()."""
         allocations = self.allocations
         own = np.flatnonzero(allocations.in_module & (allocations.phase == Phase.FORWARD))
@@ -174,16 +174,20 @@ class _Kinds:
         failed = failed[self._of_last_caller()[failed]]
         if not len(failed) or not len(trained):
             return False
-        _, number, size = np.unique(backward[: len(trained)], return_inverse=True, return_counts=True)
+        begins, number, size = np.unique(backward[: len(trained)], return_inverse=True, return_counts=True)
         largest, failed = _paired(allocations.inner_stack, trained[number == int(size.argmax())], failed)
         if not len(failed):
             return False
         freed = allocations.freed[largest]
-        following = np.searchsorted(allocations.position, allocations.position[largest[-1]], side="right")
-        then = allocations.position[min(following, len(allocations) - 1)]
-        kept = int(((freed == NONE) | (freed > then)).sum())
-        keeps = int((allocations.freed[failed] == NONE).sum())
+        kept = self._share(largest, (freed == NONE) | (freed > begins[size.argmax()]))
+        keeps = self._share(failed, allocations.freed[failed] == NONE)
         return keeps <= KEEPS_LESS * kept
+
+    def _share(self, rows: Int64, of_them: Bool) -> float:
+        """Share of the bytes of allocations (indices) that some of them have. Batch normalization saves two
+        small tensors more when it trains."""
+        size = self.allocations.bytes[rows]
+        return float(size[of_them].sum() / max(1, size.sum()))
 
     def _of_last_caller(self) -> Bool:
         """Mask of what the line allocates that calls the model in the request that failed; all where that is
