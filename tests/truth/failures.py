@@ -38,7 +38,7 @@ from tests.truth import (  # noqa: F401
     failing_unseen,
 )
 from tests.truth.failing import FAILING, FailingJob
-from tests.truth.gpu_snapshot import profiled, write_snapshot
+from tests.truth.gpu_snapshot import record, write_snapshot
 from tests.truth.page import put
 from tests.truth.score import share
 
@@ -85,7 +85,7 @@ def recorded(job: FailingJob, folder: Path) -> Path | None:
     trace, snapshot = folder / f"{job.name}.pt.trace.json", folder / f"{job.name}.pickle"
     if not trace.exists():
         torch.manual_seed(0)
-        profiled(job.job).export_chrome_trace(str(trace))
+        record(job.job, trace)
     return snapshot if write_snapshot(trace, job.gpu, snapshot) else None
 
 

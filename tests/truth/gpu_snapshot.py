@@ -8,12 +8,14 @@ what it calls (a custom backward, recomputed blocks) and none of the loop's.
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch.profiler import ProfilerActivity, profile
 
 from tb_gpudiag.arrays import NONE
@@ -22,8 +24,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings, CachingAllocator, DoesNotFit
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT
-from tests.truth.running_lines import running_frames
+from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT, Category
+from tests.truth.running_lines import Call, calling_lines, calls_noted, running_frames
 
 START_US = 1_700_000_000_000_000
 ENGINE = "autograd::engine::evaluate_function"
@@ -80,13 +82,23 @@ class _History:
         self.entries.append(entry)
 
 
-def profiled(job: Callable[[], None]) -> profile:
-    """Run a job on the CPU."""
-    with profile(
-        activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True, with_stack=True
-    ) as profiler:
+def record(job: Callable[[], None], trace: Path) -> profile:
+    """Run a job on the CPU. Write its trace, and beside it which lines call its functions."""
+    calls: list[Call] = []
+    with (
+        profile(
+            activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True, with_stack=True
+        ) as profiler,
+        calls_noted(calls),
+    ):
         job()
+    profiler.export_chrome_trace(str(trace))
+    _noted(trace).write_text(json.dumps(calls))
     return profiler
+
+
+def _noted(trace: Path) -> Path:
+    return trace.with_suffix(".calls")
 
 
 def write_snapshot(trace: Path, gpu: Gpu, snapshot: Path, *, from_step: int | None = None) -> bool:
@@ -97,9 +109,11 @@ def write_snapshot(trace: Path, gpu: Gpu, snapshot: Path, *, from_step: int | No
     job's beginning.
     """
     facts = Facts(read_trace(str(trace)))
+    noted = _noted(trace)
+    calls = [tuple(call) for call in json.loads(noted.read_text())] if noted.exists() else []
     (memory,) = (memory for memory in facts.memory if memory.is_cpu)
     begins_ns = 0 if from_step is None else int(memory.floors.periods.start_ns[from_step])
-    replay = _Replay(facts.host, memory.allocations, gpu, begins_ns)
+    replay = _Replay(facts.host, memory.allocations, gpu, begins_ns, _lines(facts.host, calls))
     failed = replay.run()
     document = {
         "segments": _segments(replay.allocator, replay.live),
@@ -109,9 +123,21 @@ def write_snapshot(trace: Path, gpu: Gpu, snapshot: Path, *, from_step: int | No
     return failed
 
 
+def _lines(host: Host, calls: list[Call]) -> dict[int, int]:
+    """Return the line that calls each function of a trace, by event, as far as it was noted."""
+    events = host.events
+    own = np.flatnonzero(events.category == Category.PYTHON_FUNCTION)
+    own = own[np.argsort(events.start_ns[own], kind="stable")].tolist()
+    lines = calling_lines([host.name(i) for i in own], calls)
+    return {i: line for i, line in zip(own, lines, strict=True) if line is not None}
+
+
 class _Replay:
-    def __init__(self, host: Host, allocations: Allocations, gpu: Gpu, begins_ns: int) -> None:
+    def __init__(
+        self, host: Host, allocations: Allocations, gpu: Gpu, begins_ns: int, lines: dict[int, int]
+    ) -> None:
         self.host, self.allocations, self.gpu, self.begins_ns = host, allocations, gpu, begins_ns
+        self.lines = lines
         self.allocator, self.history = _Logged(gpu), _History(gpu)
         self.live: dict[int, tuple[int, int, list[dict[str, Any]]]] = {}
         self._known: dict[int, list[dict[str, Any]]] = {}
@@ -164,13 +190,14 @@ class _Replay:
             return []
         around = int(context.around[curve.event[position]])
         if around not in self._known:
-            tree, name = self.host.tree, self.host.name
-            chain = (
-                [] if around == NONE else [i for i in tree.ancestors(around) if not self.host.see_through[i]]
-            )
-            names = [name(i) for i in chain]
-            engine = next((i for i, one in enumerate(names) if one.startswith(ENGINE)), 0)
-            self._known[around] = running_frames(names[engine:])
+            chain = [] if around == NONE else self.host.tree.ancestors(around)
+            # The function that is called next says which line runs in a frame.
+            next_line, running = None, dict[int, int | None]()
+            for i in reversed(chain):
+                running[i], next_line = next_line, self.lines.get(i, next_line)
+            shown = [(self.host.name(i), running[i]) for i in chain if not self.host.see_through[i]]
+            engine = next((i for i, (name, _) in enumerate(shown) if name.startswith(ENGINE)), 0)
+            self._known[around] = running_frames(shown[engine:])
         return self._known[around]
 
 

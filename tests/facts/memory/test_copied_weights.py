@@ -15,7 +15,7 @@ from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.trace.read import read_trace
 
 torch = pytest.importorskip("torch")
-from tests.truth.gpu_snapshot import Gpu, profiled, write_snapshot  # noqa: E402
+from tests.truth.gpu_snapshot import Gpu, record, write_snapshot  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def trains(copied: Callable[[Any], Any]) -> None:
 
 def kinds_of_both(copied: Callable[[Any], Any], folder: Path) -> list[dict[MemoryKind, int]]:
     trace, snapshot = folder / "job.pt.trace.json", folder / "job.pickle"
-    profiled(lambda: trains(copied)).export_chrome_trace(str(trace))
+    record(lambda: trains(copied), trace)
     write_snapshot(trace, Gpu(64 * MIB), snapshot)
     return [memory.peak.kinds for file in (trace, snapshot) for memory in Facts(read_trace(str(file))).memory]
 

@@ -19,7 +19,7 @@ from tb_gpudiag.trace.read import read_trace
 
 torch = pytest.importorskip("torch")
 from tests.truth.failing import FAILING  # noqa: E402
-from tests.truth.gpu_snapshot import profiled, write_snapshot  # noqa: E402
+from tests.truth.gpu_snapshot import record, write_snapshot  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -46,8 +46,7 @@ NEAR_NS = 6_000
 def test_kinds_are_those_of_torch(name: str, tmp_path: Path) -> None:
     job, trace, snapshot = FAILING[name], tmp_path / "job.pt.trace.json", tmp_path / "job.pickle"
     torch.manual_seed(0)
-    profiler = profiled(job.job)
-    profiler.export_chrome_trace(str(trace))
+    profiler = record(job.job, trace)
     assert write_snapshot(trace, job.gpu, snapshot)
     (on_cpu,) = (memory for memory in Facts(read_trace(str(trace))).memory if memory.is_cpu)
     allocations = Facts(read_trace(str(snapshot))).memory[0].allocations

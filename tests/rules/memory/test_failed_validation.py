@@ -14,7 +14,7 @@ from tb_gpudiag.trace.read import read_trace
 from tests.rules.stage import is_clear
 from tests.truth import failing_later  # noqa: F401
 from tests.truth.failing import FAILING
-from tests.truth.gpu_snapshot import profiled, write_snapshot
+from tests.truth.gpu_snapshot import record, write_snapshot
 
 
 @pytest.mark.slow
@@ -25,7 +25,7 @@ def test_all_that_is_said_of_it_agrees(tmp_path: Path) -> None:
         tmp_path / "job.pickle",
     )
     torch.manual_seed(0)
-    profiled(job.job).export_chrome_trace(str(trace))
+    record(job.job, trace)
     assert write_snapshot(trace, job.gpu, snapshot)
     facts = Facts(read_trace(str(snapshot)))
     (memory,) = facts.memory

@@ -132,7 +132,7 @@ def test_a_real_request_names_its_inputs_in_a_trace(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_real_request_is_guessed_in_a_snapshot(tmp_path: Path) -> None:
     torch: Any = pytest.importorskip("torch")
-    from tests.truth.gpu_snapshot import Gpu, profiled, write_snapshot
+    from tests.truth.gpu_snapshot import Gpu, record, write_snapshot
 
     rows = 4096
 
@@ -141,7 +141,7 @@ def test_a_real_request_is_guessed_in_a_snapshot(tmp_path: Path) -> None:
         (found - wanted).square().mean()
 
     trace, snapshot = tmp_path / "real.pt.trace.json", tmp_path / "real.pickle"
-    profiled(pairwise).export_chrome_trace(str(trace))
+    record(pairwise, trace)
     assert write_snapshot(trace, Gpu(48 * MIB), snapshot)
     facts = Facts(read_trace(str(snapshot)))
     assert f"2 allocations of {rows:,} such numbers were alive" in said(facts)
