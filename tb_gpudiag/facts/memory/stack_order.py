@@ -30,7 +30,8 @@ class SiteOrder:
         sums up, what it made on the way is so much larger.
     results: how many tensors one call of a layer of torch's leaves, of which one is the largest.
     goes_on: the outermost module that makes them goes on to make others.
-    taker: the function that hands to backward() what the site's function returned to it; None if it does not.
+    taker: the function that hands to backward() what the site's function returned to it, with a graph that
+        stays whole; None if there is none.
     """
 
     shrinks: float = 0.0
@@ -102,21 +103,42 @@ class StackOrder:
         calls = self._calls
         if not len(calls):
             return None
-        next_call = np.searchsorted(calls, self._allocations.event[held])
-        next_call = next_call[next_call < len(calls)]
-        if 2 * len(next_call) < len(held):
+        call = np.searchsorted(calls, self._allocations.event[held])
+        called, call = held[call < len(calls)], call[call < len(calls)]
+        if 2 * len(called) < len(held) or 2 * self._lets_go(called, call).sum() > len(held):
             return None
-        stacks, count = np.unique(self._allocations.memory.stack[calls[next_call]], return_counts=True)
+        stacks, count = np.unique(self._allocations.memory.stack[calls[call]], return_counts=True)
         own = places_outwards(text)[::-1]
-        call = places_outwards(self._allocations.memory.stacks[int(stacks[count.argmax()])])[::-1]
-        shared = _shared(own, call)
-        return own[shared - 1] if 0 < shared == len(call) < len(own) else None
+        caller = places_outwards(self._allocations.memory.stacks[int(stacks[count.argmax()])])[::-1]
+        shared = _shared(own, caller)
+        return own[shared - 1] if 0 < shared == len(caller) < len(own) else None
+
+    def _lets_go(self, held: Int64, call: Int64) -> Bool:
+        """Mask of these for which the next call, which is before their stack makes another one, lets go of a
+        graph."""
+        made = np.flatnonzero(self._allocations.stack == self._allocations.stack[held[0]])
+        event = np.r_[self._allocations.event[made], np.iinfo(np.int64).max]
+        following = event[np.searchsorted(made, held, side="right")]
+        return self._frees[call] & (self._calls[call] < following)
 
     @cached_property
     def _calls(self) -> Int64:
         """The events that calls of backward() made themselves, which have their stack."""
         context = self._allocations.context
         return np.flatnonzero((context.phase == Phase.BACKWARD) & (context.memory.stack != NONE))
+
+    @cached_property
+    def _frees(self) -> Bool:
+        """Mask of these calls whose pass, up to the next allocation outside of it, lets go of results of the
+        forward pass: a graph that stays is another one."""
+        allocations, phase, calls = self._allocations, self._allocations.context.phase, self._calls
+        outside = allocations.event[allocations.phase != Phase.BACKWARD]
+        ended = allocations.freed[(allocations.freed != NONE) & (allocations.phase == Phase.FORWARD)]
+        ended = allocations.curve.event[ended]
+        ended = ended[np.isin(phase[ended], (Phase.BACKWARD, Phase.UNKNOWN))]
+        number, of_end = np.searchsorted(outside, calls), np.searchsorted(outside, ended)
+        after = ended > np.r_[calls, np.iinfo(np.int64).max][np.searchsorted(number, of_end)]
+        return np.isin(number, of_end[after])
 
     @cached_property
     def _largest(self) -> Int64:

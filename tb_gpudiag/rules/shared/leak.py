@@ -12,7 +12,7 @@ from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.kept_sites import is_boundless
 from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of
-from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, places_of
+from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, maker_sentences, places_of
 from tb_gpudiag.rules.shared.leak_malloc import malloc_grows
 from tb_gpudiag.rules.shared.leak_pace import MANY_STEPS, ending
 from tb_gpudiag.rules.shared.leak_state import (
@@ -188,6 +188,7 @@ def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained]) -> Iter
     if malloc_grows(memory) and parts[0].cause is not GRAPH:
         yield _NOT_PYTHONS
     yield from map(filling_sentence, holders_of(parts[0].sites)[:1])
+    yield from maker_sentences(parts)
     for part in parts[1:]:
         yield f"{growth_text(trend, part.per_unit)} of it has another reason: {part.cause.summary}"
     full = _until_full(memory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from tb_gpudiag.facts.memory.containers import Holder
@@ -11,7 +11,7 @@ from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Place, place_at
 from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of, makes_loss
 from tb_gpudiag.rules.shared.usual_causes import GRAPH
-from tb_gpudiag.vocabulary.frames import Frame, LineKind, parse_frame, place_frame
+from tb_gpudiag.vocabulary.frames import Frame, LineKind, parse_frame, place_frame, places_outwards
 from tb_gpudiag.vocabulary.torch_frames import calls_module, inner_part, outermost_caller
 from tb_gpudiag.wording.format import count
 
@@ -21,9 +21,10 @@ def holders_of(sites: Iterable[GrowingSite]) -> list[Holder]:
     return list(dict.fromkeys(site.holder for site in sites if site.holder is not None))
 
 
-def keeping_frame(part: Explained) -> Frame | None:
+def keeping_frame(part: Explained, *beside: Explained) -> Frame | None:
     """Return what keeps a leak, if the recording shows that: the function that fills a container or reaches
-    what was noted to be held, the line of the loss that holds a graph, or what calls all that allocates.
+    what was noted to be held, the line of the loss that holds a graph, or what calls all that allocates, also
+    what stays `beside` it.
 
     A function that returns the loss to the one that calls backward() only makes it. Without a loss, a graph
     is held by what was computed last; a module that goes on after it holds that itself."""
@@ -39,7 +40,7 @@ def keeping_frame(part: Explained) -> Frame | None:
     last = max((s for s in part.sites if s.frame is not None), key=lambda s: s.moment, default=None)
     if part.cause is GRAPH and last is not None and last.order.goes_on:
         return last.frame
-    return _shared_place(part.sites)
+    return _shared_place([site for one in (part, *beside) for site in one.sites])
 
 
 def _noted_frame(sites: Iterable[GrowingSite]) -> Frame | None:
@@ -78,10 +79,10 @@ def _shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
     which keep no results of each other. None for a single function."""
     known = [site for site in sites if site.frame is not None]
     alike = [site for site in known if _is_kept_with(site, known[0])]
-    if len({_function(site.frame) for site in alike}) < 2:
+    if len({_function(maker_of(site) or site.frame) for site in alike}) < 2:
         return None
     kind = alike[0].frame.line_kind if alike[0].frame is not None else LineKind.UNKNOWN
-    stacks = [_outside_modules(site.stack) for site in sorted(alike, key=lambda site: -site.moment)]
+    stacks = [_up_to_frame(site, kind) for site in sorted(alike, key=lambda site: -site.moment)]
     frames = (place_frame(line, kind) for line in reversed(_shared_lines(stacks, kind)))
     return next((frame for frame in frames if frame is not None), None)
 
@@ -120,8 +121,11 @@ def _function(frame: Frame | None) -> tuple[str, str, int] | None:
     return frame.file, frame.function, frame.line if frame.line_kind is LineKind.DEFINITION else 0
 
 
-def _outside_modules(stack: str) -> list[str]:
-    return list(takewhile(lambda line: not calls_module(line), stack.split("\n")))
+def _up_to_frame(site: GrowingSite, kind: LineKind) -> list[str]:
+    """Return a site's stack up to the line that decides what stays, or up to a module."""
+    lines = list(takewhile(lambda line: not calls_module(line), site.stack.split("\n")))
+    decides = (i for i in range(len(lines) - 1, -1, -1) if place_frame(lines[i], kind) == site.frame)
+    return lines[: next(decides, len(lines)) + 1]
 
 
 def call_of_holder(holder: Holder) -> str:
@@ -138,6 +142,23 @@ def filling_sentence(holder: Holder) -> str:
     return f"{call_of_holder(holder)} {receives}: that function added {added} and removed {removed}{less}."
 
 
+def maker_of(site: GrowingSite) -> Frame | None:
+    """Return the function that allocates for the one that decides what stays; None if it is that one, or in a
+    trace, which shows what fills a container."""
+    if site.frame is None or site.frame.line_kind is not LineKind.RUNNING:
+        return None
+    around = places_outwards(site.stack)
+    return around[0] if site.frame in around[1:] else None
+
+
+def maker_sentences(parts: Sequence[Explained]) -> Iterator[str]:
+    """Say of the largest site, where nothing shows who keeps it, that it is one of two functions."""
+    site = next(iter(parts[0].sites), None)
+    maker = maker_of(site) if site is not None and keeping_frame(*parts) is None else None
+    if site is not None and maker is not None:
+        yield f"{maker} allocates it for {site.frame}: one of the two keeps it."
+
+
 def _in_turn(parts: list[Explained]) -> list[GrowingSite]:
     """Return the largest site of each cause, then the others, fastest first."""
     first = [part.sites[0] for part in parts if part.sites]
@@ -150,14 +171,21 @@ def places_of(parts: list[Explained]) -> list[Place]:
     a graph. Then where it is allocated, as far as that is known."""
     sites = _in_turn(parts)
     sites = [site for site in sites if site.frame is not None or site.operator] or sites
-    loss, kept_at = retained_loss(parts[0]), keeping_frame(parts[0])
+    loss, kept_at = retained_loss(parts[0]), keeping_frame(*parts)
     if kept_at is None:
         first = []
     elif loss is not None and loss.frame == kept_at:
         first = [_place(loss)]
     else:
         first = [place_at(kept_at, bytes=round(parts[0].bytes))]
-    return first + [place for site in sites if (place := _place(site)) not in first]
+    made = [place for site in sites for place in _places(site)]
+    return first + [place for place in made if place not in first]
+
+
+def _places(site: GrowingSite) -> list[Place]:
+    """Where a site's memory is decided on, and where that is not where it is allocated, this."""
+    maker = maker_of(site)
+    return [_place(site)] + ([place_at(maker, bytes=site.bytes)] if maker is not None else [])
 
 
 def _place(site: GrowingSite) -> Place:

@@ -160,6 +160,39 @@ def test_a_loss_is_kept_where_backward_is_called(returned: bool, tmp_path: Path)
     assert _function(snapshot, tmp_path) == ("step" if returned else "loss")
 
 
+def test_a_number_whose_graph_outlives_the_pass_is_kept_by_its_function(
+    tmp_path: Path,
+) -> None:
+    """The graph of what is handed to backward() goes."""
+    snapshot = Snapshot()
+    caller = "train.py(10): step"
+    for _ in range(10):
+        snapshot.train()
+        hidden = snapshot.take(MIB, caller, "train.py(25): loss", *LINEAR)
+        snapshot.take(MIB, caller, "train.py(20): entropy", *LINEAR)
+        snapshot.take(MIB, caller, "train.py(20): entropy", *TANH)
+        snapshot.take(512, caller, "train.py(21): entropy")
+        call = snapshot.take(512, "train.py(11): step", BACKWARD)
+        snapshot.drop(hidden, call)
+    assert _function(snapshot, tmp_path) == "entropy"
+
+
+def test_a_loss_that_backward_is_not_called_for_is_kept_where_it_usually_is(tmp_path: Path) -> None:
+    snapshot = Snapshot()
+    caller = "train.py(10): step"
+    for number in range(24):
+        made = [
+            snapshot.take(MIB, caller, "train.py(20): loss", *LINEAR),
+            snapshot.take(MIB, caller, "train.py(20): loss", *TANH),
+            snapshot.take(512, caller, "train.py(21): loss"),
+        ]
+        if number % 2:
+            call = snapshot.take(512, "train.py(11): step", BACKWARD)
+            snapshot.drop(*made, call)
+            snapshot.drop(snapshot.take(MIB, "train.py(12): step", *OPTIMIZER))
+    assert _function(snapshot, tmp_path) == "step"
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_graph_without_a_loss_is_kept_where_it_ends(goes_on: bool, tmp_path: Path) -> None:
     """A module that goes on after the last of it keeps it itself, or else what calls the module."""
@@ -204,3 +237,38 @@ def test_what_a_call_lets_go_itself_says_nothing_about_its_callers(tmp_path: Pat
             snapshot.drop(snapshot.take(MIB, *stack))
         snapshot.take(MIB, *stack)
     assert _function(snapshot, tmp_path) == "batch"
+
+
+@pytest.mark.parametrize(
+    ("helper", "others", "names"),
+    [
+        ("data.py(3): batch", (), ["step", "batch"]),
+        ("train.py(30): batch", (), ["batch"]),
+        ("/opt/lib/python3.11/site-packages/torchmetrics/metric.py(3): update", (), ["update"]),
+        ("data.py(3): batch", ("data.py(4): batch",), ["batch"]),
+        ("data.py(3): batch", ("data.py(3): batch", "data.py(9): noise"), ["batch"]),
+    ],
+)
+def test_a_helper_of_another_file_that_makes_nothing_else_returns_it_or_keeps_it(
+    helper: str, others: tuple[str, ...], names: list[str], tmp_path: Path
+) -> None:
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        if others:
+            snapshot.drop(snapshot.take(MIB, "train.py(8): step", *others))
+        snapshot.take(MIB, "train.py(8): step", helper)
+    found = _found(snapshot, tmp_path)
+    assert [place.function for place in found.places] == names
+    said = "data.py:3 in batch allocates it for train.py:8 in step: one of the two keeps it."
+    assert (said in found.summary) is (len(names) > 1)
+
+
+def test_what_stays_for_two_causes_is_kept_by_who_calls_both(tmp_path: Path) -> None:
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(200 * KIB, "train.py(8): keep", "train.py(20): labels")
+        snapshot.take(MIB, "train.py(9): keep", "train.py(24): predict", *LINEAR)
+    found = _found(snapshot, tmp_path)
+    assert [place.function for place in found.places] == ["keep", "predict", "labels"]
