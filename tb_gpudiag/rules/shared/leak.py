@@ -140,7 +140,7 @@ def _boundless(memory: DeviceMemory) -> float:
 
 def leaks_at_failure(memory: DeviceMemory) -> list[Explained]:
     """Return the leaks of a device on which an allocation failed and ended the job, the fastest first."""
-    if not memory.ran_out or state_of(memory) != "rising" or may_end_with_update(memory):
+    if not memory.ran_out or state_of(memory) != "rising" or _may_end(memory):
         return []
     return [part for part in causes(memory) if part.sites]
 

@@ -38,6 +38,8 @@ SLOWING_TOO, SLOWER = -0.75, 0.65
 PAUSE = 2
 _FULL = "what is full looks the same"
 
+_STATE = "it is the optimizer's state of parameters that it had before, which get their gradients later"
+
 # An optimizer keeps up to three tensors of a parameter's size, as Adam with amsgrad does, and few keep more.
 MOST_STATES = 8
 
@@ -48,8 +50,10 @@ FEWEST_OLDEST = 3
 def ending(memory: DeviceMemory) -> str:
     """Say why most of what grows may soon grow no more; "" if nothing shows that."""
     trend, own = memory.trend, keepers(memory)
-    if trend is None or memory.ran_out or is_steady(memory):
+    if trend is None or is_steady(memory):
         return ""
+    if memory.ran_out:
+        return _STATE if makes_state(memory) else ""
     if trend.steps < MANY_STEPS:
         return _stopped(memory)
     whole = sum(site.per_unit for site in own)
@@ -60,6 +64,13 @@ def ending(memory: DeviceMemory) -> str:
     if sum(site.per_unit for site, _ in ends) <= CAUSE_SHARE * whole:
         return ""
     return ends[0][1]
+
+
+def makes_state(memory: DeviceMemory) -> bool:
+    """Whether most of what grows is state that an optimizer makes once for each parameter."""
+    own = keepers(memory)
+    state = sum(site.per_unit for site in own if not site.replaced and _is_state(memory, site))
+    return state > CAUSE_SHARE * sum(site.per_unit for site in own)
 
 
 def let_go(memory: DeviceMemory) -> int:
@@ -103,7 +114,7 @@ def _ends(memory: DeviceMemory, site: GrowingSite) -> str:
     if pace.oldest_gone >= FEWEST_OLDEST and not _rises_evenly(memory):
         return f"the {count(pace.oldest_gone, 'oldest allocation')} went: it is full, or dropped now and then"
     if _is_state(memory, site):
-        return "it is the optimizer's state of parameters that it had before, which get their gradients later"
+        return _STATE
     return ""
 
 

@@ -10,6 +10,9 @@ from tb_gpudiag.rules.answer import RuleAnswer
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
 from tb_gpudiag.rules.shared.leak_pace import MOST_STATES
 from tests.builder import TraceBuilder
+from tests.rules.memory.test_copies_at_failure import Job
+from tests.rules.memory.test_failure_advice import FORWARD, INIT, fail
+from tests.rules.memory.test_failure_causes import BACKWARD, found_in
 from tests.rules.memory_stage import MIB, only, unsure
 from tests.rules.stage import facts_of
 
@@ -44,3 +47,24 @@ def test_state_of_a_layer_more_in_each_step_may_end(layers: int, each: int, tmp_
 def test_more_tensors_than_its_parameters_have_states_are_a_leak(tmp_path: Path) -> None:
     layers = 24 * 2 // (MOST_STATES + 1)
     assert only(kept_by_optimizer(tmp_path, layers=layers, each=2)).sure
+
+
+@pytest.mark.parametrize(("tables", "leaks"), [(12, False), (1, True)])
+def test_state_that_fills_the_memory_is_no_leak(tables: int, leaks: bool, tmp_path: Path) -> None:
+    """Each step trains a table that no step before has trained. Of one table, there is no state so often."""
+    makes = [
+        "train.py(7): fit",
+        f"{TORCH}/optim/adam.py(220): step",
+        f"{TORCH}/optim/adam.py(150): _init_group",
+    ]
+    snapshot = Job()
+    snapshot.made(["train.py(3): main", INIT], [20] * tables)
+    alive = list[int]()
+    for _ in range(10):
+        for address in alive:
+            snapshot.free(address, at=snapshot.at + 5)
+        alive = [*snapshot.made(FORWARD, [4]), *snapshot.made(["train.py(6): fit", BACKWARD], [20])]
+        snapshot.made(makes, [20, 20])
+    text = found_in(fail(snapshot, 20, makes), tmp_path).fix.text
+    assert ("fix the leak that filled the memory" in text) is leaks
+    assert ("Shard weights" in text) is not leaks
