@@ -34,6 +34,8 @@ class WasteKind(Enum):
     LOST_PASSES = "graphs of forward passes that no backward pass uses"
     MODELS = "models that were made before the newest one, and their optimizers"
     IDLE = "models that ran only before the newest one was made"
+    IDLE_STATE = "the state of optimizers for weights that another one updates since then"
+    REPLACED = "models that have run, beside a new one of their sizes that is being made"
     LOADED = "checkpoints beside the model that they were made from"
     COPIES = "copies of weights and optimizer state"
     STOPPED = "activations of a pass that stopped before its backward pass"

@@ -30,7 +30,13 @@ _SINCE_THEN = (
 )
 
 # Whether it is in use shows only in part: what does not make the request fit is not named.
-_LEFT = (WasteKind.IDLE, WasteKind.COPIES, WasteKind.STOPPED)
+_LEFT = (
+    WasteKind.IDLE,
+    WasteKind.IDLE_STATE,
+    WasteKind.REPLACED,
+    WasteKind.COPIES,
+    WasteKind.STOPPED,
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,18 @@ _ON: dict[WasteKind, tuple[str, str]] = {
     WasteKind.IDLE: (
         "Models that ran before the newest one was made, and not since then, are still there ({held}): "
         "unless you call them again, let go of them, or move them to the host, before the next one is made.",
+        CODE["models"],
+    ),
+    WasteKind.IDLE_STATE: (
+        "The state of an optimizer that has not stepped since another one began to update the same weights "
+        "is still there ({held}, made{where}): unless it steps again, let go of that optimizer before the "
+        "next one steps.",
+        CODE["models"],
+    ),
+    WasteKind.REPLACED: (
+        "A model that has run is still there while a new one of the same sizes is made ({held}): unless you "
+        "call it again, let go of it first, or read the new weights into the host's memory, and copy them "
+        "into the old model.",
         CODE["models"],
     ),
     WasteKind.LOADED: (

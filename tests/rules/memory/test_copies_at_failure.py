@@ -11,6 +11,7 @@ from tests.builder import SnapshotBuilder
 from tests.rules.memory.test_failure_advice import INIT, STEP, fail
 from tests.rules.memory.test_failure_causes import BACKWARD, CALL, TORCH, found_in
 from tests.rules.memory_stage import MIB
+from tests.wording.plain import plain
 
 SIZES = (16, 1, 12, 1)
 LOAD = ["train.py(20): average", f"{TORCH}/serialization.py(1500): load"]
@@ -105,6 +106,46 @@ def test_a_model_whose_results_wait_for_the_newest_is_idle(
     snapshot.made(again, [2])
     found = found_in(fail(snapshot, 20, DRAW), tmp_path)
     assert ("Models that ran before the newest one" in found.fix.text) is idle
+
+
+MAKES_STATE = [STEP, f"{TORCH}/optim/adam.py(150): _init_group"]
+
+
+@pytest.mark.parametrize(("models", "turns", "idle"), [(1, False, True), (2, False, False), (1, True, False)])
+def test_an_optimizer_that_another_one_replaces_is_let_go_of(
+    models: int, turns: bool, idle: bool, tmp_path: Path
+) -> None:
+    """Two models of the same sizes have an optimizer each, and two optimizers may step in turns."""
+    pretrain, finetune = (["train.py(7): main", *MAKES_STATE], ["train.py(9): main", *MAKES_STATE])
+    snapshot = trained(updates=False)
+    for _ in range(models - 1):
+        snapshot.made(["train.py(3): main", INIT])
+    state = [mib for mib in SIZES for _ in range(2)]
+    snapshot.made(pretrain, state)
+    snapshot.made(finetune, state[:-3])
+    if turns:
+        for address in snapshot.made(pretrain[:-1], [4]):
+            snapshot.free(address, at=snapshot.at + 5)
+    found = found_in(fail(snapshot, 12, finetune), tmp_path)
+    assert ("made at train.py:7 in main): unless it steps again" in plain(found.fix.text)) is idle
+
+
+@pytest.mark.parametrize(
+    ("calls", "sizes", "replaced"),
+    [(3, SIZES[:3], True), (1, SIZES[:3], False), (3, (9, 1, 7), False)],
+)
+def test_a_model_that_has_run_is_let_go_of_before_its_new_version(
+    calls: int, sizes: Sequence[int], replaced: bool, tmp_path: Path
+) -> None:
+    """One that was only tried out, or has other sizes, may be another part of the job."""
+    snapshot = trained(updates=False)
+    for _ in range(calls):
+        for address in snapshot.made(ENCODE, [2]):
+            snapshot.free(address, at=snapshot.at + 5)
+        snapshot.made(["serve.py(5): answer"], [1])
+    snapshot.made(["serve.py(9): read", INIT], sizes)
+    found = found_in(fail(snapshot, 1, ["serve.py(9): read", INIT]), tmp_path)
+    assert ("while a new one of the same sizes is made" in found.fix.text) is replaced
 
 
 LAYERS = [["train.py(5): fit", CALL, f"layer.py({line}): forward"] for line in range(4)]
