@@ -176,13 +176,17 @@ class Allocations:
         return number[self.stack]
 
     @cached_property
-    def inner_stack(self) -> Int64:
-        """Number of what its stack has from where a model is called, or NONE: training and evaluation call it
-        at different lines."""
+    def inside_model(self) -> Int64:
+        """By stack, the number of what it has from where a model is called: training and evaluation call it
+        at different lines. The last one is NONE."""
         code: dict[str, int] = {}
         inside = map(inside_model, self.memory.stacks)
-        number = np.array([*(code.setdefault(stack, len(code)) for stack in inside), NONE], np.int64)
-        return number[self.stack]
+        return np.array([*(code.setdefault(stack, len(code)) for stack in inside), NONE], np.int64)
+
+    @property
+    def inner_stack(self) -> Int64:
+        """Number of what its stack has from where a model is called, or NONE."""
+        return self.inside_model[self.stack]
 
     @cached_property
     def module(self) -> Int64:

@@ -1,5 +1,5 @@
-"""Forward passes that keep their activations, at a line from which no backward pass is called: an evaluation
-that runs as training does."""
+"""Forward passes that keep their activations: at a line from which no backward pass is called, as in an
+evaluation that runs as training does, or after their backward pass, which retains the graph."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ GRAPH_RESULTS = 3
 
 @dataclass(frozen=True, eq=False)
 class LostPasses:
-    """own: indices of activations that are alive."""
+    """own: indices of activations that are alive. retained: backward passes did not let go of them."""
 
     frame: Frame | None  # the line that calls the model
     own: Int64
+    retained: bool = False
 
 
 def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | None:
@@ -39,38 +40,84 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     if not memory.stacks or not (phase == Phase.BACKWARD).any():
         return None
     caller_of = [outermost_caller(stack) for stack in memory.stacks]
-    alive = allocations.alive(position)
-    alive = alive[(allocations.stack[alive] != NONE) & ~allocations.found[alive]]
-    kind = allocations.kind[alive]
-    waits = alive[(kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed[alive] == NONE)]
     trained = {caller_of[code] for code in _stacks_of_backward(allocations)}
     if phase[position] == Phase.BACKWARD:
         trained.add(_last_caller(allocations, caller_of))
-    own, codes = defaultdict[str, list[Int64]](list), defaultdict[str, list[int]](list)
-    for code in np.unique(allocations.stack[waits]).tolist():
-        caller = caller_of[code]
+    codes_of = _codes_of(caller_of, trained)
+    left = _waiting(allocations, position, codes_of)
+    retained = bool(_calls_before_backward(allocations, caller_of).intersection(left))
+    if not retained:
+        never = _never_trained(allocations, caller_of, trained, codes_of, left)
+        left = {caller: own for caller, own in left.items() if caller in never}
+    if not left:
+        return None
+    _, caller = max((int(allocations.bytes[own].sum()), caller) for caller, own in left.items())
+    own = np.sort(np.concatenate([*left.values()])) if retained else left[caller]
+    return LostPasses(innermost_place(caller), own, retained)
+
+
+def _codes_of(caller_of: list[str], trained: set[str]) -> dict[str, list[int]]:
+    """Stacks of each line that calls a model, and is not among those that train."""
+    found = defaultdict[str, list[int]](list)
+    for code, caller in enumerate(caller_of):
         if caller and caller not in trained:
-            own[caller].append(waits[allocations.stack[waits] == code])
-            codes[caller].append(len(own[caller][-1]))
+            found[caller].append(code)
+    return found
+
+
+def _never_trained(
+    allocations: Allocations,
+    caller_of: list[str],
+    trained: set[str],
+    codes_of: dict[str, list[int]],
+    left: dict[str, Int64],
+) -> set[str]:
+    """Lines whose calls of a model wait for no backward pass."""
     trains = {name for caller in trained for name in _functions(caller)}
     passed = _passed_over(allocations, caller_of)
-    found = [
-        (int(allocations.bytes[np.concatenate(rows)].sum()), caller)
-        for caller, rows in own.items()
+    return {
+        caller
+        for caller, own in left.items()
         if caller in passed
-        or np.median(codes[caller]) >= FEWEST_PASSES
+        or _calls(allocations, caller, codes_of[caller], own) >= FEWEST_PASSES
         or _evaluates(_functions(caller) - trains)
-    ]
-    if not found:
-        return None
-    _, caller = max(found)
-    return LostPasses(innermost_place(caller), np.sort(np.concatenate(own[caller])))
+    }
+
+
+def _waiting(allocations: Allocations, position: int, codes_of: dict[str, list[int]]) -> dict[str, Int64]:
+    """Indices of the activations that are alive after the event at this position, and never freed, by the
+    line that calls the model. codes_of: stacks of each line."""
+    alive = allocations.alive(position)
+    own = (allocations.kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed == NONE)
+    waits = alive[(own & ~allocations.found)[alive]]
+    found = {caller: waits[np.isin(allocations.stack[waits], codes)] for caller, codes in codes_of.items()}
+    return {caller: own for caller, own in found.items() if len(own)}
+
+
+def _calls(allocations: Allocations, caller: str, codes: list[int], own: Int64) -> int:
+    """Return how often at least a line has called a model to make these allocations. Calls that follow each
+    other show by what each makes once: equal layers make the same. codes: the line's stacks."""
+    made = np.isin(allocations.stack, codes) & (allocations.position >= allocations.position[own[0]])
+    _, count = np.unique(allocations.stack[made], return_counts=True)
+    begins = np.searchsorted(allocations.call_begins(caller), allocations.position[own], side="right")
+    return max(len(np.unique(begins)), int(count.min()))
 
 
 def _last_caller(allocations: Allocations, caller_of: list[str]) -> str:
     """What calls the last forward pass: the backward pass that fails is its."""
     calls = [caller_of[code] for code in allocations.stack[_is_forward(allocations)].tolist()]
     return next(filter(None, reversed(calls)), "")
+
+
+def _calls_before_backward(allocations: Allocations, caller_of: list[str]) -> set[str]:
+    """Lines that call a model last before a backward pass. The last such pass is left out: it may fail."""
+    backward = allocations.phase == Phase.BACKWARD
+    begins = allocations.position[backward & ~np.r_[False, backward[:-1]]]
+    called = np.array([bool(caller) for caller in caller_of], np.bool_)
+    own = np.flatnonzero(_is_forward(allocations))
+    own = own[called[allocations.stack[own]]]
+    before = np.searchsorted(allocations.position[own], begins[:-1]) - 1
+    return {caller_of[code] for code in allocations.stack[own[before[before >= 0]]].tolist()}
 
 
 def _functions(stack: str) -> set[str]:

@@ -129,8 +129,9 @@ class _Kinds:
             # What modules compute in each step is activations also where something keeps it. What they make
             # once may be a cache.
             self._put(own & in_model & (self.never | ends) & self._goes_on(), MemoryKind.ACTIVATION)
-            if self.failed and self._records_no_graph():
-                last = waits | (own & in_model & self.never & (self.backward > len(self.phase)))
+            if self.failed:
+                last = own & in_model & self.never & (self.backward > len(self.phase))
+                last = waits | last if self._records_no_graph() else last & self._never_waited()
                 self._put(last, MemoryKind.TEMPORARY)
                 waits &= ~last
             waits &= self.failed
@@ -262,6 +263,14 @@ class _Kinds:
         number = self._places
         freed = np.bincount(number, weights=self.allocations.freed != NONE)
         return (2 * freed > np.bincount(number))[number]
+
+    def _never_waited(self) -> Bool:
+        """Whether the same place made others before earlier backward passes, which were all freed before
+        these: no graph saves what it makes."""
+        number, before = self._places, self.backward <= len(self.phase)
+        waited = before & (self.end >= self.backward)
+        made, saved = (np.bincount(number, weights=some, minlength=1) for some in (before, waited))
+        return ((made > 0) & (saved == 0))[number]
 
     def _keeps_many(self) -> Bool:
         """Whether more than a pass without a graph needs at once is alive of what the same place made."""

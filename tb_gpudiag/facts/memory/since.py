@@ -27,6 +27,7 @@ class Since:
     """growth: what was requested, times what the same line got at the same point of an earlier step; more
     than AS_LARGE in all of them. Infinite where no earlier step got this far, but some began like this one.
     steps: earlier steps that got this far.
+    waits: what most of them got at this point waited for a backward pass.
     skips_zero_grad: gradients of an earlier step are there, and were not at the same point of earlier steps:
     this pass does not begin as a step of the training does.
     kept: indices of the allocations that were alive at the failure, beyond as many bytes of their stack as at
@@ -36,6 +37,7 @@ class Since:
     growth: float
     kept: Int64
     steps: int = 0
+    waits: bool = False
     skips_zero_grad: bool = False
 
     @property
@@ -46,13 +48,23 @@ class Since:
 def find_since(allocations: Allocations) -> Since | None:
     """Compare the last failure with earlier steps; None if none of them asked for this, or in recordings
     without stacks."""
-    position = int(allocations.failures[-1])
-    event = int(allocations.curve.event[position])
     if not allocations.memory.stacks or not allocations.paired:
         return None
+    # An evaluation calls the model at a line of its own.
+    at_line = _at_place(
+        allocations, allocations.stack.astype(np.int64), np.arange(len(allocations.memory.stacks))
+    )
+    return at_line or _at_place(allocations, allocations.inner_stack, allocations.inside_model)
+
+
+def _at_place(allocations: Allocations, place: Int64, of_stack: Int64) -> Since | None:
+    """Compare with what the same place asked for. place: number of each allocation's. of_stack: the same by
+    stack."""
+    position = int(allocations.failures[-1])
+    event = int(allocations.curve.event[position])
     phase, code = int(allocations.context.phase[event]), int(allocations.memory.stack[event])
-    same = (allocations.stack == code) & (allocations.phase == phase) & ~allocations.found
-    own = np.flatnonzero(same & (allocations.position < position))
+    same = (place == (of_stack[code] if code != NONE else NONE)) & (allocations.phase == phase)
+    own = np.flatnonzero(same & ~allocations.found & (allocations.position < position))
     asked_less_often = False
     for begins in _step_begins(allocations, phase, code, own):
         step = np.searchsorted(begins, allocations.position[own], side="right")
@@ -60,21 +72,31 @@ def find_since(allocations: Allocations) -> Since | None:
         rank = int((step == now).sum())
         earlier, first, count = np.unique(step[step < now], return_index=True, return_counts=True)
         if (count > rank).any():
-            return _compared(allocations, position, own[first[count > rank] + rank])
+            return _compared(allocations, position, own[first[count > rank] + rank], place)
         asked_less_often |= len(earlier) > 0
     return Since(np.inf, np.zeros(0, np.int64)) if asked_less_often else None
 
 
-def _compared(allocations: Allocations, position: int, alike: Int64) -> Since:
-    """Compare with what earlier steps got at this point: indices."""
+def _compared(allocations: Allocations, position: int, alike: Int64, place: Int64) -> Since:
+    """Compare with what earlier steps got at this point: indices. place: number of each allocation's."""
     event = allocations.curve.event[position]
     requested = int(allocated_bytes(np.maximum(1, allocations.memory.bytes[event : event + 1]))[0])
     size = allocated_bytes(allocations.bytes[alike])
     fits, growth = alike[size * AS_LARGE >= requested], requested / int(size.max())
     skips = _skips_zero_grad(allocations, position, allocations.position[alike])
+    waits = _waits(allocations, alike)
     if not len(fits):
-        return Since(growth, fits, len(alike), skips)
-    return Since(growth, _more(allocations, int(allocations.position[fits[0]]), position), len(alike), skips)
+        return Since(growth, fits, len(alike), waits, skips)
+    kept = _more(allocations, int(allocations.position[fits[0]]), position, place)
+    return Since(growth, kept, len(alike), waits, skips)
+
+
+def _waits(allocations: Allocations, own: Int64) -> bool:
+    """Whether most of these allocations (indices) were still there when the next backward pass began."""
+    begins = _runs(allocations, Phase.BACKWARD)
+    following = np.r_[begins, np.iinfo(np.int64).max][np.searchsorted(begins, allocations.position[own])]
+    freed = allocations.freed[own]
+    return bool(2 * ((freed == NONE) | (freed > following)).sum() > len(own))
 
 
 def _skips_zero_grad(allocations: Allocations, now: int, earlier: Int64) -> bool:
@@ -113,17 +135,17 @@ def _runs(allocations: Allocations, phase: int) -> Int64:
     return allocations.position[inside & ~np.r_[False, inside[:-1]]]
 
 
-def _more(allocations: Allocations, then: int, now: int) -> Int64:
-    """Indices of what is alive now beyond what was alive then, by stack; the oldest first."""
+def _more(allocations: Allocations, then: int, now: int, place: Int64) -> Int64:
+    """Indices of what is alive now beyond what was alive then, by place; the oldest first."""
     alive, before = allocations.alive(now), allocations.alive(then)
-    stacks = len(allocations.memory.stacks)
-    held = np.bincount(allocations.stack[before] + 1, weights=allocations.bytes[before], minlength=stacks + 1)
+    places = int(place.max(initial=0)) + 2
+    held = np.bincount(place[before] + 1, weights=allocations.bytes[before], minlength=places)
     new = alive[allocations.position[alive] > then]
-    own = np.bincount(allocations.stack[alive] + 1, weights=allocations.bytes[alive], minlength=stacks + 1)
-    more = (own - held)[allocations.stack[new] + 1]
-    order = np.argsort(allocations.stack[new], kind="stable")
+    own = np.bincount(place[alive] + 1, weights=allocations.bytes[alive], minlength=places)
+    more = (own - held)[place[new] + 1]
+    order = np.argsort(place[new], kind="stable")
     size = allocations.bytes[new[order]]
-    code = allocations.stack[new[order]]
+    code = place[new[order]]
     first = np.r_[True, code[1:] != code[:-1]] if len(code) else np.zeros(0, np.bool_)
     running = np.cumsum(size)
     base = np.maximum.accumulate(np.where(first, running - size, 0)) if len(code) else running

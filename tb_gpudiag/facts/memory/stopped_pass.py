@@ -8,7 +8,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.vocabulary.torch_frames import outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import innermost_frame, outermost_caller
 
 FEWEST_RESULTS = 4
 """Of a pass: fewer may be its result and what a hook keeps."""
@@ -58,11 +58,13 @@ def find_stopped_pass(allocations: Allocations) -> Int64:
 
 def _last_call(allocations: Allocations) -> tuple[Bool, int]:
     """Return a mask of what the line allocates that calls the model in the request that failed, shape (a,),
-    and the position at which its last call begins; none outside of a call."""
+    wherever its function is called, and the position at which its last call begins; none outside of a
+    call."""
     stacks = allocations.memory.stacks
     code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
     caller = outermost_caller(stacks[code]) if code != NONE else ""
     if not caller:
         return np.zeros(len(allocations), np.bool_), 0
-    same = np.array([*(outermost_caller(stack) == caller for stack in stacks), False], np.bool_)
+    line = innermost_frame(caller)
+    same = np.array([*(innermost_frame(outermost_caller(one)) == line for one in stacks), False], np.bool_)
     return same[allocations.stack], int(allocations.call_begins(caller).max(initial=0))

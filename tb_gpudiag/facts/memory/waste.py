@@ -32,6 +32,7 @@ class WasteKind(Enum):
     """What the job could do without."""
 
     LOST_PASSES = "graphs of forward passes that no backward pass uses"
+    RETAINED = "graphs that their backward passes did not let go of"
     MODELS = "models that were made before the newest one, and their optimizers"
     IDLE = "models that ran only before the newest one was made"
     IDLE_STATE = "the state of optimizers for weights that another one updates since then"
@@ -51,8 +52,8 @@ class WasteKind(Enum):
 @dataclass(frozen=True, eq=False)
 class Waste:
     """own: indices of the allocations. count: how many they are. frame: the line that most of it is from; of
-    LOST_PASSES, the line that calls the model. fits: whether the request would fit without them; None where
-    that cannot be told."""
+    LOST_PASSES and RETAINED, the line that calls the model. fits: whether the request would fit without them;
+    None where that cannot be told."""
 
     kind: WasteKind
     own: Int64
@@ -84,7 +85,8 @@ def find_waste(
     frames: dict[WasteKind, Frame | None] = {}
     if lost is not None:
         del found[WasteKind.STOPPED]
-        found[WasteKind.LOST_PASSES], frames[WasteKind.LOST_PASSES] = lost.own, lost.frame
+        kind = WasteKind.RETAINED if lost.retained else WasteKind.LOST_PASSES
+        found[kind], frames[kind] = lost.own, lost.frame
     else:
         whole = np.r_[left[WasteKind.STOPPED], left[WasteKind.COPIES]]
         found |= _kept(allocations, np.setdiff1d(kept, whole))

@@ -2,12 +2,14 @@
 batch, blocks of the model whose activations are computed again.
 
 Replays show what the recorded allocations would have done up to that request, not what comes after it. Blocks
-are modules that one line calls again and again. A snapshot shows neither modules nor their numbers, but
-blocks of one kind are called by the same line, and each begins with the same allocations.
+are modules, or functions outside of them, that one line calls again and again. A snapshot shows neither
+modules nor their numbers, but blocks of one kind are called by the same line, and each begins with the same
+allocations.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from enum import Enum
@@ -22,7 +24,7 @@ from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, Allocator
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.frames import Frame, innermost_place, parse_frame
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place, parse_frame, place_frame
 from tb_gpudiag.vocabulary.torch_frames import calls_module
 
 
@@ -222,25 +224,35 @@ def find_blocks(allocations: Allocations, activation: Bool) -> list[Blocks]:
             codes_of[site].append(code)
             bytes_of[site] += held[code]
     found = [
-        _blocks(allocations, np.flatnonzero(inside), site, codes_of[site])
+        (site, _blocks(allocations, np.flatnonzero(inside), site, codes_of[site]))
         for site in sorted(bytes_of, key=lambda site: (-bytes_of[site], -len(site.caller)))[:MOST_TRIED]
         if bytes_of[site]
     ]
-    return [one for one in found if len(one.calls) > 1]
+    # A function that is called once in a pass may be all of it.
+    last = int(allocations.position[allocations.phase == Phase.BACKWARD].max(initial=0))
+    return [
+        blocks
+        for site, blocks in found
+        if sum(site.is_module or call.end > last for call in blocks.calls) > 1
+    ]
 
 
 class _Call(NamedTuple):
-    """caller: the beginning of a stack that ends where a module is called. file, function: its forward pass:
-    a sequence calls all of its modules at one line."""
+    """caller: the beginning of a stack that ends where a module is called, or a function of the user's
+    outside of modules. file, function: the module's forward pass, or this function: a sequence calls all of
+    its modules at one line."""
 
     caller: str
     file: str
     function: str
+    is_module: bool = True
 
 
 def _call_sites(stack: str) -> list[_Call]:
     lines = stack.split("\n")
     calls = [*map(calls_module, lines)]
+    if not any(calls):
+        return _function_calls(lines)
     found = []
     for i in range(len(lines) - 1):
         if calls[i + 1] and not calls[i]:
@@ -248,6 +260,15 @@ def _call_sites(stack: str) -> list[_Call]:
             called = (frame.file, frame.function) if frame is not None else ("", "")
             found.append(_Call("\n".join(lines[: i + 1]), *called))
     return found
+
+
+def _function_calls(lines: list[str]) -> list[_Call]:
+    frames = [place_frame(line) for line in lines]
+    return [
+        _Call("\n".join(lines[: i + 1]), frame.file, frame.function, is_module=False)
+        for i, (caller, frame) in enumerate(itertools.pairwise(frames))
+        if caller is not None and frame is not None
+    ]
 
 
 def _blocks(allocations: Allocations, forward: Int64, site: _Call, codes: list[int]) -> Blocks:

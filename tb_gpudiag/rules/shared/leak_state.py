@@ -136,10 +136,12 @@ def _rise_later(memory: DeviceMemory) -> float:
 def repeats(memory: DeviceMemory) -> bool:
     """Whether the recording shows that what grows repeats: it has steps, or lines outside of the model keep
     most of it. The layers of a single forward pass keep more and more, too, and so does a single backward
-    pass: one gradient after the other."""
+    pass, one gradient after the other, and data that does not fit before a model is called."""
     trend = memory.trend
     if trend is None or trend.unit == "step":
         return True
+    if memory.failure is not None and not memory.allocations.in_module.any():
+        return False
     outside = sum(
         site.per_unit
         for site in keepers(memory)

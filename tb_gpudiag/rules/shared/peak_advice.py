@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.needed_memory import LEAST_ROOM_SHARE, ROOM_SHARE, may_fit_expandable
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
-from tb_gpudiag.rules.shared.waste_advice import MAIN_SHARE, Advice, advice_on_waste, waste_of
+from tb_gpudiag.rules.shared.waste_advice import MAIN_SHARE, WORTH_SHARE, Advice, advice_on_waste, waste_of
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.vocabulary.torch_frames import CHECKPOINT
 
@@ -100,8 +101,8 @@ _PAD = Advice(
     FRAGMENTATION["pad"],
 )
 _INFERENCE = Advice(
-    "Nothing is kept for a backward pass, so the batch size decides: use a smaller batch, and make sure that "
-    "no autograd graph is recorded.",
+    "Hardly anything is kept for a backward pass, so the batch size decides: use a smaller batch, and make "
+    "sure that no autograd graph is recorded.",
     CODE["inference"],
 )
 _EVALUATION = Advice(
@@ -141,6 +142,12 @@ class _Composition:
         since, phase = self.memory.shortage.since, self.peak.phase
         passes = phase in {Phase.FORWARD, Phase.BACKWARD}
         return self.memory.failure is not None and passes and since is not None and since.has_grown
+
+    @property
+    def asks_more_often(self) -> bool:
+        """Whether a pass has more parts than any before, as a longer loop has: batches are no larger."""
+        since = self.memory.shortage.since
+        return self.has_grown and since is not None and since.growth == inf
 
     @property
     def evaluates(self) -> bool:
@@ -209,10 +216,12 @@ def _is_optimizer_temporaries(found: _Composition) -> bool:
 
 
 def _is_inference(found: _Composition) -> bool:
-    """What forward passes made dominates, and nothing is kept for a backward pass."""
+    """What forward passes made dominates, and little is kept for a backward pass."""
     made = [MemoryKind.TEMPORARY] + ([] if found.trains else [MemoryKind.UNKNOWN])
     forward = found.peak.phase is Phase.FORWARD and found.is_mostly(*made)
-    return forward and not found.share(MemoryKind.ACTIVATION) and not found.has_no_model
+    since = found.memory.shortage.since
+    keeps = found.share(MemoryKind.ACTIVATION) >= WORTH_SHARE or (since is not None and since.waits)
+    return forward and not keeps and not found.has_no_model
 
 
 def _is_model_state(found: _Composition) -> bool:
@@ -306,12 +315,14 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     if found.evaluates:
         return [_EVALUATION]
     if found.has_grown:
-        needless = [_STATE]
+        needless = [_STATE, INPUTS]
         if found.trains and not {_ACCUMULATE, _INFERENCE, _ATTENTION}.intersection(fits):
             fits.append(_ACCUMULATE)
     recomputes = any(map(CHECKPOINT.search, memory.allocations.memory.stacks))
     if _ACCUMULATE in fits and (recomputes or _cannot_recompute(memory)):
         needless.append(_CHECKPOINT)
+    elif found.asks_more_often:
+        needless.append(_ACCUMULATE)
     return [advice for advice in fits if advice not in needless]
 
 

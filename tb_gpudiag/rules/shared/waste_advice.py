@@ -6,7 +6,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.waste import Waste, WasteKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.usual_causes import GRADIENTS, HOOKS, OTHER
+from tb_gpudiag.rules.shared.usual_causes import GRADIENTS, GRAPH, HOOKS, OTHER
 from tb_gpudiag.wording.quantity import number, size
 
 CODE = fix_code("tb_gpudiag.rules.memory.memory_peak")
@@ -101,6 +101,11 @@ _ON: dict[WasteKind, tuple[str, str]] = {
         "The forward passes called{where} keep {held} for backward passes that never come: run them without "
         "gradients, and keep results on the host.",
         CODE["inference"],
+    ),
+    WasteKind.RETAINED: (
+        "The graphs of the forward passes called{where} still hold {held} after their backward passes: do "
+        "not call backward() with retain_graph=True, and detach what goes on to the next step.",
+        GRAPH.code,
     ),
     WasteKind.MODELS: (
         "Models that were trained before are still there, with their optimizers ({held}): keep what you need "

@@ -61,9 +61,9 @@ class Job:
             self.now += 2
             self.snapshot.free(address, at=self.now)
 
-    def fail(self, mib: int, folder: Path, line: int = 41) -> DeviceMemory:
+    def fail(self, mib: int, folder: Path, stack: list[str] | None = None) -> DeviceMemory:
         self.snapshot.out_of_memory(mib * MIB, at=self.now + 1, device_free=MIB)
-        frames = [frame.replace("): ", "(").split("(") for frame in reversed(layer(line))]
+        frames = [frame.replace("): ", "(").split("(") for frame in reversed(stack or layer(41))]
         self.snapshot.traces[0][-1]["frames"] = [
             {"filename": file, "line": int(number), "name": name} for file, number, name in frames
         ]
@@ -172,6 +172,21 @@ def test_checkpointing_that_does_not_fit_is_no_advice(tmp_path: Path) -> None:
     assert "checkpoint" not in found.fix.code
 
 
+@pytest.mark.parametrize("repeats", [10, 1])
+def test_functions_that_a_loop_calls_can_be_checkpointed(repeats: int, tmp_path: Path) -> None:
+    """A simulation without modules, of more steps than before: no batch is larger."""
+    job, parts = Job(), [["flow.py(30): fit", f"flow.py({line}): after"] for line in (12, 14)]
+    job.backward([job.allocate(20, stack) for stack in parts])
+    for _ in range(repeats):
+        for stack in parts:
+            job.allocate(20, stack)
+    memory = job.fail(60, tmp_path, parts[0])
+    assert (WayKind.CHECKPOINT in {way.kind for way in memory.shortage.ways}) == (repeats > 1)
+    found = only(RULE.check(Facts(read_trace(str(next(tmp_path.iterdir()))))))
+    assert ("checkpoint" in found.fix.code) == (repeats > 1)
+    assert "accumulate" not in found.fix.text or repeats == 1
+
+
 def test_a_data_set_on_the_gpu_is_no_batch(tmp_path: Path) -> None:
     """What is older than the model may be all of the data: half of a batch does not halve it."""
     job = Job(data=900)
@@ -185,11 +200,14 @@ def test_a_data_set_on_the_gpu_is_no_batch(tmp_path: Path) -> None:
     assert "accumulate" not in found.fix.text
 
 
-@pytest.mark.parametrize("graph", [True, False])
-def test_a_validation_without_a_graph_is_no_reason_for_checkpointing(graph: bool, tmp_path: Path) -> None:
-    job = Job()
+@pytest.mark.parametrize(("graph", "statistics"), [(True, 0), (True, 4), (False, 0)])
+def test_a_validation_without_a_graph_is_no_reason_for_checkpointing(
+    graph: bool, statistics: int, tmp_path: Path
+) -> None:
+    """statistics: so many small tensors of each block are saved in a training alone, as by batch norm."""
+    job, small = Job(), layer(50)
     for _ in range(2):
-        job.backward(job.forward(12))
+        job.backward(job.forward(12) + [job.allocate(1, small) for _ in range(12 * statistics)])
     last = 0
     for _ in range(6):
         for line, mib in LAYERS:
@@ -198,6 +216,9 @@ def test_a_validation_without_a_graph_is_no_reason_for_checkpointing(graph: bool
                 job.now += 2
                 job.snapshot.free(last, at=job.now)
             last = made
+        for address in [job.allocate(1, small) for _ in range(statistics)]:
+            job.now += 2
+            job.snapshot.free(address, at=job.now)
     memory = job.fail(700, tmp_path)
     assert memory.failure is not None
     assert (MemoryKind.ACTIVATION in memory.failure.held.kinds) == graph
