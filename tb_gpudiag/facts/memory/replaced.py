@@ -21,6 +21,10 @@ MOST_STATES = 3
 FEWEST_TENSORS = 4
 """So many weights of the same sizes in the same order are no chance: a layer has two."""
 
+LEAST_PART = 0.25
+"""Of all weights, those of a model with a new version are so much. Adapters, which are loaded one after the
+other into one model, are less."""
+
 FEWEST_CALLS = 3
 """A model that was called less often may only have been tried out."""
 
@@ -131,7 +135,13 @@ def find_replaced_models(allocations: Allocations) -> Int64:
         for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(weights)], strict=True)
         if end <= last and np.array_equal(size[begin:end][: len(new)], new)
     ]
-    ran = [own for own in found if _calls_between(allocations, calls, int(own[-1])) >= FEWEST_CALLS]
+    whole = allocations.bytes[weights[:last]].sum()
+    ran = [
+        own
+        for own in found
+        if allocations.bytes[own].sum() >= LEAST_PART * whole
+        and _calls_between(allocations, calls, int(own[-1])) >= FEWEST_CALLS
+    ]
     return np.sort(np.concatenate([none, *ran]))
 
 

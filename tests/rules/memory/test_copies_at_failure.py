@@ -131,17 +131,26 @@ def test_an_optimizer_that_another_one_replaces_is_let_go_of(
 
 
 @pytest.mark.parametrize(
-    ("calls", "sizes", "replaced"),
-    [(3, SIZES[:3], True), (1, SIZES[:3], False), (3, (9, 1, 7), False)],
+    ("calls", "sizes", "base", "replaced"),
+    [
+        (3, SIZES[:3], 1, True),
+        (1, SIZES[:3], 1, False),
+        (3, (9, 1, 7), 1, False),
+        (3, SIZES[:3], 100, False),
+    ],
 )
 def test_a_model_that_has_run_is_let_go_of_before_its_new_version(
-    calls: int, sizes: Sequence[int], replaced: bool, tmp_path: Path
+    calls: int, sizes: Sequence[int], base: int, replaced: bool, tmp_path: Path
 ) -> None:
-    """One that was only tried out, or has other sizes, may be another part of the job."""
-    snapshot = trained(updates=False)
+    """One that was only tried out, or has other sizes, may be another part of the job, and a small part of a
+    large model may be an adapter."""
+    snapshot = Job()
+    snapshot.made(["serve.py(2): main", INIT], [base])
+    snapshot.made(["serve.py(3): answer"], [1])
+    snapshot.free(snapshot.made(ENCODE, [2])[0], at=snapshot.at + 5)
+    snapshot.made(["serve.py(9): read", INIT])
     for _ in range(calls):
-        for address in snapshot.made(ENCODE, [2]):
-            snapshot.free(address, at=snapshot.at + 5)
+        snapshot.free(snapshot.made(ENCODE, [2])[0], at=snapshot.at + 5)
         snapshot.made(["serve.py(5): answer"], [1])
     snapshot.made(["serve.py(9): read", INIT], sizes)
     found = found_in(fail(snapshot, 1, ["serve.py(9): read", INIT]), tmp_path)
