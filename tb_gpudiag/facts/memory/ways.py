@@ -223,18 +223,17 @@ def find_blocks(allocations: Allocations, activation: Bool) -> list[Blocks]:
         for site in _call_sites(allocations.memory.stacks[code]):
             codes_of[site].append(code)
             bytes_of[site] += held[code]
-    found = [
-        (site, _blocks(allocations, np.flatnonzero(inside), site, codes_of[site]))
-        for site in sorted(bytes_of, key=lambda site: (-bytes_of[site], -len(site.caller)))[:MOST_TRIED]
-        if bytes_of[site]
-    ]
-    # A function that is called once in a pass may be all of it.
+    sites = sorted(bytes_of, key=lambda site: (-bytes_of[site], -len(site.caller)))[:MOST_TRIED]
+    # What is called once in a pass may be all of it, unless it is a module.
     last = int(allocations.position[allocations.phase == Phase.BACKWARD].max(initial=0))
-    return [
-        blocks
-        for site, blocks in found
-        if sum(site.is_module or call.end > last for call in blocks.calls) > 1
-    ]
+    found = []
+    for site in filter(bytes_of.get, sites):
+        for equal in (True, False):
+            blocks = _blocks(allocations, np.flatnonzero(inside), site, codes_of[site], equal=equal)
+            any_pass = equal and site.is_module
+            if sum(any_pass or call.end > last for call in blocks.calls) > 1:
+                found.append(blocks)
+    return found
 
 
 class _Call(NamedTuple):
@@ -271,11 +270,14 @@ def _function_calls(lines: list[str]) -> list[_Call]:
     ]
 
 
-def _blocks(allocations: Allocations, forward: Int64, site: _Call, codes: list[int]) -> Blocks:
+def _blocks(
+    allocations: Allocations, forward: Int64, site: _Call, codes: list[int], *, equal: bool
+) -> Blocks:
+    """Return the calls of a line. A call ends where others allocate; and if blocks are equal, where the next
+    one begins with the allocations that the first one begins with."""
     member = np.isin(allocations.stack[forward], codes)
     own = forward[member]
-    first = allocations.stack[own] == allocations.stack[own[0]]
-    # A call begins with the allocations that the first one begins with, and ends where others follow.
+    first = equal & (allocations.stack[own] == allocations.stack[own[0]])
     begins = np.flatnonzero(
         first & ~np.r_[False, first[:-1]] | np.r_[True, np.diff(np.flatnonzero(member)) > 1]
     )

@@ -383,7 +383,8 @@ def causes_of(sites: list[GrowingSite], memory: DeviceMemory) -> list[Explained]
             break
         found.append(one)
         rest = [site for site in rest if site not in one.sites]
-    return sorted(found, key=lambda one: -one.per_unit) or [Explained(OTHER, [])]
+    # A hook that keeps a result keeps a gradient of the same size.
+    return sorted(found, key=lambda one: (-one.per_unit, one.cause is GRADIENTS)) or [Explained(OTHER, [])]
 
 
 def _explained(growth: GrowingSites) -> Explained:

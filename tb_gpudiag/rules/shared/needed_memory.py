@@ -84,7 +84,7 @@ def _named(way: Way) -> str:
     if way.blocks is None:
         return word
     frame = way.blocks.frame
-    return f"{word} of the modules called {frame.preposition} {frame}" if frame is not None else word
+    return f"{word} of the blocks called {frame.preposition} {frame}" if frame is not None else word
 
 
 def _outcome(way: Way) -> str:

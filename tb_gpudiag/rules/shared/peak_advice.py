@@ -145,7 +145,7 @@ class _Composition:
 
     @property
     def asks_more_often(self) -> bool:
-        """Whether a pass has more parts than any before, as a longer loop has: batches are no larger."""
+        """Whether a pass has more parts than any before, as a longer loop has."""
         since = self.memory.shortage.since
         return self.has_grown and since is not None and since.growth == inf
 
@@ -321,8 +321,8 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     recomputes = any(map(CHECKPOINT.search, memory.allocations.memory.stacks))
     if _ACCUMULATE in fits and (recomputes or _cannot_recompute(memory)):
         needless.append(_CHECKPOINT)
-    elif found.asks_more_often:
-        needless.append(_ACCUMULATE)
+    elif found.asks_more_often or (found.has_grown and _ATTENTION in fits):
+        needless.append(_ACCUMULATE)  # a longer loop, or longer sequences: batches are no larger
     return [advice for advice in fits if advice not in needless]
 
 

@@ -135,7 +135,7 @@ def test_the_finding_says_what_would_fit(tmp_path: Path) -> None:
     found = only(RULE.check(Facts(read_trace(str(tmp_path / "dump_snapshot.pickle")))))
     said = plain(found.summary)
     assert "with half of the batch it fits" in said
-    assert "with checkpointing of the modules called at model.py:80 in forward it fits" in said
+    assert "with checkpointing of the blocks called at model.py:80 in forward it fits" in said
     assert "Half of the batch, replayed" in [one.label for one in found.evidence]
 
 
