@@ -20,6 +20,7 @@ from tb_gpudiag.rules.rule import fix_code
 from tests.truth import (  # noqa: F401
     failing_again,
     failing_as_posted,
+    failing_at_colleagues,
     failing_at_last,
     failing_at_last_sight,
     failing_at_work,
