@@ -19,6 +19,7 @@ from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.rules.rule import fix_code
 from tests.truth import (  # noqa: F401
     failing_again,
+    failing_as_asked_often,
     failing_as_posted,
     failing_at_colleagues,
     failing_at_last,
