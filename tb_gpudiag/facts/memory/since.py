@@ -22,6 +22,10 @@ AS_LARGE = 1.02
 """The allocator rounds a request up to 512 bytes, and torch a convolution's workspace more coarsely."""
 
 
+MOST_BACKWARD = 3
+"""Backward passes of one step: of a loss, of its gradients, and of a penalty on these."""
+
+
 @dataclass(frozen=True, eq=False)
 class Since:
     """growth: what was requested, times what the same line got at the same point of an earlier step; more
@@ -30,8 +34,8 @@ class Since:
     waits: what most of them got at this point waited for a backward pass.
     skips_zero_grad: gradients of an earlier step are there, and were not at the same point of earlier steps:
     this pass does not begin as a step of the training does.
-    kept: indices of the allocations that were alive at the failure, beyond as many bytes of their stack as at
-    that point of the first step that fit; none where growth is more than AS_LARGE.
+    kept: indices of the allocations of earlier steps that were alive at the failure, beyond as many bytes of
+    their stack as at that point of the first step that fit; none where growth is more than AS_LARGE.
     """
 
     growth: float
@@ -72,13 +76,14 @@ def _at_place(allocations: Allocations, place: Int64, of_stack: Int64) -> Since 
         rank = int((step == now).sum())
         earlier, first, count = np.unique(step[step < now], return_index=True, return_counts=True)
         if (count > rank).any():
-            return _compared(allocations, position, own[first[count > rank] + rank], place)
+            return _compared(allocations, position, own[first[count > rank] + rank], place, begins)
         asked_less_often |= len(earlier) > 0
     return Since(np.inf, np.zeros(0, np.int64)) if asked_less_often else None
 
 
-def _compared(allocations: Allocations, position: int, alike: Int64, place: Int64) -> Since:
-    """Compare with what earlier steps got at this point: indices. place: number of each allocation's."""
+def _compared(allocations: Allocations, position: int, alike: Int64, place: Int64, begins: Int64) -> Since:
+    """Compare with what earlier steps got at this point: indices. place: number of each allocation's.
+    begins: positions at which steps begin."""
     event = allocations.curve.event[position]
     requested = int(allocated_bytes(np.maximum(1, allocations.memory.bytes[event : event + 1]))[0])
     size = allocated_bytes(allocations.bytes[alike])
@@ -87,8 +92,35 @@ def _compared(allocations: Allocations, position: int, alike: Int64, place: Int6
     waits = _waits(allocations, alike)
     if not len(fits):
         return Since(growth, fits, len(alike), waits, skips)
-    kept = _more(allocations, int(allocations.position[fits[0]]), position, place)
-    return Since(growth, kept, len(alike), waits, skips)
+    then = int(allocations.position[fits[0]])
+    kept = _more(allocations, then, position, place)
+    made, made_then = (_made(allocations, place, begins, at) for at in (position, then))
+    # What this step has made is its own, unless its forward pass makes more, as a hook does that was attached
+    # twice.
+    more = ((made_then > 0) & (made > made_then))[place[kept] + 1] & (
+        allocations.phase[kept] == Phase.FORWARD
+    )
+    earlier = allocations.position[kept] < _step_begin(allocations, begins, position)
+    return Since(growth, kept[earlier | more], len(alike), waits, skips)
+
+
+def _step_begin(allocations: Allocations, begins: Int64, position: int) -> int:
+    """Return where a step begins. With a penalty on gradients, it has several backward passes for one
+    update."""
+    begun = begins[begins <= position]
+    update = allocations.position[(allocations.phase == Phase.OPTIMIZER) & (allocations.position < position)]
+    updated = int(update.max(initial=0))
+    in_backward = allocations.context.phase[allocations.curve.event[position]] == Phase.BACKWARD
+    if in_backward and 1 < (begun > updated).sum() <= MOST_BACKWARD:
+        return updated
+    return int(begun.max(initial=0))
+
+
+def _made(allocations: Allocations, place: Int64, begins: Int64, position: int) -> Int64:
+    """Return how often each place has allocated in a step so far; the first is that of NONE."""
+    begin = _step_begin(allocations, begins, position)
+    own = place[(allocations.position >= begin) & (allocations.position <= position)]
+    return np.bincount(own + 1, minlength=int(place.max(initial=0)) + 2)
 
 
 def _waits(allocations: Allocations, own: Int64) -> bool:

@@ -42,11 +42,11 @@ def find_stopped_pass(allocations: Allocations) -> Int64:
     left, others = alive & (step <= ends - FEWEST_STEPS), list[Bool]()
     if left.any():
         others = [waited & ~alive & (step == step[left][0])]
-    elif len(begins) >= FEWEST_STEPS:
-        called, last = _last_call(allocations)
+    elif len(own) and ends >= FEWEST_STEPS:
+        called, last = _last_call(allocations, int(own[-1]))
         same = called[own]
-        left = same & alive & (step == len(begins)) & (allocations.position[own] < last)
-        others = [same & waited & (step == len(begins) - 1 - i) for i in range(FEWEST_STEPS)]
+        left = same & alive & (step == ends) & (allocations.position[own] < last)
+        others = [same & waited & (step == ends - 1 - i) for i in range(FEWEST_STEPS)]
     if left.sum() < FEWEST_RESULTS or len(np.unique(step[left])) > 1:
         return np.zeros(0, np.int64)
     line, size = allocations.inner_stack[own], allocations.bytes[own]
@@ -56,12 +56,14 @@ def find_stopped_pass(allocations: Allocations) -> Int64:
     return own[left & bool((np.array(both) >= SAME_SHARE * np.array(most)).all())]
 
 
-def _last_call(allocations: Allocations) -> tuple[Bool, int]:
+def _last_call(allocations: Allocations, newest: int) -> tuple[Bool, int]:
     """Return a mask of what the line allocates that calls the model in the request that failed, shape (a,),
-    wherever its function is called, and the position at which its last call begins; none outside of a
-    call."""
+    wherever its function is called, and the position at which its last call begins; none outside of a call.
+    newest: what modules made last, which a backward pass goes back to."""
     stacks = allocations.memory.stacks
-    code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
+    event = allocations.curve.event[allocations.failures[-1]]
+    fails_backward = allocations.context.phase[event] == Phase.BACKWARD
+    code = int(allocations.stack[newest] if fails_backward else allocations.memory.stack[event])
     caller = outermost_caller(stacks[code]) if code != NONE else ""
     if not caller:
         return np.zeros(len(allocations), np.bool_), 0

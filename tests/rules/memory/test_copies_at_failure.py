@@ -174,11 +174,12 @@ def step(snapshot: Job, *, passes: int = 1, stopped: bool = False) -> None:
             snapshot.free(address, at=snapshot.at + i)
 
 
+@pytest.mark.parametrize("in_backward", [False, True])
 @pytest.mark.parametrize(("passes", "later", "stopped"), [(1, 0, True), (1, 2, True), (2, 0, False)])
 def test_a_step_that_an_error_stopped_is_let_go_of(
-    passes: int, later: int, stopped: bool, tmp_path: Path
+    passes: int, later: int, stopped: bool, in_backward: bool, tmp_path: Path
 ) -> None:
-    """Two passes in each step are how the job computes."""
+    """Two passes in each step are how the job computes. The next one fails in its forward or backward one."""
     snapshot = trained(updates=False)
     for _ in range(2):
         step(snapshot, passes=passes)
@@ -186,6 +187,9 @@ def test_a_step_that_an_error_stopped_is_let_go_of(
     for _ in range(later):
         step(snapshot, passes=passes)
     snapshot.made(["train.py(4): fit", "data.py(3): batch"], [1])
-    snapshot.made(LAYERS[0], [10])
-    found = found_in(fail(snapshot, 35, LAYERS[1]), tmp_path)
+    for layer in LAYERS[: 4 if in_backward else 1]:
+        snapshot.made(layer, [10])
+    if in_backward:
+        snapshot.made(["train.py(6): fit", BACKWARD], [1])
+    found = found_in(fail(snapshot, 35, () if in_backward else LAYERS[1]), tmp_path)
     assert ("its traceback keeps them" in found.fix.text) is stopped

@@ -42,8 +42,8 @@ def test_what_was_kept_since_a_step_of_the_same_size_fitted_is_why(tmp_path: Pat
     snapshot.allocate(20 * MIB, at=802, stack=["train.py(9): fit", "log.py(3): note"])
     found = found_in(fail(snapshot, 30, LAYER), tmp_path)
     text = found.fix.text
-    assert "An earlier step got as much at this point. Since then, 140 MiB have come" in plain(found.summary)
-    assert "What earlier steps made still holds 140" in text
+    assert "An earlier step got as much at this point. Since then, 120 MiB have come" in plain(found.summary)
+    assert "What earlier steps made still holds 120" in text
     assert "Shard" not in text
     assert "smaller batches" not in text
 
@@ -56,6 +56,24 @@ def test_a_step_that_has_grown_is_why_whatever_the_weights_take(tmp_path: Path) 
     assert "The request is 3× what earlier steps got at this point." in plain(found.summary)
     assert "Use smaller batches" in found.fix.text
     assert "Shard" not in found.fix.text
+
+
+def test_what_a_step_itself_keeps_for_its_backward_pass_is_no_waste(tmp_path: Path) -> None:
+    """Layers that were frozen record no graph in the first steps, and ask for as much."""
+    snapshot = small_model()
+    snapshot.segment(95 * MIB, at=2)
+    for step in range(3):
+        at = 10 + 20 * step
+        for layer in range(4):
+            passing = snapshot.allocate(30 * MIB, at=at + 2 * layer, stack=LAYER)
+            snapshot.free(passing, at=at + 2 * layer + 1)
+        saved = snapshot.allocate(MIB, at=at + 10, stack=OTHER_LAYER)
+        snapshot.allocate(512, at=at + 11, stack=["train.py(6): fit", BACKWARD])
+        snapshot.free(saved, at=at + 12)
+    for layer in range(3):
+        snapshot.allocate(30 * MIB, at=100 + layer, stack=LAYER)
+    found = found_in(fail(snapshot, 30, LAYER, free_mib=0), tmp_path)
+    assert "earlier steps" not in found.fix.text
 
 
 def test_a_larger_pass_that_does_not_begin_as_a_step_is_an_evaluation(tmp_path: Path) -> None:
