@@ -1,6 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { plain } from "../base/format.testdata";
-import { Finding_Severity, type Finding, type Place, type Report, type Saving } from "../wire/report";
+import {
+  Finding_Severity,
+  type DeviceMemory,
+  type Finding,
+  type Place,
+  type Report,
+  type Saving,
+} from "../wire/report";
 import {
   confidenceOf,
   firstBlock,
@@ -90,6 +97,21 @@ describe("the gain of a fix", () => {
     expect(confidenceOf(finding({ saving: bound }), plan)).toBe(
       "Low: upper bound only. Other findings include the same time.",
     );
+  });
+
+  it("of growing memory is the measured growth, and of a failure there is none", () => {
+    const trend = {
+      low_bytes_per_step: 1024,
+      high_bytes_per_step: 2048,
+      steps: 5,
+      unit: "step",
+      word: "step",
+    };
+    const memory = { trend } as DeviceMemory;
+    expect(plain(confidenceOf(finding({ cost_bytes_per_step: 1500 }), undefined, memory))).toBe(
+      "The floor of allocated memory rises by 1 to 2 KiB per step (95% confidence, over 5 steps).",
+    );
+    expect(confidenceOf(finding({ cost_bytes: 1500 }), undefined, memory)).toBe("");
   });
 });
 

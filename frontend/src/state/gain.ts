@@ -76,8 +76,13 @@ export function savedShort(finding: Finding): string {
   return `saves ${range}${perStep ? " per step" : ""}`;
 }
 
-/** How far the gain can be trusted, and why. */
-export function confidenceOf({ saving }: Finding, plan: Plan | undefined): string {
+/** How far the gain can be trusted, and why. memory: the device's, if the finding is about memory. */
+export function confidenceOf(
+  { saving, cost_bytes_per_step: growth }: Finding,
+  plan: Plan | undefined,
+  memory?: DeviceMemory,
+): string {
+  if (memory && growth > 0) return growthOf(memory);
   if (!saving || saving.high_us <= 0) return "";
   const bound = saving.basis.startsWith("at most");
   const basis = bound ? "" : (term(SAVING_BASES, saving.basis)?.explanation ?? saving.basis);
@@ -92,7 +97,7 @@ export function confidenceOf({ saving }: Finding, plan: Plan | undefined): strin
 }
 
 /** The growth of a device's memory as measured, with its confidence interval. Empty if nothing was fitted. */
-export function growthOf({ trend }: DeviceMemory): string {
+function growthOf({ trend }: DeviceMemory): string {
   if (!trend) return "";
   const range = between(bytes(Math.max(0, trend.low_bytes_per_step)), bytes(trend.high_bytes_per_step));
   const over = plural(trend.steps, trend.unit === "step" ? trend.word || "step" : "time window");

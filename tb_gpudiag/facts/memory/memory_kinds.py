@@ -45,7 +45,7 @@ LAST_SHARE = 0.75
 """The last half of what a place made lies beyond this share of it, on average; every n-th one at a half."""
 
 KEEPS_LESS = 0.7
-"""A pass that records a graph keeps about as much of its memory as the one before, at the same place."""
+"""A pass that records a graph keeps about what the one before has kept, at the same place."""
 
 
 FEWEST_PASSES = 3
@@ -166,8 +166,9 @@ class _Kinds:
         self._put(self.allocations.copies_weights, MemoryKind.PARAMETER)
 
     def _records_no_graph(self) -> bool:
-        """Whether the modules of the pass that failed keep far less of what they allocate than those of an
-        earlier pass had kept then: it is a validation under torch.no_grad()."""
+        """Whether the modules of the pass that failed keep far less of what those of an earlier pass kept for
+        its backward pass: it is a validation under torch.no_grad(). Bytes count: batch normalization saves
+        two small tensors more when it trains."""
         allocations = self.allocations
         own = np.flatnonzero(allocations.in_module & (allocations.phase == Phase.FORWARD))
         backward = self._next(self.phase == Phase.BACKWARD, allocations.position[own])
@@ -179,16 +180,15 @@ class _Kinds:
         largest, failed = _paired(allocations.inner_stack, trained[number == int(size.argmax())], failed)
         if not len(failed):
             return False
-        freed = allocations.freed[largest]
-        kept = self._share(largest, (freed == NONE) | (freed > begins[size.argmax()]))
-        keeps = self._share(failed, allocations.freed[failed] == NONE)
-        return keeps <= KEEPS_LESS * kept
-
-    def _share(self, rows: Int64, of_them: Bool) -> float:
-        """Share of the bytes of allocations (indices) that some of them have. Batch normalization saves two
-        small tensors more when it trains."""
-        size = self.allocations.bytes[rows]
-        return float(size[of_them].sum() / max(1, size.sum()))
+        # What the pass made last is in use.
+        judged = len(failed) - MOST_AT_ONCE if len(failed) > MOST_AT_ONCE else len(failed)
+        largest, failed = largest[:judged], failed[:judged]
+        freed, saved = allocations.freed[largest], allocations.bytes[largest]
+        kept = (freed == NONE) | (freed > begins[size.argmax()])
+        alive = allocations.freed[failed] == NONE
+        # Where a frozen part is trained from now on, it keeps other things, and more.
+        less = saved[alive].sum() <= saved[kept].sum()
+        return bool(less and saved[kept & alive].sum() <= KEEPS_LESS * saved[kept].sum())
 
     def _of_last_caller(self) -> Bool:
         """Mask of what the line allocates that calls the model in the request that failed; all where that is

@@ -13,6 +13,7 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.request import Request
 from tb_gpudiag.rules.answer import Evidence, Place, place_at
 from tb_gpudiag.rules.shared.needed_memory import ways_sentence, would_fit_sentence
+from tb_gpudiag.rules.shared.waste_advice import waste_of
 from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.quantity import number, ratio, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS
@@ -195,7 +196,9 @@ def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
         yield from _too_little(memory, failure)
     if cause is FailureCause.FRAGMENTED:
         yield from _holes(failure)
-    if cause in {FailureCause.FRAGMENTED, FailureCause.TOO_LITTLE} and (replayed := ways_sentence(memory)):
+    decides = cause in {FailureCause.FRAGMENTED, FailureCause.TOO_LITTLE}
+    # Without what it could do without, nothing has to be smaller.
+    if decides and not any(waste.fits for waste in waste_of(memory)) and (replayed := ways_sentence(memory)):
         yield replayed
 
 

@@ -268,7 +268,7 @@ def recorded(
         (sums_losses, "retained autograd graph", 2 * OUTPUT_BYTES),
         (
             keeps_an_output_and_its_gradient,
-            "retained gradients and retained module outputs",
+            "retained module outputs and retained gradients",
             2 * OUTPUT_BYTES,
         ),
         (keeps_state_of_a_module, "", WIDTH * WIDTH * FLOAT),

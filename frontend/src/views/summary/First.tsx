@@ -9,7 +9,6 @@ import {
   confidenceOf,
   firstBlock,
   gainOf,
-  growthOf,
   isAboutRecording,
   overheadOf,
   ownPlace,
@@ -140,11 +139,7 @@ function GainRow({ finding, report }: { finding: Finding; report: Report }) {
   const gain = gainOf(finding.saving, window_us(report));
   const memory = report.memory.find(({ device }) => device === finding.memory_device);
   const overhead = overheadOf(finding);
-  const confidence = costsMemory(finding)
-    ? memory
-      ? growthOf(memory)
-      : ""
-    : confidenceOf(finding, report.plan);
+  const confidence = confidenceOf(finding, report.plan, memory);
   return (
     <>
       {gain && (
