@@ -27,6 +27,7 @@ from tests.truth import (  # noqa: F401
     failing_at_work,
     failing_blind,
     failing_blind_too,
+    failing_every_week,
     failing_everywhere,
     failing_everywhere_too,
     failing_in_practice,
