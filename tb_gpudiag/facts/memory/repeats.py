@@ -8,12 +8,11 @@ per step or repeats some other allocation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
-from tb_gpudiag.facts.core.intervals import distinct, groups
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int64, UInt8, mask_of
+from tb_gpudiag.facts.core.intervals import distinct, expand, groups, numbered
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
@@ -183,7 +182,7 @@ def _candidates(site: Int64, phase: UInt8, zeroed: Bool, outside: Bool, called: 
 
 def _updates(site: Int64, borders: Int64) -> Int64:
     """Return the first of these updates in each step."""
-    nested = len(borders) >= FEWEST_BORDERS and _nested(_places(site, borders)) >= NESTED
+    nested = len(borders) >= FEWEST_BORDERS and _Stretches(site, borders).nested() >= NESTED
     return borders if nested else _first_parts(site, borders, MOST_OPTIMIZERS)
 
 
@@ -192,48 +191,61 @@ def _first_parts(site: Int64, borders: Int64, most_parts: int) -> Int64:
     than `most_parts` of them."""
     if len(borders) < FEWEST_BORDERS:
         return borders
-    places = _places(site, borders)
-    return borders[:: _parts(places, most_parts if _alike(places, 1) >= ALIKE else MOST_PARTS)]
+    stretches = _Stretches(site, borders)
+    return borders[:: stretches.parts(most_parts if stretches.alike(1) >= ALIKE else MOST_PARTS)]
 
 
-def _places(site: Int64, borders: Int64) -> list[frozenset[int]]:
-    """Return the sites between each two borders, of the first MOST_COMPARED."""
-    borders = borders[: MOST_COMPARED + 1]
-    return [frozenset(part.tolist()) for part in np.split(site, borders)[1:-1]]
+class _Stretches:
+    """The different sites between each two borders, of the first MOST_COMPARED stretches."""
+
+    def __init__(self, site: Int64, borders: Int64) -> None:
+        borders = borders[: MOST_COMPARED + 1]
+        stretch, row = expand(borders[:-1], np.maximum(borders[:-1], borders[1:]))
+        inside = site[row]
+        self._sites = int(inside.max(initial=0)) + 1
+        self._key, _ = numbered(stretch * self._sites + inside)  # of each site in each stretch
+        self._count = np.bincount(self._key // self._sites, minlength=len(borders) - 1)
+
+    def _common(self, distance: int) -> Int64:
+        """Return how many sites each stretch shares with the one so much before it."""
+        key = self._key
+        shared = key[np.isin(key, key + distance * self._sites)]
+        return np.bincount(shared // self._sites, minlength=len(self._count))[distance:]
+
+    def alike(self, distance: int) -> float:
+        """Mean share of sites that two stretches have in common, 0 to 1."""
+        common = self._common(distance)
+        return _mean(common / (self._count[:-distance] + self._count[distance:] - common))
+
+    def nested(self) -> float:
+        """Mean share of the sites of the smaller one of two neighbours that the other one has, 0 to 1."""
+        return _mean(self._common(1) / np.minimum(self._count[:-1], self._count[1:]))
+
+    def parts(self, most: int) -> int:
+        """Return how many runs make up a step: the distance at which they are most alike."""
+        best, best_alike = 1, self.alike(1)
+        for distance in range(2, min(most, len(self._count) // 2) + 1):
+            if (alike := self.alike(distance)) > best_alike + BETTER:
+                best, best_alike = distance, alike
+        return best
 
 
-def _parts(places: list[frozenset[int]], most: int) -> int:
-    """Return how many runs make up a step: the distance at which they are most alike."""
-    best, best_alike = 1, _alike(places, 1)
-    for distance in range(2, min(most, len(places) // 2) + 1):
-        if (alike := _alike(places, distance)) > best_alike + BETTER:
-            best, best_alike = distance, alike
-    return best
-
-
-def _alike(places: list[frozenset[int]], distance: int) -> float:
-    """Mean share of sites that two stretches have in common, 0 to 1."""
-    pairs = list(zip(places, places[distance:], strict=False))
-    return sum(len(a & b) / len(a | b) for a, b in pairs) / len(pairs) if pairs else 0.0
-
-
-def _nested(places: list[frozenset[int]]) -> float:
-    """Mean share of the sites of the smaller one of two neighbours that the other one has, 0 to 1."""
-    pairs = list(pairwise(places))
-    return sum(len(a & b) / min(len(a), len(b)) for a, b in pairs) / len(pairs) if pairs else 0.0
+def _mean(shares: Float64) -> float:
+    return sum(shares.tolist()) / len(shares) if len(shares) else 0.0
 
 
 def _recurring(site: Int64, outside: Bool) -> Iterator[Int64]:
     """Yield the allocations of each site that separates similar stretches, the most frequent site first."""
-    _, number, count = np.unique(site, return_inverse=True, return_counts=True)
+    count = np.bincount(site)
     often = np.flatnonzero(count >= FEWEST_BORDERS)
     # Sites that are as frequent as each other mostly border the same stretches: one of them is enough.
     _, one = np.unique(-count[often], return_index=True)
-    for chosen in often[one][:MOST_TRIED]:
-        borders = np.flatnonzero(number.reshape(-1) == chosen)
-        if _alike(_places(site, borders[:FIRST_COMPARED]), 1) < FIRST_ALIKE:
+    tried = often[one][:MOST_TRIED]
+    rows = np.flatnonzero(mask_of(tried, len(count))[site])
+    for chosen in tried:
+        borders = rows[site[rows] == chosen]
+        if _Stretches(site, borders[:FIRST_COMPARED]).alike(1) < FIRST_ALIKE:
             continue
-        places = _places(site, borders)
         seen = np.logical_or.reduceat(outside, borders)[:-1]
-        if _alike(places, 1) >= ALIKE and seen.mean() >= OUTSIDE_SHARE:
+        if _Stretches(site, borders).alike(1) >= ALIKE and seen.mean() >= OUTSIDE_SHARE:
             yield borders
