@@ -131,7 +131,10 @@ def _from_tables(data: bytes, limits: Limits, path: str, stacks: SnapshotStacks)
     lists = [(i, value) for i, value in enumerate(devices[:MOST_DEVICES].tolist()) if tables.is_list(value)]
     _check_repetition(data, segments, sum(tables.length(value) for _, value in lists), path)
     try:
-        histories = [read_history(i, TableEntries(tables, tables.items(value)), stacks) for i, value in lists]
+        histories = [
+            read_history(i, TableEntries(tables, tables.dicts(tables.items(value))), stacks)
+            for i, value in lists
+        ]
     except NotTables:
         return None
     return _Parts(segments, histories, len(devices), tables.plain(found.get("external_annotations", MISSING)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, Final
@@ -15,7 +15,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.memory.snapshot_marks import LATEST_US
 from tb_gpudiag.trace.memory.snapshot_segments import MOST_ADDRESSES, within, within_all
 from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
-from tb_gpudiag.trace.memory.snapshot_tables import MISSING, NotTables, SnapshotTables
+from tb_gpudiag.trace.memory.snapshot_tables import MISSING, Dicts, NotTables, SnapshotTables
 from tb_gpudiag.trace.trace_parts import MOST_BYTES
 from tb_gpudiag.vocabulary.recorded import MemoryAction
 
@@ -82,52 +82,50 @@ class PlainEntries:
     def actions(self) -> UInt8:
         """Return the code of each action. Raises one of MALFORMED, as the others do."""
         known = _ACTIONS.get
-        return self._column((known(e["action"], _UNKNOWN) for e in self._entries), np.uint8, len(self))
+        return self._column((known(e["action"], _UNKNOWN) for e in self._entries), np.uint8)
 
-    def all_have(self, rows: Int64, key: str) -> bool:
-        return all(key in self._entries[i] for i in rows.tolist())
+    def at(self, rows: Int64) -> PlainEntries:
+        return PlainEntries([self._entries[i] for i in rows.tolist()])
 
-    def numbers(self, rows: Int64, key: str) -> Int64:
-        return self._column(map(itemgetter(key), self._at(rows)), np.int64, len(rows))
+    def all_have(self, key: str) -> bool:
+        return all(key in entry for entry in self._entries)
 
-    def addresses(self, rows: Int64) -> npt.NDArray[np.uint64]:
-        return self._column((entry.get("addr", 0) for entry in self._at(rows)), np.uint64, len(rows))
+    def numbers(self, key: str) -> Int64:
+        return self._column(map(itemgetter(key), self._entries), np.int64)
 
-    def stacks(self, rows: Int64, stacks: SnapshotStacks) -> Int32:
-        return stacks.numbers([entry.get("frames") for entry in self._at(rows)])
+    def addresses(self) -> npt.NDArray[np.uint64]:
+        return self._column((entry.get("addr", 0) for entry in self._entries), np.uint64)
 
-    def streams(self, rows: Int64) -> Int64:
+    def stacks(self, stacks: SnapshotStacks) -> Int32:
+        return stacks.numbers([entry.get("frames") for entry in self._entries])
+
+    def streams(self) -> Int64:
         """Return the stream of each, 0 where it is none."""
-        found = [entry.get("stream") for entry in self._at(rows)]
+        found = [entry.get("stream") for entry in self._entries]
         return np.array([s if within(s, MOST_STREAMS) else 0 for s in found], np.int64)
 
-    def driver_free(self, row: int) -> Any:
-        return self._entries[row].get("device_free")
+    def driver_free(self) -> list[Any]:
+        return [entry.get("device_free") for entry in self._entries]
 
     def good(self) -> PlainEntries:
         """Return the entries that have all fields, within the bounds of the columns."""
         return PlainEntries([entry for entry in self._entries if _is_entry(entry)])
 
-    def _at(self, rows: Int64) -> Iterator[Any]:
-        return map(self._entries.__getitem__, rows.tolist())
-
-    def _column(self, values: Iterable[Any], kind: Any, count: int) -> npt.NDArray[Any]:
-        return np.fromiter(values, kind, count)
+    def _column(self, values: Iterable[Any], kind: Any) -> npt.NDArray[Any]:
+        return np.fromiter(values, kind, len(self))
 
 
 class TableEntries:
     """The entries of a device's history in tables. Methods as in PlainEntries; any may raise NotTables."""
 
-    def __init__(self, tables: SnapshotTables, entries: Int64) -> None:
-        self._tables, self._entries = tables, entries
+    def __init__(self, tables: SnapshotTables, dicts: Dicts) -> None:
+        self._tables, self._dicts = tables, dicts
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._dicts)
 
     def actions(self) -> UInt8:
-        if not self._tables.are_dicts(self._entries).all():
-            raise ValueError
-        column = self._column("action")
+        column = self._dicts.column("action")
         code, known = self._tables.codes(column, _ACTIONS, _UNKNOWN)
         if not (known | (column == MISSING)).all():
             raise NotTables
@@ -135,46 +133,44 @@ class TableEntries:
             raise ValueError
         return code.astype(np.uint8)
 
-    def all_have(self, rows: Int64, key: str) -> bool:
-        return bool((self._column(key)[rows] != MISSING).all())
+    def at(self, rows: Int64) -> TableEntries:
+        return TableEntries(self._tables, self._dicts.at(rows))
 
-    def numbers(self, rows: Int64, key: str) -> Int64:
-        found, known = self._tables.numbers(self._column(key)[rows])
+    def all_have(self, key: str) -> bool:
+        return self._dicts.all_have(key)
+
+    def numbers(self, key: str) -> Int64:
+        found, known = self._tables.numbers(self._dicts.column(key))
         if not known.all():
             raise ValueError
         return found
 
-    def addresses(self, rows: Int64) -> npt.NDArray[np.uint64]:
-        column = self._column("addr")[rows]
+    def addresses(self) -> npt.NDArray[np.uint64]:
+        column = self._dicts.column("addr")
         found, known = self._tables.numbers(column)
         if not (known | (column == MISSING)).all() or (found < 0).any():
             raise ValueError
         return found.astype(np.uint64)
 
-    def stacks(self, rows: Int64, stacks: SnapshotStacks) -> Int32:
-        one, group = self._tables.distinct(self._column("frames")[rows])
+    def stacks(self, stacks: SnapshotStacks) -> Int32:
+        one, group = self._tables.distinct(self._dicts.column("frames"))
         of_group = stacks.numbers([self._tables.plain(value) for value in one.tolist()])
         return of_group[group] if len(one) else np.zeros(0, np.int32)
 
-    def streams(self, rows: Int64) -> Int64:
-        found, known = self._tables.numbers(self._column("stream")[rows])
+    def streams(self) -> Int64:
+        found, known = self._tables.numbers(self._dicts.column("stream"))
         return np.where(known & (found >= 0), found, 0)
 
-    def driver_free(self, row: int) -> Any:
-        return self._tables.plain(int(self._column("device_free")[row]))
+    def driver_free(self) -> list[Any]:
+        return [self._tables.plain(value) for value in self._dicts.column("device_free").tolist()]
 
     def good(self) -> TableEntries:
-        kept = self._entries[self._tables.are_dicts(self._entries)]
-        rows = TableEntries(self._tables, kept)
-        _, said = self._tables.codes(rows._column("action"), _ACTIONS, _UNKNOWN)
+        _, said = self._tables.codes(self._dicts.column("action"), _ACTIONS, _UNKNOWN)
         for key, bound in (("size", MOST_BYTES), ("addr", MOST_ADDRESSES), ("time_us", LATEST_US)):
-            column = rows._column(key)
+            column = self._dicts.column(key)
             found, known = self._tables.numbers(column)
             said &= (known & (found >= 0) & (found < bound)) | ((column == MISSING) & (key != "size"))
-        return TableEntries(self._tables, kept[said])
-
-    def _column(self, key: str) -> Int64:
-        return self._tables.column(self._entries, key)
+        return self.at(np.flatnonzero(said))
 
 
 def read_history(
@@ -198,21 +194,22 @@ def _columns(device: int, entries: PlainEntries | TableEntries, stacks: Snapshot
     if not (kind == _FREE).any():  # recorded without them: skip_actions
         kind[kind == _FREE_REQUESTED] = _FREE
     rows = np.flatnonzero(kind < _FREE_REQUESTED)
-    size = entries.numbers(rows, "size")
-    timed = entries.all_have(rows, "time_us")
-    time_us = entries.numbers(rows, "time_us") if timed else rows
+    action, chosen = kind[rows], entries.at(rows)
+    size = chosen.numbers("size")
+    timed = chosen.all_have("time_us")
+    time_us = chosen.numbers("time_us") if timed else rows
     if not (within_all(size, MOST_BYTES) and within_all(time_us, LATEST_US)):
         raise ValueError
-    failed = np.flatnonzero(kind[rows] == _OUT_OF_MEMORY).tolist()
-    free = [(i, entries.driver_free(int(rows[i]))) for i in failed]
+    failed = np.flatnonzero(action == _OUT_OF_MEMORY)
+    free = zip(failed.tolist(), chosen.at(failed).driver_free(), strict=True)
     return AllocatorHistory(
         device,
-        kind[rows],
+        action,
         size,
-        entries.addresses(rows),
+        chosen.addresses(),
         time_us,
-        entries.stacks(rows, stacks),
-        entries.streams(rows),
+        chosen.stacks(stacks),
+        chosen.streams(),
         [(i, bytes_free) for i, bytes_free in free if within(bytes_free, MOST_BYTES)],
         timed=timed,
         read=len(entries),

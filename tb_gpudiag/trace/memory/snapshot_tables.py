@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, places_of
 
 try:
     from tb_gpudiag.trace.memory import _tables
@@ -82,20 +82,13 @@ class SnapshotTables:
             chunk = int(tables.chunk_before[chunk])
         return found[::-1]
 
-    def are_dicts(self, values: Int64) -> Bool:
-        found: Bool = (values & _KIND) == _tables.DICT
-        return found
-
-    def column(self, dicts: Int64, key: str) -> Int64:
-        """Return the value of a key in each of these dicts, or MISSING, shape (n,)."""
+    def dicts(self, values: Int64) -> Dicts:
+        """Look up these values, shape (n,). What is no dict is as an empty one."""
         tables = self._tables
-        place = np.array([keys.index(key) if key in keys else NONE for keys in tables.shapes] + [NONE])
-        number = dicts >> _tables.KIND_BITS
-        at = place[tables.dict_shape[number]]  # an empty dict has the last place
-        has = at != NONE
-        found = np.full(len(dicts), MISSING, np.int64)
-        found[has] = tables.values[tables.dict_at[number[has]] + at[has]]
-        return found
+        number = np.where((values & _KIND) == _tables.DICT, values >> _tables.KIND_BITS, NONE)
+        # The last one is that of NONE.
+        shape, first = np.append(tables.dict_shape, np.int32(NONE)), np.append(tables.dict_at, 0)
+        return Dicts(tables, shape[number], first[number])
 
     def numbers(self, values: Int64) -> tuple[Int64, Bool]:
         """Return whole numbers, 0 for other values, and a mask of those that are numbers, shape (n,) each.
@@ -103,10 +96,13 @@ class SnapshotTables:
         True counts as 1, as in Python. Raises NotTables for what Python may also turn into a number.
         """
         kind, number = values & _KIND, values >> _tables.KIND_BITS
+        known = kind == _tables.INTEGER
+        if known.all():
+            return number, known
         if np.isin(kind[values != MISSING], (_tables.TEXT, _tables.OTHER)).any():
             raise NotTables
         truth = (kind == _tables.CONSTANT) & (number > 0)
-        known = (kind == _tables.INTEGER) | truth
+        known |= truth
         return np.where(known, number - truth, 0), known
 
     def codes(self, values: Int64, of_text: Mapping[str, int], other: int) -> tuple[Int64, Bool]:
@@ -121,20 +117,28 @@ class SnapshotTables:
         The group that comes first has number 0. Lists in several chunks are groups of their own, and other
         values a group for each kind.
         """
+        is_list = (lists & _KIND) == _tables.LIST
+        of_list = self._alike()
+        # Other values have the numbers after those of the lists.
+        number = len(of_list) + (lists & _KIND)
+        number[is_list] = of_list[lists[is_list] >> _tables.KIND_BITS]
+        first = np.full(number.max(initial=-1) + 1, len(lists))
+        first[number[::-1]] = np.arange(len(lists) - 1, -1, -1)  # of several places the last one stays
+        in_order = np.argsort(first)[: (first < len(lists)).sum()]
+        return lists[first[in_order]], places_of(in_order, len(first))[number]
+
+    def _alike(self) -> Int64:
+        """Number the lists, those of the same content alike, shape (l,)."""
         tables = self._tables
-        number = np.where((lists & _KIND) == _tables.LIST, lists >> _tables.KIND_BITS, NONE)
-        last = np.where(number == NONE, NONE, tables.list_last[number] if len(tables.list_last) else NONE)
+        last = tables.list_last
+        key = np.arange(len(last)) << 1
         plain = last != NONE
         plain[plain] = tables.chunk_before[last[plain]] == NONE
-        key = np.where(number == NONE, -1 - (lists & _KIND), number << 1)
         # Equal short lists are at the same place: of their length and place, one number is enough with the
         # chunks' order.
         place = tables.chunk_at[last[plain]] << 9 | np.minimum(tables.chunk_size[last[plain]], 511)
         key[plain] = place << 1 | 1
-        _, first, group = np.unique(key, return_index=True, return_inverse=True)
-        in_order = np.argsort(first)
-        number_of = np.argsort(in_order)
-        return lists[first[in_order]], number_of[group.reshape(-1)]
+        return np.unique(key, return_inverse=True)[1].reshape(-1)
 
     def plain(self, value: int) -> Any:
         """Return a value as Python's own; None for MISSING. The same list or dict is the same object each
@@ -163,3 +167,36 @@ class SnapshotTables:
                 made = {key: self.plain(item) for key, item in self._pairs(value).items()}
             self._made[value] = made
         return made
+
+
+class Dicts:
+    """Many dicts of the tables, to look up what they have under a key."""
+
+    def __init__(self, tables: _tables.Tables, shape: Int32, first: Int64) -> None:
+        """shape, first: as `dict_shape` and `dict_at` of the tables, shape (n,) each."""
+        self._tables, self._shape, self._first = tables, shape, first
+
+    def __len__(self) -> int:
+        return len(self._shape)
+
+    def at(self, rows: Int64) -> Dicts:
+        """Return the dicts at these indices."""
+        return Dicts(self._tables, self._shape[rows], self._first[rows])
+
+    def all_have(self, key: str) -> bool:
+        return bool((self._place(key) != NONE).all())
+
+    def column(self, key: str) -> Int64:
+        """Return the value of a key in each dict, or MISSING, shape (n,)."""
+        place = self._place(key)
+        found: Int64 = np.full(len(self), MISSING, np.int64)
+        has = place != NONE
+        if has.all():
+            return self._tables.values[self._first + place]
+        found[has] = self._tables.values[self._first[has] + place[has]]
+        return found
+
+    def _place(self, key: str) -> Int64:
+        """Return which of the values of each dict a key has, or NONE, shape (n,)."""
+        place = [keys.index(key) if key in keys else NONE for keys in self._tables.shapes]
+        return np.array([*place, NONE])[self._shape]  # an empty dict has the last one
