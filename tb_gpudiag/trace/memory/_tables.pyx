@@ -46,15 +46,12 @@ cdef enum:
     INLINE_BYTES = 7
 
 
+LIKELY_SPARE = 1.05
+"""So much more room than is likely needed, that a guess which is hardly too small copies nothing."""
+
+
 class GivenUp(Exception):
     """The pickle has something else, or something in another order."""
-
-
-cdef object larger(object array, Py_ssize_t used, Py_ssize_t more=1):
-    """Return a larger array with the same first elements, and room for that many more."""
-    found = np.empty(used + more + (used + more) // 2 + 1024, array.dtype)
-    found[:used] = array[:used]
-    return found
 
 
 cdef class Tables:
@@ -74,18 +71,19 @@ cdef class Tables:
     cdef int32_t[::1] v_shape
     cdef uint8_t[::1] dict_level, list_level
     cdef Py_ssize_t on_stack, marked, remembered, valued, itemed, dicts, lists, chunks, fence
+    cdef Py_ssize_t bytes_read, bytes_in_all
     cdef int64_t last_keys[MOST_KEYS]
     cdef int32_t last_shape
     cdef Py_ssize_t last_count
 
     def __init__(self, bytes content not None):
         """Raises GivenUp, or IndexError if it is cut off."""
-        cdef Py_ssize_t dicts = content.count(b"}") + 1, lists = content.count(b"]") + 1
+        self.bytes_in_all = len(content)
         self.texts, self.others, self.shapes = [], [], []
         self.text_numbers, self.shape_numbers, self.known_lists = {}, {}, {}
-        self.dict_shape, self.dict_at = np.full(dicts, -1, np.int32), np.zeros(dicts, np.int64)
-        self.list_last = np.full(lists, -1, np.int64)
-        self.dict_level, self.list_level = np.zeros(dicts, np.uint8), np.zeros(lists, np.uint8)
+        self.dict_shape, self.dict_at = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        self.list_last = self.dict_at
+        self.dict_level = self.list_level = np.zeros(0, np.uint8)
         self.v_shape, self.v_dict_at, self.v_last = self.dict_shape, self.dict_at, self.list_last
         self.values = self.items = np.zeros(0, np.int64)
         self.chunk_before = self.chunk_at = self.chunk_size = np.zeros(0, np.int64)
@@ -160,16 +158,15 @@ cdef class Tables:
                     self.push_other((value, top))
             elif op == 0x28:  # (
                 if self.marked == self.marks.shape[0]:
-                    self.marks = larger(np.asarray(self.marks), self.marked)
+                    self.marks = self.larger(np.asarray(self.marks), self.marked)
                 self.marks[self.marked] = self.on_stack
                 self.marked += 1
                 self.fence = self.on_stack
             elif op == 0x7D:  # }
-                self.push(self.dicts << SHIFT | K_DICT)
-                self.dicts += 1
+                self.bytes_read = at
+                self.push(self.new_dict() << SHIFT | K_DICT)
             elif op == 0x5D:  # ]
-                self.push(self.lists << SHIFT | K_LIST)
-                self.lists += 1
+                self.push(self.new_list() << SHIFT | K_LIST)
             elif op == 0x75:  # u: pairs since the mark into the dict before it
                 length = self.since_mark()
                 self.fill_dict(self.on_stack - length, length)
@@ -209,11 +206,48 @@ cdef class Tables:
                 raise GivenUp
             small = min(small + 1, 2) if op == 0x4B or op == 0x4D or op == 0x4A else 0
 
+    cdef object larger(self, array, Py_ssize_t used, Py_ssize_t more=1):
+        """Return a larger array with the same first elements, and room for that many more: for all, if the rest
+        of the file is like what was read."""
+        cdef Py_ssize_t least = used + more
+        likely = least * (self.bytes_in_all / <double>max(self.bytes_read, 1)) * LIKELY_SPARE
+        found = np.empty(int(min(max(likely, 1.5 * least), 8.0 * least)) + 1024, array.dtype)
+        found[:used] = array[:used]
+        return found
+
+    cdef Py_ssize_t new_dict(self) except -1:
+        cdef Py_ssize_t number = self.dicts
+        if number == self.v_shape.shape[0]:
+            self.v_shape = self.v_dict_at = None
+            self.dict_shape, self.dict_at = self.larger(self.dict_shape, number), self.larger(self.dict_at, number)
+            self.v_shape, self.v_dict_at = self.dict_shape, self.dict_at
+            self.dict_level = self.larger(np.asarray(self.dict_level), number)
+        self.v_shape[number] = -1
+        self.v_dict_at[number] = self.dict_level[number] = 0
+        self.dicts += 1
+        return number
+
+    cdef Py_ssize_t new_list(self) except -1:
+        cdef Py_ssize_t number = self.lists
+        if number == self.v_last.shape[0]:
+            self.v_last = None
+            self.list_last = self.larger(self.list_last, number)
+            self.v_last = self.list_last
+            self.list_level = self.larger(np.asarray(self.list_level), number)
+        self.v_last[number] = -1
+        self.list_level[number] = 0
+        self.lists += 1
+        return number
+
     cdef inline int push(self, int64_t value) except -1:
         if self.on_stack == self.stack.shape[0]:
-            self.stack = larger(np.asarray(self.stack), self.on_stack)
+            self.make_room()
         self.stack[self.on_stack] = value
         self.on_stack += 1
+        return 0
+
+    cdef int make_room(self) except -1:  # not in push, which would save more registers
+        self.stack = self.larger(np.asarray(self.stack), self.on_stack)
         return 0
 
     cdef int push_other(self, value) except -1:
@@ -238,7 +272,7 @@ cdef class Tables:
         if index != self.remembered or self.on_stack <= self.fence:
             raise GivenUp
         if index == self.memo.shape[0]:
-            self.memo = larger(np.asarray(self.memo), index)
+            self.memo = self.larger(np.asarray(self.memo), index)
         self.memo[index] = self.stack[self.on_stack - 1]
         self.remembered += 1
         return 0
@@ -283,7 +317,7 @@ cdef class Tables:
             raise GivenUp
         if self.valued + count > self.v_values.shape[0]:
             self.v_values = None
-            self.values = larger(self.values, self.valued, count)
+            self.values = self.larger(self.values, self.valued, count)
             self.v_values = self.values
         self.v_dict_at[dict_] = self.valued
         for i in range(count):
@@ -338,9 +372,9 @@ cdef class Tables:
         if self.chunks == self.v_before.shape[0]:
             self.v_before = self.v_chunk_at = self.v_chunk_size = None
             self.chunk_before, self.chunk_at, self.chunk_size = (
-                larger(self.chunk_before, self.chunks),
-                larger(self.chunk_at, self.chunks),
-                larger(self.chunk_size, self.chunks),
+                self.larger(self.chunk_before, self.chunks),
+                self.larger(self.chunk_at, self.chunks),
+                self.larger(self.chunk_size, self.chunks),
             )
             self.v_before, self.v_chunk_at = self.chunk_before, self.chunk_at
             self.v_chunk_size = self.chunk_size
@@ -364,7 +398,7 @@ cdef class Tables:
                 return found
         if at + length > self.v_items.shape[0]:
             self.v_items = None
-            self.items = larger(self.items, at, length)
+            self.items = self.larger(self.items, at, length)
             self.v_items = self.items
         for i in range(length):
             self.v_items[at + i] = self.stack[first + i]

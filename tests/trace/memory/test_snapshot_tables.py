@@ -88,6 +88,16 @@ def test_plain_values_survive() -> None:
     assert found["same"][0] is found["same"][1]
 
 
+@with_each("text_first", [False, True])
+def test_the_parts_of_a_file_may_be_of_any_density(text_first: bool) -> None:
+    entries = [{"a": i, "b": [i, {}], "c": []} for i in range(20_000)]
+    parts = [("text", "x" * 500_000), ("entries", entries)]
+    value = dict(parts if text_first else parts[::-1])
+    tables = read_tables(pickle.dumps(value))
+    assert tables is not None
+    assert {key: tables.plain(number) for key, number in (tables.parts() or {}).items()} == value
+
+
 def test_a_frame_may_be_twice_in_a_stack() -> None:
     entries = [{"frames": [FRAME, {"filename": "b.py", "line": 1, "name": "g"}, FRAME]}]
     tables = read_tables(pickle.dumps({"device_traces": [entries]}))
