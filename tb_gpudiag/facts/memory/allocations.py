@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8, stable_order
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
@@ -274,17 +274,16 @@ def pair(action: npt.NDArray[np.uint8], address: npt.NDArray[np.uint64], size: I
     """
     freed = np.full(len(action), NONE, np.int64)
     chosen = np.flatnonzero((action == MemoryAction.ALLOCATE) | (action == MemoryAction.FREE))
-    order = chosen[np.argsort(address[chosen], kind="stable")]
-    makers = order[action[order] == MemoryAction.ALLOCATE]
+    order = chosen[stable_order(address[chosen])]
+    makes, at, change = action[order] == MemoryAction.ALLOCATE, address[order], size[order]
+    makers, at_makers = order[makes], at[makes]
     # A second round, because two threads can free and allocate one address within a clock tick, and the
     # events be in the wrong order.
     for _ in range(2):
-        first, second = order[:-1], order[1:]
-        ends = (action[first] == MemoryAction.ALLOCATE) & (action[second] == MemoryAction.FREE)
-        ends &= (address[first] == address[second]) & (size[first] == -size[second])
-        freed[first[ends]] = second[ends]
-        left = ~(np.r_[ends, False] | np.r_[False, ends])
-        order = order[left[: len(order)]]
-    again = (address[makers[1:]] == address[makers[:-1]]) & (freed[makers[:-1]] == NONE)
+        ends = makes[:-1] & ~makes[1:] & (at[:-1] == at[1:]) & (change[:-1] == -change[1:])
+        freed[order[:-1][ends]] = order[1:][ends]
+        left = ~(np.r_[ends, False] | np.r_[False, ends])[: len(order)]
+        order, makes, at, change = order[left], makes[left], at[left], change[left]
+    again = (at_makers[1:] == at_makers[:-1]) & (freed[makers[:-1]] == NONE)
     freed[makers[:-1][again]] = makers[1:][again]
-    return freed, np.sort(order[action[order] == MemoryAction.FREE])
+    return freed, np.sort(order[~makes])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, stable_order
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.torch_frames import STATE_MADE, UPDATE, outermost_caller
@@ -281,7 +281,7 @@ class _Kinds:
         """Whether what is alive is what the same place made last. Of a line that makes several results, a
         graph keeps one of each call."""
         number, alive = self._places, self.allocations.freed == NONE
-        order = np.argsort(number, kind="stable")
+        order = stable_order(number)
         count = np.bincount(number)
         rank = np.empty(len(number), np.int64)
         rank[order] = np.arange(len(number)) - np.repeat(np.cumsum(count) - count, count)
