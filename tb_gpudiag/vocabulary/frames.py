@@ -161,8 +161,10 @@ def innermost_place(stack: str) -> Frame | None:
 
 def places_outwards(stack: str) -> list[Frame]:
     """Return all such frames, innermost first. A comprehension has the name of the function around it."""
-    frames = (place_frame(line, LineKind.RUNNING) for line in reversed(stack.split("\n")))
-    found = [frame for frame in frames if frame is not None and frame.file.endswith(".py")]
+    running, found = LineKind.RUNNING, []
+    for line in reversed(stack.split("\n")):
+        if (frame := place_frame(line, running)) is not None and frame.file.endswith(".py"):
+            found.append(frame)
     for i, frame in enumerate(found):
         if frame.function in COMPREHENSIONS:
             around = (one.function for one in found[i:] if one.file == frame.file)

@@ -207,6 +207,8 @@ CLOSURE_FRAME = any_of(r".*\(\d+\): .*closure.*", PATH + r"\w*closure\.py\(\d+\)
 
 def is_optimizer_history(stack: str) -> bool:
     """Return whether L-BFGS itself allocates, as for its history: the stack ends in it, and in no closure."""
+    if "lbfgs" not in stack:
+        return False
     for line in reversed(stack.split("\n")):
         if _HISTORY_FILE.fullmatch(line, 0, LONGEST_MATCHED):
             return True

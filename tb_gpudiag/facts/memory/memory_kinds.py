@@ -309,7 +309,8 @@ class _Kinds:
     def _next(marks: Bool, position: Int64) -> Int64:
         """Return the first mark after each position; a number beyond all positions without one."""
         at = np.flatnonzero(marks)
-        return np.r_[at, np.iinfo(np.int64).max][np.searchsorted(at, position, side="right")]
+        after = np.repeat(np.r_[at, np.iinfo(np.int64).max], np.diff(np.r_[0, at, len(marks)]))
+        return after[np.minimum(position, len(marks) - 1)]
 
 
 def _paired(stack: Int64, first: Int64, second: Int64) -> tuple[Int64, Int64]:

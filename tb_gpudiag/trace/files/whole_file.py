@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 
 from tb_gpudiag.errors import TooLarge
 
 
 def whole_file(blocks: Iterator[bytes], most_bytes: int, path: str, remedy: str) -> bytes:
     """Join the blocks of a file. Raises TooLarge, with this remedy: they have more bytes than that."""
-    parts, size = [], 0
+    whole = BytesIO()  # holds no block beside the whole, and hands it out as it is
     for block in blocks:
-        size += len(block)
-        if size > most_bytes:
+        whole.write(block)
+        if whole.tell() > most_bytes:
             raise TooLarge(f"it has more than {most_bytes:,} bytes", where=path, remedy=remedy)
-        parts.append(block)
-    return b"".join(parts)
+    return whole.getvalue()
