@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, stable_order
-from tb_gpudiag.facts.core.intervals import groups
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, numbered, stable_order
+from tb_gpudiag.facts.core.intervals import groups, places_of_each
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.torch_frames import STATE_MADE, UPDATE, outermost_caller
 
@@ -109,7 +109,7 @@ class _Kinds:
             waits = (self.own == Phase.OPTIMIZER) & self.never
             self._put(waits & self._is_of_update(), MemoryKind.TEMPORARY)
         # Nor does one in which the recording ends. There, state is what a line makes and never frees.
-        kept = (self.own == Phase.OPTIMIZER) & self.never & ~self._is_mostly_freed()
+        kept = (self.own == Phase.OPTIMIZER) & self.never & ~self._is_mostly_freed
         self._put(kept, MemoryKind.OPTIMIZER_STATE)
         self._put(self.own == Phase.PARAMETER, MemoryKind.PARAMETER)
 
@@ -137,7 +137,7 @@ class _Kinds:
             waits &= self.failed
         else:
             waits &= in_model
-            passes = self._is_mostly_freed() & self._keeps_last() & ~self._keeps_many()
+            passes = self._is_mostly_freed & self._keeps_last() & ~self._keeps_many()
             passes = waits & (passes | self._leaves_results() | self._only_infers())
             self._put(passes, MemoryKind.TEMPORARY)
             waits &= ~passes
@@ -211,10 +211,12 @@ class _Kinds:
         that the job keeps. A graph keeps what comes before as well."""
         allocations = self.allocations
         forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
-        callers = np.array([*map(outermost_caller, allocations.memory.stacks), ""], object)[allocations.stack]
+        callers = [*map(outermost_caller, allocations.memory.stacks), ""]
+        code, caller_of = numbered(callers), list(dict.fromkeys(callers))
+        called = np.flatnonzero(forward & (code != code[-1])[allocations.stack])
         leaves = np.zeros(len(allocations), np.bool_)
-        for caller in sorted(set(callers[forward].tolist()) - {""}):
-            own = np.flatnonzero(forward & (callers == caller))
+        for one, places in places_of_each(code[allocations.stack[called]]):
+            own, caller = called[places], caller_of[one]
             begins = np.searchsorted(allocations.position[own], allocations.call_begins(caller))
             if own[-1] + 1 < len(allocations) or (self.failed and caller != self._last_caller()):
                 begins = np.r_[begins, len(own)]  # the last call has returned
@@ -255,13 +257,14 @@ class _Kinds:
     def _is_kept(self) -> Bool:
         """Whether more than MOST_INPUTS of what the same place allocated are never freed."""
         number = self._places
-        kept = np.bincount(number, weights=self.allocations.freed == NONE)
+        kept = np.bincount(number, weights=self.never)
         return (kept > MOST_INPUTS)[number]
 
+    @cached_property
     def _is_mostly_freed(self) -> Bool:
         """Whether most of what the same place allocated was freed, as in inference."""
         number = self._places
-        freed = np.bincount(number, weights=self.allocations.freed != NONE)
+        freed = np.bincount(number, weights=~self.never)
         return (2 * freed > np.bincount(number))[number]
 
     def _never_waited(self) -> Bool:
@@ -275,12 +278,12 @@ class _Kinds:
     def _keeps_many(self) -> Bool:
         """Whether more than a pass without a graph needs at once is alive of what the same place made."""
         number = self._places
-        return (np.bincount(number, weights=self.allocations.freed == NONE) >= MOST_AT_ONCE)[number]
+        return (np.bincount(number, weights=self.never) >= MOST_AT_ONCE)[number]
 
     def _keeps_last(self) -> Bool:
         """Whether what is alive is what the same place made last. Of a line that makes several results, a
         graph keeps one of each call."""
-        number, alive = self._places, self.allocations.freed == NONE
+        number, alive = self._places, self.never
         order = stable_order(number)
         count = np.bincount(number)
         rank = np.empty(len(number), np.int64)
@@ -293,7 +296,7 @@ class _Kinds:
         or earlier updates freed what this line made."""
         makes = self.allocations.in_stack(STATE_MADE)
         updates = self.allocations.in_stack(UPDATE) & makes.any()
-        return updates & ~makes | self._is_mostly_freed()
+        return updates & ~makes | self._is_mostly_freed
 
     @cached_property
     def _places(self) -> Int64:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64, UInt8, mask_of
-from tb_gpudiag.facts.core.intervals import distinct, expand, groups, numbered
+from tb_gpudiag.facts.core.intervals import distinct, groups, numbered
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
@@ -136,7 +136,7 @@ def _sites(allocations: Allocations, engine: Bool) -> Int64:
     name, place = allocations.host.names(allocations.operator), allocations.place
     stack = allocations.site_stack
     known = (place != NONE) | (stack != NONE) | engine
-    size = np.unique(np.where(known, NONE, allocations.bytes), return_inverse=True)[1].reshape(-1)
+    size = numbered(np.where(known, NONE, allocations.bytes))[1].reshape(-1)
     return groups(name, place, stack, size)[0]
 
 
@@ -173,7 +173,7 @@ def _candidates(site: Int64, phase: UInt8, zeroed: Bool, outside: Bool, called: 
     # steps.
     if not (update | backward).any():
         inside = np.flatnonzero(called != NONE)
-        yield inside[np.unique(called[inside], return_index=True)[1]]
+        yield inside[np.sort(np.unique(called[inside], return_index=True)[1])]  # several threads may call
         yield _first_parts(site, np.flatnonzero(~outside & np.r_[True, outside[:-1]]), MOST_PARTS)
         entered = np.flatnonzero(np.r_[True, site[1:] != site[:-1]])
         yield from (entered[borders] for borders in _recurring(site[entered], outside[entered]))
@@ -196,15 +196,18 @@ def _first_parts(site: Int64, borders: Int64, most_parts: int) -> Int64:
 
 
 class _Stretches:
-    """The different sites between each two borders, of the first MOST_COMPARED stretches."""
+    """The different sites between each two borders, of the first MOST_COMPARED stretches.
+
+    borders: indices of allocations, ascending.
+    """
 
     def __init__(self, site: Int64, borders: Int64) -> None:
         borders = borders[: MOST_COMPARED + 1]
-        stretch, row = expand(borders[:-1], np.maximum(borders[:-1], borders[1:]))
-        inside = site[row]
-        self._sites = int(inside.max(initial=0)) + 1
-        self._key, _ = numbered(stretch * self._sites + inside)  # of each site in each stretch
-        self._count = np.bincount(self._key // self._sites, minlength=len(borders) - 1)
+        inside = site[borders[0] : borders[-1]]
+        stretch = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
+        self._sites = int(inside.max()) + 1
+        self._key = distinct(stretch * self._sites + inside)  # of each site in each stretch
+        self._count = np.bincount(self._key // self._sites)
 
     def _common(self, distance: int) -> Int64:
         """Return how many sites each stretch shares with the one so much before it."""
