@@ -117,28 +117,27 @@ class SnapshotTables:
         The group that comes first has number 0. Lists in several chunks are groups of their own, and other
         values a group for each kind.
         """
+        of_list = self._contents()
         is_list = (lists & _KIND) == _tables.LIST
-        of_list = self._alike()
         # Other values have the numbers after those of the lists.
-        number = len(of_list) + (lists & _KIND)
+        number = of_list.max(initial=0) + 1 + (lists & _KIND)
         number[is_list] = of_list[lists[is_list] >> _tables.KIND_BITS]
-        first = np.full(number.max(initial=-1) + 1, len(lists))
+        first = np.full(number.max(initial=0) + 1, len(lists))
         first[number[::-1]] = np.arange(len(lists) - 1, -1, -1)  # of several places the last one stays
-        in_order = np.argsort(first)[: (first < len(lists)).sum()]
+        used = np.flatnonzero(first < len(lists))
+        in_order = used[np.argsort(first[used])]
         return lists[first[in_order]], places_of(in_order, len(first))[number]
 
-    def _alike(self) -> Int64:
-        """Number the lists, those of the same content alike, shape (l,)."""
+    def _contents(self) -> Int64:
+        """Return a number for the content of each list, shape (l,)."""
         tables = self._tables
         last = tables.list_last
-        key = np.arange(len(last)) << 1
-        plain = last != NONE
-        plain[plain] = tables.chunk_before[last[plain]] == NONE
-        # Equal short lists are at the same place: of their length and place, one number is enough with the
-        # chunks' order.
-        place = tables.chunk_at[last[plain]] << 9 | np.minimum(tables.chunk_size[last[plain]], 511)
-        key[plain] = place << 1 | 1
-        return np.unique(key, return_inverse=True)[1].reshape(-1)
+        # Short lists of equal content are at the same place, and no others.
+        number = len(tables.items) + np.where(last == NONE, 0, 1 + np.arange(len(last)))
+        short = last != NONE
+        short[short] = tables.chunk_before[last[short]] == NONE
+        number[short] = tables.chunk_at[last[short]]
+        return number
 
     def plain(self, value: int) -> Any:
         """Return a value as Python's own; None for MISSING. The same list or dict is the same object each
