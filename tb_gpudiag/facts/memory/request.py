@@ -24,6 +24,8 @@ ELEMENT_BYTES = (4, 8, 2, 1)
 LEAST_ROWS = 256
 """Of a matrix that a guess may be about: any small number of bytes is some square."""
 
+AS_JOINED = 0.99
+"""Of the tensors that a request joins: each of these was rounded up."""
 
 MOST_BESIDE = 3
 """A formula has a few steps of one size. More are the layers of a model."""
@@ -87,7 +89,10 @@ def _beside(allocations: Allocations, position: int, code: int, place: Frame | N
     frames = [allocations.frame(row) for row in large.tolist()]
     same = np.array([f is not None and (f.file, f.function) == (place.file, place.function) for f in frames])
     same &= ((allocations.phase == Phase.FORWARD) & ~allocations.in_module)[large]
-    return int(allocations.bytes[large[same]].sum())
+    held = int(allocations.bytes[large[same]].sum())
+    # A request for as much as several tensors take joins them: a data set and its mirrored copy.
+    joins = same.sum() > 1 and requested <= allocated_bytes(held)
+    return 0 if joins and requested > AS_JOINED * held else held
 
 
 def _is_computed(allocations: Allocations, index: int) -> bool:

@@ -180,7 +180,7 @@ def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
     """Return the leaks that filled the memory until an allocation failed: large ones, or ones without which
     it would have fit."""
     leaks = leaks_at_failure(memory)
-    if not leaks or is_in_pieces(memory):
+    if not leaks or is_in_pieces(memory, _held(leaks)):
         return []
     whole, held, waste = (
         max(memory.capacity_bytes, memory.peak.allocated_bytes),

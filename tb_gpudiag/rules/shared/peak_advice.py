@@ -289,8 +289,9 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     arranges = of_cause in ([_EXPANDABLE], [_PAD])
     if of_cause and not arranges:
         return of_cause
-    in_pieces = is_in_pieces(memory)
-    wastes = [] if in_pieces else waste_of(memory)
+    wastes = waste_of(memory)
+    in_pieces = is_in_pieces(memory, sum(waste.bytes for waste in wastes))
+    wastes = [] if in_pieces else wastes
     enough = [waste for waste in wastes if waste.fits is not False]
     if enough:
         return [*map(advice_on_waste, enough[:MOST_WASTES])]
@@ -302,10 +303,13 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     return fits or of_cause or [_ACCUMULATE]
 
 
-def is_in_pieces(memory: DeviceMemory) -> bool:
-    """Whether a request failed only because memory is fragmented: with expandable segments, there is room."""
-    arranges = _of_cause(memory) == [_EXPANDABLE] and memory.fit is not None and memory.capacity_bytes > 0
-    return arranges and may_fit_expandable(memory, room=MUCH_ROOM_SHARE)
+def is_in_pieces(memory: DeviceMemory, kept_bytes: int) -> bool:
+    """Whether a request failed only because memory is fragmented: with expandable segments there is much room,
+    or more than what the job has kept."""
+    if _of_cause(memory) != [_EXPANDABLE] or memory.fit is None or not memory.capacity_bytes:
+        return False
+    kept = max(ROOM_SHARE, kept_bytes / memory.capacity_bytes) if kept_bytes else MUCH_ROOM_SHARE
+    return may_fit_expandable(memory, room=min(MUCH_ROOM_SHARE, kept))
 
 
 def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
